@@ -1,0 +1,1 @@
+"""fedmq: vertical federated gradient boosting over a message broker."""

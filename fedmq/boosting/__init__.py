@@ -1,0 +1,1 @@
+"""What is computed? Binning, objectives, histograms, split gain, trees and models in NumPy."""

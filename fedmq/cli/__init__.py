@@ -1,0 +1,1 @@
+"""How do people use it? The ``fedmq`` command."""

@@ -1,0 +1,109 @@
+"""Everything fedmq raises on purpose, in one tree.
+
+::
+
+    FedmqError                 exit code 1
+    ├── ConfigError            3   a configuration, parameter or job file is wrong
+    ├── DataError              4   a table, a label or an id is wrong
+    ├── LinkError              5   the broker cannot be reached, or refuses
+    │   ├── Unroutable             no queue stands behind the recipient's name
+    │   └── Oversized              a message is larger than a transport carries
+    ├── SessionError           6   a session ended without a result
+    │   ├── Refused                a party declined to take part
+    │   ├── Aborted                a party gave up in the middle
+    │   └── PeerSilent             a party did not answer in time
+    ├── DaemonError            7   no daemon answers, or it answers in error
+    ├── MessageError           8   bytes that are no message of this protocol version
+    └── ProtocolError          9   an event that is illegal in this state
+
+A message names the party, file, row, column or key, and what to do next.
+It never carries another party's data.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "Aborted",
+    "ConfigError",
+    "DaemonError",
+    "DataError",
+    "FedmqError",
+    "LinkError",
+    "MessageError",
+    "Oversized",
+    "PeerSilent",
+    "ProtocolError",
+    "Refused",
+    "SessionError",
+    "Unroutable",
+]
+
+
+class FedmqError(Exception):
+    """Base of all errors that fedmq raises on purpose; ``exit_code`` is what the CLI ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(FedmqError):
+    """A configuration, parameter or job file is wrong; the message names file and key."""
+
+    exit_code = 3
+
+
+class DataError(FedmqError):
+    """A table, a label or an id is wrong; the message names file, row or column."""
+
+    exit_code = 4
+
+
+class LinkError(FedmqError):
+    """The broker cannot be reached, or refuses what was asked of it."""
+
+    exit_code = 5
+
+
+class Unroutable(LinkError):
+    """No queue stands behind the recipient's name."""
+
+
+class Oversized(LinkError):
+    """A message is larger than the transport carries."""
+
+
+class SessionError(FedmqError):
+    """A session ended without a result."""
+
+    exit_code = 6
+
+
+class Refused(SessionError):
+    """A party declined to take part; the message names it and gives its reason."""
+
+
+class Aborted(SessionError):
+    """A party gave up in the middle; the message names it and gives its reason."""
+
+
+class PeerSilent(SessionError):
+    """A party did not answer within the retry policy."""
+
+
+class DaemonError(FedmqError):
+    """No daemon answers on the control socket, or it answers in error."""
+
+    exit_code = 7
+
+
+class MessageError(FedmqError):
+    """Bytes that are no message of this protocol version."""
+
+    exit_code = 8
+
+
+class ProtocolError(FedmqError):
+    """An event that is illegal in the machine's state; the state is left as it was."""
+
+    exit_code = 9

@@ -1,0 +1,1 @@
+"""What is said? Pydantic models and their msgpack form."""

@@ -1,0 +1,1 @@
+"""Who runs it? Daemon, configuration, data sources, local store, compute pool."""

@@ -1,0 +1,1 @@
+"""How do sums stay secret? One engine a file."""

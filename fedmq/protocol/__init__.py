@@ -1,0 +1,1 @@
+"""When is what said? Sans-IO state machines for training and inference."""
