@@ -1,0 +1,105 @@
+"""Arrays and bitmaps as raw bytes: never lists of numbers, never pickle."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+__all__ = ["Array", "Bitmap", "Float32s", "Payload", "Uint32s", "pack_payload", "unpack_payload"]
+
+DType = Literal["|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8"]
+Dimension = Annotated[int, Field(ge=0, lt=2**40)]
+
+
+class Array(BaseModel):
+    """A dense little-endian array: dtype, shape and its bytes in C order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    dtype: DType
+    shape: Annotated[tuple[Dimension, ...], Field(min_length=1, max_length=3, strict=False)]
+    data: bytes
+
+    @model_validator(mode="after")
+    def _bytes_fill_the_shape(self) -> Self:
+        wanted = math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        if len(self.data) != wanted:
+            raise ValueError(
+                f"{self.dtype} array of shape {self.shape} needs {wanted} bytes, "
+                f"not {len(self.data)}"
+            )
+        return self
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> Array:
+        """Wrap ``values`` (any shape of 1 to 3 axes), little-endian."""
+        array = np.ascontiguousarray(values)
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        return cls.model_validate(
+            {"dtype": array.dtype.str, "shape": array.shape, "data": array.tobytes()}
+        )
+
+    def numpy(self) -> NDArray[Any]:
+        """The values as a read-only NumPy array over the same bytes."""
+        return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
+
+
+def _vector_of(dtype: str) -> AfterValidator:
+    def check(array: Array) -> Array:
+        if array.dtype != dtype or len(array.shape) != 1:
+            raise ValueError(f"expected a vector of {dtype}, not {array.dtype} {array.shape}")
+        return array
+
+    return AfterValidator(check)
+
+
+Uint32s = Annotated[Array, _vector_of("<u4")]
+Float32s = Annotated[Array, _vector_of("<f4")]
+
+
+class Bitmap(BaseModel):
+    """One bit per row, most significant bit first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    count: Annotated[int, Field(ge=0, lt=2**40)]
+    data: bytes
+
+    @model_validator(mode="after")
+    def _bytes_fill_the_count(self) -> Self:
+        if len(self.data) != (self.count + 7) // 8:
+            raise ValueError(f"{self.count} bits do not fit {len(self.data)} bytes")
+        return self
+
+    @classmethod
+    def of(cls, bits: NDArray[np.bool_]) -> Bitmap:
+        """Pack a vector of booleans."""
+        return cls(count=len(bits), data=np.packbits(bits).tobytes())
+
+    def numpy(self) -> NDArray[np.bool_]:
+        """The bits as a vector of ``count`` booleans."""
+        packed = np.frombuffer(self.data, dtype=np.uint8)
+        return np.unpackbits(packed, count=self.count).astype(np.bool_)
+
+
+Payload = dict[str, Array | int | float | str]
+"""What an engine says to its other half: named arrays and scalars, opaque to the protocol."""
+
+
+def pack_payload(values: dict[str, Any]) -> Payload:
+    """Wrap the NumPy arrays among ``values`` for the wire."""
+    return {
+        key: Array.of(value) if isinstance(value, np.ndarray) else value
+        for key, value in values.items()
+    }
+
+
+def unpack_payload(payload: Payload) -> dict[str, Any]:
+    """Undo :func:`pack_payload`."""
+    return {
+        key: value.numpy() if isinstance(value, Array) else value for key, value in payload.items()
+    }

@@ -1,0 +1,49 @@
+"""What every message body is, and the ones that any session may carry."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Abort", "Acknowledge", "Body", "Count", "Index", "Probe", "Reason", "SessionRefuse"]
+
+Count = Annotated[int, Field(ge=0, lt=2**32)]
+Index = Annotated[int, Field(ge=0, lt=2**32)]
+Reason = Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class Body(BaseModel):
+    """Base of all bodies: frozen, and nothing but the declared fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    kind: ClassVar[str]
+
+
+class SessionRefuse(Body):
+    """Passive to active: this party takes no part in the session, and why."""
+
+    kind: ClassVar[str] = "session refuse"
+
+    reason: Reason
+
+
+class Abort(Body):
+    """Either way: the session is over without a result, and why."""
+
+    kind: ClassVar[str] = "abort"
+
+    reason: Reason
+
+
+class Probe(Body):
+    """Either way: are you still there? Answered by acknowledging it."""
+
+    kind: ClassVar[str] = "probe"
+
+
+class Acknowledge(Body):
+    """Either way: the header's ``acknowledged`` is all there is to say. Never sequenced."""
+
+    kind: ClassVar[str] = "acknowledge"

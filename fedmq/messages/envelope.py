@@ -1,0 +1,44 @@
+"""The envelope: who says what kind of thing to whom, in which session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedmq.messages.body import Body
+
+__all__ = ["PROTOCOL_VERSION", "Envelope", "Header", "PartyName"]
+
+PROTOCOL_VERSION = 1
+
+PartyName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+
+
+class Header(BaseModel):
+    """What travels beside the body: enough to route, order and acknowledge, and no more."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: int = PROTOCOL_VERSION
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    """Unique, and the same each time the message is sent again."""
+    federation: PartyName
+    session: Annotated[str, Field(min_length=1, max_length=64)]
+    attempt: Annotated[int, Field(ge=1, lt=2**31)]
+    sender: PartyName
+    recipient: PartyName
+    sequence: Annotated[int, Field(ge=0, lt=2**62)]
+    """1, 2, 3, ... from this sender to this recipient in this attempt; 0 is outside the order."""
+    acknowledged: Annotated[int, Field(ge=0, lt=2**62)]
+    """The sender has taken all of the recipient's messages up to this sequence."""
+    kind: Annotated[str, Field(max_length=64)]
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A header and the body it announces."""
+
+    header: Header
+    body: Body

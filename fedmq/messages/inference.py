@@ -1,0 +1,97 @@
+"""The inference session's messages, in the order in which they are said."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedmq.messages.array import Bitmap, Uint32s
+from fedmq.messages.body import Body, Index
+
+__all__ = [
+    "BODIES",
+    "HopReply",
+    "InferenceAccept",
+    "InferenceFinished",
+    "InferenceHop",
+    "InferenceOpen",
+    "SampleIds",
+]
+
+SampleId = Annotated[str, Field(max_length=256)]
+
+
+class InferenceOpen(Body):
+    """Active to each passive: score rows with me; ``id_pieces`` lists of sample ids follow."""
+
+    kind: ClassVar[str] = "inference open"
+
+    model: Annotated[str, Field(min_length=1, max_length=64)]
+    rows: Annotated[int, Field(ge=1, lt=2**31)]
+    id_pieces: Annotated[int, Field(ge=0, lt=2**20)]
+    """Zero where rows are matched by position."""
+
+
+class SampleIds(Body):
+    """Active to each passive: the ids of the rows from ``start`` on."""
+
+    kind: ClassVar[str] = "sample ids"
+
+    start: Index
+    ids: Annotated[tuple[SampleId, ...], Field(strict=False)]
+
+
+class InferenceAccept(Body):
+    """Passive to active: the model's share and all the rows are here."""
+
+    kind: ClassVar[str] = "inference accept"
+
+
+class InferenceHop(Body):
+    """Active to passive: for each record, which way do these rows go?
+
+    ``rows`` holds the rows of the first record, then those of the second, ...;
+    ``counts`` says how many each record has.
+    """
+
+    kind: ClassVar[str] = "inference hop"
+
+    hop: Index
+    records: Uint32s
+    counts: Uint32s
+    rows: Uint32s
+
+    @model_validator(mode="after")
+    def _counts_cover_the_rows(self) -> Self:
+        if self.records.shape != self.counts.shape:
+            raise ValueError("as many counts as records are needed")
+        if int(self.counts.numpy().sum(dtype=np.uint64)) != self.rows.shape[0]:
+            raise ValueError("the counts do not add up to the rows")
+        return self
+
+
+class HopReply(Body):
+    """Passive to active: left or right, in the order of the hop's rows."""
+
+    kind: ClassVar[str] = "hop reply"
+
+    hop: Index
+    left: Bitmap
+
+
+class InferenceFinished(Body):
+    """Active to each passive: all rows are scored, forget them."""
+
+    kind: ClassVar[str] = "inference finished"
+
+
+BODIES: tuple[type[Body], ...] = (
+    InferenceOpen,
+    SampleIds,
+    InferenceAccept,
+    InferenceHop,
+    HopReply,
+    InferenceFinished,
+)

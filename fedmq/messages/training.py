@@ -1,0 +1,209 @@
+"""The training session's messages, in the order in which they are said.
+
+Nodes are numbered as in a heap: the root is 1, the children of *i* are 2*i* (left) and 2*i* + 1.
+A bitmap over "the rows of a node" lists them in ascending row order, all rows that stand there:
+training rows, rows left out by subsampling, and evaluation rows.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from fedmq.messages.array import Bitmap, Payload, Uint32s
+from fedmq.messages.body import Body, Count, Index
+
+__all__ = [
+    "BODIES",
+    "EngineSetup",
+    "GradientBroadcast",
+    "HistogramReply",
+    "HistogramRequest",
+    "NodeAssignment",
+    "NodeQuery",
+    "QueryPiece",
+    "SessionAccept",
+    "SessionFinished",
+    "SplitDecision",
+    "SplitOutcome",
+    "TrainingOpen",
+    "TreeFinished",
+    "TreeStarted",
+]
+
+Node = Annotated[int, Field(ge=1, lt=2**24)]
+Name = Annotated[str, Field(min_length=1, max_length=64)]
+Piece = Annotated[int, Field(ge=0, lt=2**20)]
+Pieces = Annotated[int, Field(ge=1, lt=2**20)]
+Round = Annotated[int, Field(ge=0, lt=256)]
+
+
+class TrainingOpen(Body):
+    """Active to each passive: train with me, on these terms."""
+
+    kind: ClassVar[str] = "training open"
+
+    model: Name
+    rows: Annotated[int, Field(ge=1, lt=8_000_000)]
+    alignment: Annotated[str, Field(max_length=128)]
+    """Digest of the common ids in their common order; empty where rows are matched by position."""
+    evaluation: Bitmap
+    """Rows that are only scored; cuts are not computed over them."""
+    engine: Name
+    public: Payload
+    """The engine's public parameters."""
+    trees: Annotated[int, Field(ge=1)]
+    active_only_trees: Count
+    max_depth: Annotated[int, Field(ge=1, le=16)]
+    max_bin: Annotated[int, Field(ge=2, le=65535)]
+    colsample_bytree: Annotated[float, Field(gt=0, le=1)]
+    seed: int
+
+
+class SessionAccept(Body):
+    """Passive to active: agreed."""
+
+    kind: ClassVar[str] = "session accept"
+
+    setup_pieces: Annotated[int, Field(ge=0, lt=2**20)]
+    """How many :class:`EngineSetup` messages follow."""
+
+
+class EngineSetup(Body):
+    """Passive to active: what an engine exchanges once, before the first tree."""
+
+    kind: ClassVar[str] = "engine setup"
+
+    piece: Piece
+    payload: Payload
+
+
+class TreeStarted(Body):
+    """Active to each passive: a tree begins; ``pieces`` gradient broadcasts follow."""
+
+    kind: ClassVar[str] = "tree started"
+
+    tree: Index
+    pieces: Annotated[int, Field(ge=0, lt=2**20)]
+
+
+class GradientBroadcast(Body):
+    """Active to each passive: the engine's form of the gradients of a range of rows."""
+
+    kind: ClassVar[str] = "gradient broadcast"
+
+    tree: Index
+    piece: Piece
+    rows: Uint32s
+    payload: Payload
+
+
+class NodeQuery(Body):
+    """One node of a request; ``pieces`` query pieces follow it."""
+
+    kind: ClassVar[str] = "node query"
+
+    node: Node
+    pieces: Annotated[int, Field(ge=0, lt=2**20)]
+
+
+class HistogramRequest(Body):
+    """Active to each passive: sum the gradients of these nodes (a wave) per split candidate."""
+
+    kind: ClassVar[str] = "histogram request"
+
+    tree: Index
+    round: Round
+    nodes: Annotated[tuple[NodeQuery, ...], Field(min_length=1, strict=False)]
+
+
+class QueryPiece(Body):
+    """Active to passive: a piece of what the engine asks for one node."""
+
+    kind: ClassVar[str] = "query piece"
+
+    tree: Index
+    node: Node
+    round: Round
+    piece: Piece
+    payload: Payload
+
+
+class HistogramReply(Body):
+    """Passive to active: a piece of the engine's answer for one node."""
+
+    kind: ClassVar[str] = "histogram reply"
+
+    tree: Index
+    node: Node
+    round: Round
+    piece: Piece
+    pieces: Pieces
+    payload: Payload
+
+
+class SplitDecision(Body):
+    """Active to the owner of the winning candidate; several when they tie to the last bit."""
+
+    kind: ClassVar[str] = "split decision"
+
+    tree: Index
+    node: Node
+    candidates: Uint32s
+    """Opaque numbers in the order of the owner's reply for this node."""
+
+
+class SplitOutcome(Body):
+    """Owner to active: the number of the record that holds the threshold, and who goes left."""
+
+    kind: ClassVar[str] = "split outcome"
+
+    tree: Index
+    node: Node
+    record: Index
+    left: Bitmap
+    """Over the rows of the node, or over all rows when the engine hides row sets."""
+
+
+class NodeAssignment(Body):
+    """Active to the parties that do not own the split: who goes left."""
+
+    kind: ClassVar[str] = "node assignment"
+
+    tree: Index
+    node: Node
+    left: Bitmap
+
+
+class TreeFinished(Body):
+    """Active to each passive: this tree is done, forget its ciphertexts."""
+
+    kind: ClassVar[str] = "tree finished"
+
+    tree: Index
+
+
+class SessionFinished(Body):
+    """Active to each passive: keep your share of the first ``trees`` trees."""
+
+    kind: ClassVar[str] = "session finished"
+
+    trees: Count
+
+
+BODIES: tuple[type[Body], ...] = (
+    TrainingOpen,
+    SessionAccept,
+    EngineSetup,
+    TreeStarted,
+    GradientBroadcast,
+    HistogramRequest,
+    QueryPiece,
+    HistogramReply,
+    SplitDecision,
+    SplitOutcome,
+    NodeAssignment,
+    TreeFinished,
+    SessionFinished,
+)

@@ -1,0 +1,224 @@
+"""What an engine is: two halves that turn secret gradients into sums per split candidate.
+
+A half does no arithmetic itself. Each of its operations is a *plan*: a generator that yields steps
+and receives their results, so that the protocol's machines can run it without I/O, threads or
+clocks, and the daemon can run its computations in other processes.
+
+========================  ==================================================================
+step                      resumes with
+========================  ==================================================================
+:class:`Compute`          the results of its computations, in their order
+:class:`Exchange`         (active half) the payloads with which the passive half answered
+:class:`Reply`            (passive half) nothing, once the payloads are on their way
+========================  ==================================================================
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.gradients import Gradients
+
+__all__ = [
+    "ActiveHalf",
+    "Answer",
+    "AskedNode",
+    "Best",
+    "BroadcastPiece",
+    "Computation",
+    "Compute",
+    "Engine",
+    "Exchange",
+    "Leakage",
+    "PassiveHalf",
+    "PassiveTable",
+    "Plan",
+    "Query",
+    "Reply",
+    "Sums",
+    "Values",
+]
+
+T = TypeVar("T")
+
+Values = dict[str, Any]
+"""Named arrays and scalars that one half says to the other; at most ``PIECE_BYTES`` together."""
+
+PIECE_BYTES = 1_000_000
+"""What fits one message of 1 MiB, with room for its envelope."""
+
+
+class Computation(Protocol):
+    """A pure piece of arithmetic: picklable, so that any process can run it."""
+
+    def run(self) -> Any:
+        """The result; the same on every machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Run these computations, in any order and in parallel."""
+
+    computations: Sequence[Computation]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Ask the other half about the node at hand; pieces of at most ``PIECE_BYTES`` each."""
+
+    pieces: Sequence[Values] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the query about ``node``; at least one piece of at most ``PIECE_BYTES``."""
+
+    node: int
+    pieces: Sequence[Values]
+
+
+Plan = Generator[Compute | Exchange | Reply, Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastPiece:
+    """A range of the gradient broadcast: ``rows`` (uint32) and the engine's form of their g, h."""
+
+    rows: NDArray[np.uint32]
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class AskedNode:
+    """A node whose candidates are wanted, as the active party knows it.
+
+    ``rows`` (int32, ascending) are the rows in the node that carry a gradient.
+    """
+
+    tree: int
+    node: int
+    rows: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Per opaque candidate, the sums of g and h on its left side: float64 (candidates, 2)."""
+
+    left: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best candidates of a party (opaque numbers, more than one if they tie) and their gain."""
+
+    gain: float
+    candidates: NDArray[np.uint32]
+
+
+Answer = Sums | Best
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A node that the active half asks about, as the passive party knows it.
+
+    ``rows`` (int32, ascending) are all rows in the node, or every row of the alignment when the
+    engine hides row sets. ``order`` lists the candidates to answer for, in the order in which to
+    show them: the opaque number of candidate ``order[i]`` is ``i``.
+    """
+
+    tree: int
+    node: int
+    round: int
+    rows: NDArray[np.int32]
+    order: NDArray[np.int32]
+    pieces: Sequence[Values]
+
+
+@dataclass(frozen=True, slots=True)
+class PassiveTable:
+    """A passive party's training table: bins (rows, features) and its canonical candidates."""
+
+    bins: BinMatrix
+    candidates: CandidateTable
+
+
+@dataclass(frozen=True, slots=True)
+class Leakage:
+    """What each side learns beyond the finished model, in plain words."""
+
+    active: str
+    passive: str
+
+
+class ActiveHalf(ABC):
+    """The label holder's half of an engine, for one session."""
+
+    @abstractmethod
+    def open(self) -> Plan[Values]:
+        """Make the session's secrets; returns the public parameters for the passive halves."""
+
+    def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
+        """Take what the passive half of ``peer`` said before the first tree."""
+        return
+        yield
+
+    @abstractmethod
+    def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        """One plan for each piece of the tree's broadcast; none if nothing is broadcast."""
+
+    @abstractmethod
+    def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        """Learn what the candidates of ``peer`` are worth in a node; exchanges at least once."""
+
+
+class PassiveHalf(ABC):
+    """A feature holder's half of an engine, for one session."""
+
+    def setup(self) -> Plan[Sequence[Values]]:
+        """What the active half must have before the first tree, in pieces."""
+        return ()
+        yield
+
+    @abstractmethod
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        """Take a piece of the gradient broadcast."""
+
+    @abstractmethod
+    def answer(self, queries: Sequence[Query]) -> Plan[None]:
+        """Answer each query with one :class:`Reply`; a wave's first queries come together."""
+
+    @abstractmethod
+    def forget_tree(self) -> None:
+        """The tree is finished: drop its gradients and sums."""
+
+
+class Engine(ABC):
+    """One way of keeping the sums secret: its two halves, and what it gives away."""
+
+    name: ClassVar[str]
+    exact: ClassVar[bool]
+    """Whether the model equals, node by node, the one trained on the joined table."""
+    hides_rows: ClassVar[bool] = False
+    """Whether passive parties answer over all rows and never learn who stands in a node."""
+    leakage: ClassVar[Leakage]
+
+    @abstractmethod
+    def active(self, parallelism: int) -> ActiveHalf:
+        """The label holder's half; heavy work is split into about ``parallelism`` computations."""
+
+    @abstractmethod
+    def passive(self, public: Values, table: PassiveTable, parallelism: int) -> PassiveHalf:
+        """A feature holder's half.
+
+        Raises:
+            Refused: the public parameters are malformed or weaker than this party accepts.
+        """

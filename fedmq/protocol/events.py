@@ -1,0 +1,174 @@
+"""What happens to a machine, and what it wants done: data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedmq.errors import FedmqError
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.privacy.engine import Computation
+
+__all__ = [
+    "Arrived",
+    "CancelTimer",
+    "Cancelled",
+    "ComputationFailed",
+    "Computed",
+    "Effect",
+    "Event",
+    "Fail",
+    "Finish",
+    "PeerLost",
+    "Received",
+    "Report",
+    "RunComputation",
+    "Send",
+    "SetTimer",
+    "Start",
+    "TimerFired",
+    "Transmit",
+    "Waiting",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A body came from ``sender``, once and in the order in which it was sent."""
+
+    sender: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """The computation behind ``ticket`` returned ``result``."""
+
+    ticket: int
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationFailed:
+    """The computation behind ``ticket`` could not be done."""
+
+    ticket: int
+    error: FedmqError
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """``peer`` has not answered within the retry policy."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The owner of this party wants the session to end."""
+
+    reason: str
+
+
+Event = Start | Received | Computed | ComputationFailed | PeerLost | Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Say ``body`` to ``recipient``."""
+
+    recipient: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class RunComputation:
+    """Run ``computation`` elsewhere and come back with its result and ``ticket``."""
+
+    ticket: int
+    computation: Computation
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Progress for the people who wait: ``done`` of ``total`` units, and what is known by now."""
+
+    done: int
+    total: int
+    unit: str
+    details: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The session reached its end with ``result``."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The session ended without a result."""
+
+    error: FedmqError
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An envelope came in; it may be a repetition, or too early."""
+
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The timer ``name`` ran out."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Hand ``envelope`` to the transport."""
+
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Start the timer ``name`` anew, to run out in ``seconds``."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """Stop the timer ``name``, if it runs."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``peer`` has not acknowledged yet; this is resend number ``retry`` of ``retries``.
+
+    Zero: it has answered again.
+    """
+
+    peer: str
+    retry: int
+    retries: int
+
+
+Effect = (
+    Send | RunComputation | Report | Finish | Fail | Transmit | SetTimer | CancelTimer | Waiting
+)
