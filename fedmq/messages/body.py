@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Abort", "Acknowledge", "Body", "Count", "Index", "Probe", "Reason", "SessionRefuse"]
+__all__ = ["BODIES", "Abort", "Acknowledge", "Body", "Count", "Index", "Probe", "Reason", "SessionRefuse"]
 
 Count = Annotated[int, Field(ge=0, lt=2**32)]
 Index = Annotated[int, Field(ge=0, lt=2**32)]
@@ -47,3 +47,6 @@ class Acknowledge(Body):
     """Either way: the header's ``acknowledged`` is all there is to say. Never sequenced."""
 
     kind: ClassVar[str] = "acknowledge"
+
+
+BODIES: tuple[type[Body], ...] = (SessionRefuse, Abort, Probe, Acknowledge)

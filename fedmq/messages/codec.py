@@ -21,15 +21,7 @@ _MAGIC = "fedmq"
 _Model = TypeVar("_Model", bound=BaseModel)
 
 KINDS: dict[str, type[Body]] = {
-    model.kind: model
-    for model in (
-        body.SessionRefuse,
-        body.Abort,
-        body.Probe,
-        body.Acknowledge,
-        *training.BODIES,
-        *inference.BODIES,
-    )
+    model.kind: model for model in (*body.BODIES, *training.BODIES, *inference.BODIES)
 }
 """Every body by its kind: the discriminated union of all that can be said."""
 

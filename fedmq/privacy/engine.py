@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -39,7 +39,6 @@ __all__ = [
     "Exchange",
     "Leakage",
     "PassiveHalf",
-    "PassiveTable",
     "Plan",
     "Query",
     "Reply",
@@ -110,9 +109,12 @@ class AskedNode:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Per opaque candidate, the sums of g and h on its left side: float64 (candidates, 2)."""
+    """Per opaque candidate, the sums of g and h on its left side: int64 (candidates, 2).
 
-    left: NDArray[np.float64]
+    In the fixed point of the tree's gradients; an engine that is not exact rounds to it.
+    """
+
+    left: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +133,17 @@ class Query:
     """A node that the active half asks about, as the passive party knows it.
 
     ``rows`` (int32, ascending) are all rows in the node, or every row of the alignment when the
-    engine hides row sets. ``order`` lists the candidates to answer for, in the order in which to
-    show them: the opaque number of candidate ``order[i]`` is ``i``.
+    engine hides row sets. ``order`` permutes the tree's ``candidates``: the opaque number of
+    candidate ``order[i]`` is ``i``.
     """
 
     tree: int
     node: int
     round: int
     rows: NDArray[np.int32]
-    order: NDArray[np.int32]
-    pieces: Sequence[Values]
-
-
-@dataclass(frozen=True, slots=True)
-class PassiveTable:
-    """A passive party's training table: bins (rows, features) and its canonical candidates."""
-
-    bins: BinMatrix
     candidates: CandidateTable
+    order: NDArray[np.int64]
+    pieces: Sequence[Values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +206,18 @@ class Engine(ABC):
     """Whether passive parties answer over all rows and never learn who stands in a node."""
     leakage: ClassVar[Leakage]
 
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """The names of this engine's options."""
+        return tuple(each.name for each in fields(cls)) if is_dataclass(cls) else ()
+
     @abstractmethod
     def active(self, parallelism: int) -> ActiveHalf:
         """The label holder's half; heavy work is split into about ``parallelism`` computations."""
 
     @abstractmethod
-    def passive(self, public: Values, table: PassiveTable, parallelism: int) -> PassiveHalf:
-        """A feature holder's half.
+    def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
+        """A feature holder's half, over its training table as ``bins``.
 
         Raises:
             Refused: the public parameters are malformed or weaker than this party accepts.

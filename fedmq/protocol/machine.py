@@ -1,38 +1,44 @@
 """The ground of all machines: one table of what is legal, and plans that run without I/O.
 
-Everything that decides what may happen when is a machine's ``TABLE``; a handler only says what
-then follows. An event that the table lacks raises and changes nothing.
+The tables stand in :mod:`fedmq.protocol.states`; a handler only says what follows from an event.
+An event that the table lacks raises and changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from fedmq.errors import FedmqError, ProtocolError
-from fedmq.messages.body import Body
+from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError
+from fedmq.messages.body import Abort, Body
 from fedmq.privacy.engine import Compute, Exchange, Plan, Reply
 from fedmq.protocol.events import (
+    Cancelled,
     ComputationFailed,
     Computed,
     Effect,
     Event,
     Fail,
+    PeerLost,
     Received,
     RunComputation,
     Send,
 )
+from fedmq.protocol.states import Table
 
-__all__ = ["Machine", "RunningPlan", "Table", "event_type"]
-
-Table = Mapping[tuple[Enum, type], str]
-"""``(state, event or body class) -> name of the handler``."""
+__all__ = ["Machine", "RunningPlan", "event_type", "single"]
 
 
 def event_type(event: Event) -> type:
     """What the tables know an event by: its class, or its body's class for a message."""
     return type(event.body) if isinstance(event, Received) else type(event)
+
+
+def single(computation: Any) -> Plan[Any]:
+    """The plan of one computation, and its result."""
+    [result] = yield Compute([computation])
+    return result
 
 
 class RunningPlan:
@@ -61,8 +67,9 @@ class Machine:
     state: Enum
     failed_state: ClassVar[Enum]
 
-    def __init__(self, state: Enum) -> None:
+    def __init__(self, state: Enum, peers: Sequence[str]) -> None:
         self.state = state
+        self.peers = tuple(peers)
         self._effects: list[Effect] = []
         self._tickets: dict[int, tuple[RunningPlan, int]] = {}
         self._last_ticket = 0
@@ -73,16 +80,17 @@ class Machine:
         Raises:
             ProtocolError: the event is illegal in this state, which is left as it was.
         """
-        handler = self.TABLE.get((self.state, event_type(event)))
-        if handler is None:
+        transition = self.TABLE.get((self.state, event_type(event)))
+        if transition is None:
             raise ProtocolError(
                 f"{type(self).__name__} in state {self.state.name} cannot take "
                 f"{event_type(event).__name__}"
                 + (f" from {event.sender}" if isinstance(event, Received) else "")
             )
         self._effects = []
-        getattr(self, handler)(event)
+        getattr(self, transition.handler)(event)
         self._settle()
+        assert self.state in transition.to or self.state is self.failed_state
         effects, self._effects = self._effects, []
         return effects
 
@@ -98,10 +106,31 @@ class Machine:
     def _send(self, recipient: str, body: Body) -> None:
         self._emit(Send(recipient, body))
 
-    def _fail(self, error: FedmqError) -> None:
-        self._drop_plans()
+    # Endings: whoever fails tells the others why.
+
+    def _fail(self, error: FedmqError, but: str = "") -> None:
+        for peer in self.peers:
+            if peer != but:
+                self._send(peer, Abort(reason=str(error)[:2000] or type(error).__name__))
+        self._tickets.clear()
         self.state = self.failed_state
         self._emit(Fail(error))
+
+    def _on_abort(self, event: Received) -> None:
+        assert isinstance(event.body, Abort)
+        self._fail(Aborted(f"{event.sender} gave up: {event.body.reason}"), but=event.sender)
+
+    def _on_peer_lost(self, event: PeerLost) -> None:
+        self._fail(PeerSilent(event.reason), but=event.peer)
+
+    def _on_cancelled(self, event: Cancelled) -> None:
+        self._fail(Aborted(event.reason))
+
+    def _on_computation_failed(self, event: ComputationFailed) -> None:
+        self._fail(event.error)
+
+    def _ignore(self, _: Event) -> None:
+        """The session is over: what still comes in changes nothing."""
 
     # Plans: the arithmetic of a machine, one step at a time.
 
@@ -123,7 +152,7 @@ class Machine:
                 return
             if isinstance(step, Compute):
                 if step.computations:
-                    self._order(running, step)
+                    self._hand_out(running, step)
                     return
                 value = []
             elif isinstance(step, Reply):
@@ -135,7 +164,7 @@ class Machine:
                 running.on_step(step, running)
                 return
 
-    def _order(self, running: RunningPlan, step: Compute) -> None:
+    def _hand_out(self, running: RunningPlan, step: Compute) -> None:
         running.results = [None] * len(step.computations)
         running.missing = len(step.computations)
         for index, computation in enumerate(step.computations):
@@ -151,12 +180,3 @@ class Machine:
         running.missing -= 1
         if running.missing == 0:
             self._resume(running, running.results)
-
-    def _on_computation_failed(self, event: ComputationFailed) -> None:
-        self._fail(event.error)
-
-    def _drop_plans(self) -> None:
-        self._tickets.clear()
-
-    def _ignore(self, _: Event) -> None:
-        """The session is over: what still comes in changes nothing."""

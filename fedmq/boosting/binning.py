@@ -1,0 +1,109 @@
+"""Cuts of the features, and rows as bin codes.
+
+Rule of a split: ``x <= cut`` goes left. A feature with k cuts has the bins 0..k, and missing
+values carry the code k + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from fedmq.boosting.numpy_field import Bools, Float32s
+
+__all__ = ["BinMatrix", "Cuts"]
+
+
+class Cuts(BaseModel):
+    """What training keeps of the distribution of each feature: ascending cuts, any missing values.
+
+    It also fixes the *cells* of a histogram: features one after the other, each with one cell per
+    bin and a last one for missing values.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    thresholds: tuple[Float32s, ...]
+    has_missing: Bools
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.thresholds) != len(self.has_missing):
+            raise ValueError("thresholds and has_missing differ in length")
+        if any((np.diff(each) <= 0).any() for each in self.thresholds):
+            raise ValueError("thresholds of a feature are not ascending")
+        return self
+
+    @classmethod
+    def of(cls, X: NDArray[np.float32], max_bin: int) -> Cuts:
+        """Cuts of the training rows ``X`` (rows, features), at most ``max_bin`` bins a feature.
+
+        The cuts are ``unique(numpy.quantile(x, i / max_bin, method="inverted_cdf"))`` for
+        i in 1..max_bin-1 over the present values x, with NumPy's own rounding of the rank.
+        """
+        present = np.sort(X, axis=0)  # NaN sorts last
+        counts = X.shape[0] - np.isnan(X).sum(axis=0)
+        orders = np.arange(1, max_bin) / max_bin
+        thresholds = []
+        for feature, count in enumerate(counts.tolist()):
+            ranks = np.ceil(count * orders - 1).astype(np.intp) if count else np.empty(0, np.intp)
+            thresholds.append(np.unique(present[np.maximum(ranks, 0), feature]))
+        return cls(thresholds=tuple(thresholds), has_missing=counts < X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.thresholds)
+
+    @cached_property
+    def n_bins(self) -> NDArray[np.int32]:
+        """Bins per feature, without the cell of missing values; int32 (features,)."""
+        return np.array([len(each) + 1 for each in self.thresholds], dtype=np.int32)
+
+    @cached_property
+    def first_cell(self) -> NDArray[np.int64]:
+        """First histogram cell per feature, and at the end the number of cells; (features + 1,)."""
+        return np.concatenate(([0], np.cumsum(self.n_bins + 1, dtype=np.int64)))
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of a histogram: bins of all features, each feature's missing cell included."""
+        return int(self.first_cell[-1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BinMatrix:
+    """Rows as bin codes: ``codes`` (rows, features), uint8 where that fits, else uint16.
+
+    Stored column by column, which is the order in which histograms read it.
+    """
+
+    codes: NDArray[np.uint8] | NDArray[np.uint16]
+    cuts: Cuts
+
+    @classmethod
+    def of(cls, X: NDArray[np.float32], cuts: Cuts) -> BinMatrix:
+        """Bins of float32 rows ``X`` (rows, features); NaN takes the code of missing values."""
+        codes = np.empty(X.shape, dtype=np.uint16, order="F")
+        for feature, thresholds in enumerate(cuts.thresholds):
+            column = X[:, feature]
+            codes[:, feature] = np.searchsorted(thresholds, column, side="left")
+            codes[np.isnan(column), feature] = len(thresholds) + 1
+        if codes.size == 0 or codes.max() <= np.iinfo(np.uint8).max:
+            return cls(codes.astype(np.uint8, order="F"), cuts)
+        return cls(codes, cuts)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
+    @property
+    def is_missing(self) -> NDArray[np.bool_]:
+        """Where values are missing; bool (rows, features)."""
+        return np.equal(self.codes, self.cuts.n_bins)

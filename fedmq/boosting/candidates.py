@@ -1,0 +1,82 @@
+"""The canonical order of split candidates. It decides ties, and does so as XGBoost does.
+
+Feature by feature, ascending, as ``EnumerateSplit`` of XGBoost's ``evaluate_splits.h`` scans them:
+
+1. forward, bins b ascending: bins up to b go left, missing values go right. The last bin is a
+   candidate only if the feature has missing values ("all that is present goes left");
+2. if the feature has missing values, backward, bins b descending to -1: bins up to b *and* missing
+   values go left. At -1 only missing values do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import Cuts
+
+__all__ = ["CandidateTable"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateTable:
+    """Candidates in canonical order; all vectors have their number C as length.
+
+    Left of candidate c are the histogram cells ``first_cell[c]`` up to, not including,
+    ``stop_cell[c]``, and ``missing_cell[c]`` where ``default_left[c]``.
+    """
+
+    feature: NDArray[np.int32]
+    bin: NDArray[np.int32]
+    default_left: NDArray[np.bool_]
+    threshold: NDArray[np.float32]
+    first_cell: NDArray[np.int64]
+    stop_cell: NDArray[np.int64]
+    missing_cell: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, cuts: Cuts, features: Iterable[int] | None = None) -> CandidateTable:
+        """Candidates of ``features`` (default: all), which colsample_bytree may have narrowed.
+
+        ``threshold`` is the cut right of the bin, +inf for the last bin and -inf for bin -1.
+        """
+        chosen = range(cuts.n_features) if features is None else sorted(features)
+        feature, bins, default_left, threshold = [], [], [], []
+        for each in chosen:
+            last = int(cuts.n_bins[each]) - 1
+            forward = np.arange(last + 1 if cuts.has_missing[each] else last)
+            backward = np.arange(last - 1, -2, -1) if cuts.has_missing[each] else forward[:0]
+            of_feature = np.concatenate((forward, backward))
+            bounds = np.concatenate(([-np.inf], cuts.thresholds[each], [np.inf]))
+            feature.append(np.full(len(of_feature), each))
+            bins.append(of_feature)
+            default_left.append(np.arange(len(of_feature)) >= len(forward))
+            threshold.append(bounds[of_feature + 1])
+        f = np.concatenate([np.empty(0, np.int32), *feature]).astype(np.int32)
+        b = np.concatenate([np.empty(0, np.int32), *bins]).astype(np.int32)
+        first_cell = cuts.first_cell[f]
+        return cls(
+            feature=f,
+            bin=b,
+            default_left=np.concatenate([np.empty(0, np.bool_), *default_left]),
+            threshold=np.concatenate([np.empty(0), *threshold]).astype(np.float32),
+            first_cell=first_cell,
+            stop_cell=first_cell + b + 1,
+            missing_cell=cuts.first_cell[f + 1] - 1,
+        )
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    def left_sums(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sums that go left, per candidate: int64 (..., cells, 2) to int64 (..., C, 2)."""
+        # Running sums over all features may wrap around; their differences are exact regardless.
+        running = np.zeros((*histograms.shape[:-2], histograms.shape[-2] + 1, 2), np.int64)
+        np.cumsum(histograms, axis=-2, out=running[..., 1:, :])
+        left = running[..., self.stop_cell, :] - running[..., self.first_cell, :]
+        backward = self.default_left
+        left[..., backward, :] += histograms[..., self.missing_cell[backward], :]
+        return left

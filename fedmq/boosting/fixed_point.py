@@ -1,0 +1,53 @@
+"""Gradients as fixed-point integers, so that a sum is exact in whatever order it is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FixedPoint"]
+
+_RESOLUTION_BITS = 40
+_SUM_BITS = 62
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """Scales of one tree: g is the integer ``round(g * 2**g_bits)``, h with ``h_bits`` likewise.
+
+    ``value_bits``: no encoded number exceeds ``2**value_bits`` in magnitude.
+    """
+
+    g_bits: int
+    h_bits: int
+    value_bits: int
+
+    @classmethod
+    def of(cls, gradients: NDArray[np.float32]) -> FixedPoint:
+        """Scales that fit ``gradients`` (rows, 2), one pair per training row of the tree.
+
+        The resolution is 2**-40 of the power of two above the largest magnitude, or coarser where
+        the sum over all rows would leave 62 bits.
+        """
+        rows = len(gradients)
+        value_bits = min(_RESOLUTION_BITS, _SUM_BITS - max(rows - 1, 0).bit_length())
+        largest = np.abs(gradients).max(axis=0, initial=0.0)
+        exponents = np.frexp(largest)[1].tolist()  # largest < 2**exponent
+        return cls(value_bits - exponents[0], value_bits - exponents[1], value_bits)
+
+    def encode(self, gradients: NDArray[np.float32]) -> NDArray[np.int64]:
+        """``gradients`` (rows, 2) as int64.
+
+        A positive hessian is never rounded to nothing: XGBoost takes a side without hessian for
+        one without rows.
+        """
+        scaled = np.ldexp(gradients.astype(np.float64), [self.g_bits, self.h_bits])
+        encoded = np.rint(scaled).astype(np.int64)
+        encoded[:, 1] = np.maximum(encoded[:, 1], gradients[:, 1] > 0)
+        return encoded
+
+    def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Integer sums (..., 2) as float64, rounded once."""
+        return np.ldexp(sums.astype(np.float64), [-self.g_bits, -self.h_bits])

@@ -1,0 +1,51 @@
+"""The gradients of one tree, as every engine takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.sampling import sampled_rows
+
+__all__ = ["Gradients"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradients:
+    """Fixed-point g and h of all rows: ``pairs`` int64 (rows, 2), zero for rows without any.
+
+    ``carried`` bool (rows,): training rows that the tree's subsample holds.
+    """
+
+    tree: int
+    pairs: NDArray[np.int64]
+    carried: NDArray[np.bool_]
+    scale: FixedPoint
+
+    @classmethod
+    def of(
+        cls,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        training: NDArray[np.bool_],
+        params: TrainParams,
+        tree: int,
+    ) -> Gradients:
+        """Gradients of the objective at ``margins`` (rows,) for the rows that ``tree`` sees."""
+        chosen = sampled_rows(len(labels), params.subsample, seed=params.seed, tree=tree)
+        carried = training & chosen
+        floats = OBJECTIVES[params.objective].gradients(margins[carried], labels[carried])
+        scale = FixedPoint.of(floats)
+        pairs = np.zeros((len(labels), 2), dtype=np.int64)
+        pairs[carried] = scale.encode(floats)
+        return cls(tree, pairs, carried, scale)
+
+    def totals(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The sums of g and h over ``rows``: int64 (2,)."""
+        sums: NDArray[np.int64] = self.pairs[rows].sum(axis=0)
+        return sums

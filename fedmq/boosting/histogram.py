@@ -1,0 +1,54 @@
+"""Histograms: exact sums of g and h per node, feature and bin.
+
+A histogram is int64 (cells, 2) over the cells of ``Cuts``; several nodes' are (nodes, cells, 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+
+__all__ = ["children_histograms", "histograms"]
+
+
+def histograms(
+    bins: BinMatrix, gradients: NDArray[np.int64], nodes: Sequence[NDArray[np.integer]]
+) -> NDArray[np.int64]:
+    """Histograms of ``nodes``, each given by its rows; int64 (nodes, cells, 2).
+
+    ``gradients`` is int64 (rows, 2) as ``FixedPoint.encode`` gives it. ``numpy.bincount`` sums in
+    float64, which is exact to 53 bits only; ``numpy.add.at`` adds integers, and is the faster one.
+    """
+    cuts = bins.cuts
+    sums = np.zeros((2, len(nodes) * cuts.n_cells), dtype=np.int64)
+    rows = np.concatenate([np.asarray(each, np.intp) for each in nodes] or [np.empty(0, np.intp)])
+    first = np.repeat(np.arange(len(nodes)) * cuts.n_cells, [len(each) for each in nodes])
+    g, h = np.ascontiguousarray(gradients[rows].T)
+    for feature in range(cuts.n_features):
+        cells = first + cuts.first_cell[feature] + bins.codes[rows, feature]
+        np.add.at(sums[0], cells, g)
+        np.add.at(sums[1], cells, h)
+    return np.ascontiguousarray(sums.T).reshape(len(nodes), cuts.n_cells, 2)
+
+
+def children_histograms(
+    bins: BinMatrix,
+    gradients: NDArray[np.int64],
+    parents: NDArray[np.int64],
+    children: Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]],
+) -> NDArray[np.int64]:
+    """Histograms of the (left, right) ``children`` of ``parents``; int64 (parents, 2, cells, 2).
+
+    Rows are read for the smaller child only; the larger one is the parent less its sibling.
+    """
+    right_is_smaller = np.array([len(left) > len(right) for left, right in children], np.intp)
+    smaller = [pair[side] for pair, side in zip(children, right_is_smaller, strict=True)]
+    both = np.empty((len(children), 2, *parents.shape[1:]), dtype=np.int64)
+    each = np.arange(len(children))
+    both[each, right_is_smaller] = histograms(bins, gradients, smaller)
+    both[each, 1 - right_is_smaller] = parents - both[each, right_is_smaller]
+    return both

@@ -1,0 +1,143 @@
+"""The training parameters, under the names and aliases that XGBoost gives them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+
+from fedmq.errors import ConfigError
+
+__all__ = ["ALIASES", "MetricName", "ObjectiveName", "TrainParams"]
+
+ObjectiveName = Literal["binary:logistic", "reg:squarederror"]
+MetricName = Literal["logloss", "auc", "rmse"]
+
+ALIASES: Mapping[str, str] = {
+    "lambda": "reg_lambda",
+    "learning_rate": "eta",
+    "min_split_loss": "gamma",
+    "n_estimators": "num_boost_round",
+    "random_state": "seed",
+}
+"""XGBoost's other names for a parameter, each accepted wherever the parameter is."""
+
+_METRICS_OF: Mapping[str, tuple[MetricName, ...]] = {
+    "binary:logistic": ("logloss", "auc", "rmse"),
+    "reg:squarederror": ("rmse",),
+}
+
+
+class TrainParams(BaseModel):
+    """Parameters of one training; frozen, and wrong ones raise ``ConfigError`` naming the key.
+
+    Real parameters enter the arithmetic as float32, as they do in XGBoost. ``eval_metric`` may be
+    given as one name; left out, it is XGBoost's default for the objective.
+    ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
+    (arXiv 1901.08755): so many first trees use the active party's features alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    objective: ObjectiveName = "binary:logistic"
+    num_boost_round: Annotated[int, Field(ge=1)] = 10
+    max_depth: Annotated[int, Field(ge=1, le=16)] = 6
+    eta: Annotated[float, Field(gt=0, le=1)] = 0.3
+    reg_lambda: Annotated[float, Field(ge=0)] = 1.0
+    gamma: Annotated[float, Field(ge=0)] = 0.0
+    min_child_weight: Annotated[float, Field(ge=0)] = 1.0
+    subsample: Annotated[float, Field(gt=0, le=1)] = 1.0
+    colsample_bytree: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
+    base_score: float = 0.5
+    seed: Annotated[int, Field(ge=0)] = 0
+    eval_metric: tuple[MetricName, ...] = ()
+    early_stopping_rounds: Annotated[int, Field(ge=1)] | None = None
+    active_only_trees: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_one_line(cls, value: Any, handler: ModelWrapValidatorHandler[TrainParams]) -> Any:
+        if isinstance(value, Mapping):
+            value = _canonical(value)
+        try:
+            params = handler(value)
+        except ValidationError as error:
+            raise ConfigError("; ".join(_line(each) for each in error.errors())) from None
+        if params.objective == "binary:logistic" and not 0 < params.base_score < 1:
+            raise ConfigError(
+                f"base_score = {params.base_score}: a probability strictly between 0 and 1 "
+                "is needed for binary:logistic"
+            )
+        allowed = _METRICS_OF[params.objective]
+        for metric in params.eval_metric:
+            if metric not in allowed:
+                raise ConfigError(
+                    f"eval_metric = {metric!r} does not fit {params.objective}; "
+                    f"use {', '.join(allowed)}"
+                )
+        return params
+
+    @classmethod
+    def parse(cls, mapping: Mapping[str, Any], where: str) -> TrainParams:
+        """The parameters in ``mapping``; ``ConfigError`` starts with ``where`` (a file)."""
+        try:
+            return cls.model_validate(dict(mapping))
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+
+    def to_xgboost(self) -> dict[str, Any]:
+        """The same as ``params`` of ``xgboost.train``, which takes the rounds apart."""
+        return {
+            "tree_method": "hist",
+            "objective": self.objective,
+            "max_depth": self.max_depth,
+            "eta": self.eta,
+            "lambda": self.reg_lambda,
+            "gamma": self.gamma,
+            "min_child_weight": self.min_child_weight,
+            "subsample": self.subsample,
+            "colsample_bytree": self.colsample_bytree,
+            "max_bin": self.max_bin,
+            "base_score": self.base_score,
+            "seed": self.seed,
+            "eval_metric": list(self.eval_metric),
+        }
+
+
+def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Aliases replaced by names, numpy numbers by Python's, and ``eval_metric`` by a tuple."""
+    named: dict[str, Any] = {}
+    for key, value in values.items():
+        name = ALIASES.get(key, key)
+        if name in named:
+            other = next(each for each in values if ALIASES.get(each, each) == name)
+            raise ConfigError(f"{other} and {key} are the same parameter; give one of them")
+        named[name] = value.item() if isinstance(value, np.generic) else value
+    metrics = named.pop("eval_metric", None)
+    if isinstance(metrics, str):
+        metrics = (metrics,)
+    elif isinstance(metrics, list):
+        metrics = tuple(metrics)
+    if metrics in (None, ()):
+        objective = named.get("objective", "binary:logistic")
+        metrics = _METRICS_OF.get(objective, ())[:1] if isinstance(objective, str) else ()
+    return {**named, "eval_metric": metrics}
+
+
+def _line(error: Any) -> str:
+    key = str(error["loc"][0]) if error["loc"] else "params"
+    if error["type"] != "extra_forbidden":
+        return f"{key} = {error['input']!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+    near = difflib.get_close_matches(key, [*TrainParams.model_fields, *ALIASES], n=1)
+    return f"{key}: no such parameter" + (f"; did you mean {near[0]}?" if near else "")

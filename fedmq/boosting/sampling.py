@@ -1,0 +1,45 @@
+"""Rows and columns of a tree, the same on any machine and after any crash.
+
+They derive from (seed, tree, salt) by Philox's raw 64-bit words, which NumPy keeps stable across
+versions and platforms, unlike the distributions of its ``Generator``.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["sampled_columns", "sampled_rows"]
+
+
+class _Purpose(IntEnum):
+    ROWS = 0
+    COLUMNS = 1
+
+
+def sampled_rows(n_rows: int, subsample: float, *, seed: int, tree: int) -> NDArray[np.bool_]:
+    """Rows that carry gradients in ``tree``, each with probability ``subsample``; bool."""
+    if subsample >= 1:
+        return np.ones(n_rows, np.bool_)
+    words = _words(n_rows, _Purpose.ROWS, seed, tree, 0)
+    return words < np.uint64(math.ldexp(subsample, 64))
+
+
+def sampled_columns(
+    n_columns: int, colsample: float, *, seed: int, tree: int, salt: int = 0
+) -> NDArray[np.int32]:
+    """The columns ``tree`` may use, ascending: ``max(1, int(colsample * n_columns))`` of them.
+
+    ``salt`` tells apart the owners of different columns, each of whom draws from its own.
+    """
+    count = max(1, int(np.float32(colsample) * np.float32(n_columns)))  # float32 as in XGBoost
+    words = _words(n_columns, _Purpose.COLUMNS, seed, tree, salt)
+    return np.sort(np.argsort(words, kind="stable")[:count]).astype(np.int32)
+
+
+def _words(n: int, purpose: _Purpose, seed: int, tree: int, salt: int) -> NDArray[np.uint64]:
+    sequence = np.random.SeedSequence(seed, spawn_key=(purpose, tree, salt))
+    return np.random.Philox(sequence).random_raw(n)

@@ -1,0 +1,74 @@
+"""Gain of a split, the best candidate of a node, and the weight of a leaf.
+
+Bit for bit those of XGBoost 3.2 ``hist`` (``split_evaluator.h``, ``evaluate_splits.h``,
+``param.h``): sums are float64, parameters float32, and each gain is a float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.params import TrainParams
+
+__all__ = ["best", "is_worthwhile", "leaf_weights", "split_gains"]
+
+_SMALLEST_GAIN = np.float32(1e-6)  # XGBoost's kRtEps
+
+
+def split_gains(
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    total: NDArray[np.float64],
+    params: TrainParams,
+) -> NDArray[np.float32]:
+    """Loss reduction per candidate, -inf where a side is empty or lighter than min_child_weight.
+
+    ``left`` and ``right`` (..., C, 2) are sums of g and h, ``total`` (..., 2) those of the node;
+    the result is float32 (..., C). Equation 7 of XGBoost (arXiv 1603.02754) without the
+    factor 1/2 and without gamma, which is a bound of its own (``is_worthwhile``).
+    """
+    reg_lambda = np.float32(params.reg_lambda)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sides = _side_gain(left, reg_lambda) + _side_gain(right, reg_lambda)
+        gains = sides - _side_gain(total, reg_lambda)[..., None]
+    lightest = np.minimum(left[..., 1], right[..., 1])
+    valid = (lightest > 0) & (lightest >= np.float32(params.min_child_weight))
+    return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
+
+
+def best(gains: NDArray[np.float32]) -> tuple[np.float32, NDArray[np.int64]]:
+    """The largest of ``gains`` (C,) and all candidates that reach it, the winner first.
+
+    Without a valid candidate the gain is -inf and there are no indices.
+    """
+    largest = np.max(gains, initial=np.float32(-np.inf))
+    if np.isneginf(largest):
+        return np.float32(-np.inf), np.empty(0, np.int64)
+    return np.float32(largest), np.flatnonzero(gains == largest)
+
+
+def is_worthwhile(gain: np.float32 | float, params: TrainParams) -> bool:
+    """Whether a node is split for this ``gain``: more than 1e-6, and no less than gamma."""
+    return bool(gain > _SMALLEST_GAIN and gain >= np.float32(params.gamma))
+
+
+def leaf_weights(total: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
+    """What a leaf adds to the margin, eta included: float32 (...) of sums (..., 2).
+
+    Equation 5 of XGBoost (arXiv 1603.02754); zero for nodes lighter than min_child_weight.
+    """
+    G, H = total[..., 0], total[..., 1]
+    heavy = (H > 0) & ~(np.float32(params.min_child_weight) > H)
+    denominator = np.where(heavy, H + np.float64(np.float32(params.reg_lambda)), 1.0)
+    weights = np.where(heavy, -G / denominator, 0.0).astype(np.float32)
+    return weights * np.float32(params.eta)
+
+
+def _side_gain(sums: NDArray[np.float64], reg_lambda: np.float32) -> NDArray[np.float32]:
+    """G^2 / (H + lambda), a quotient of float32s as XGBoost's ``Divide`` takes them."""
+    G, H = sums[..., 0], sums[..., 1]
+    present = H > 0
+    denominator = np.where(present, H + np.float64(reg_lambda), 1.0).astype(np.float32)
+    quotient: NDArray[np.float32] = np.square(G).astype(np.float32) / denominator
+    return np.where(present, quotient, np.float32(0))

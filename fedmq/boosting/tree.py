@@ -1,0 +1,178 @@
+"""A tree whose splits are records in their owners' lookup tables.
+
+Whoever holds the tree sees (owner, record) at a split; feature, threshold and default direction are
+in the owner's table alone (SecureBoost, arXiv 1901.08755).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from fedmq.boosting.numpy_field import Bools, Float32s, Int16s, Int32s
+from fedmq.errors import DataError
+
+__all__ = ["LEAF", "Directions", "GrowingTree", "LookupTable", "Tree", "walk"]
+
+LEAF = -1
+"""Owner of a leaf, and child of one."""
+
+Directions = Callable[[int, NDArray[np.intp], NDArray[np.int32]], NDArray[np.bool_]]
+"""(owner, rows, records) -> which of the rows go left at these records of the owner."""
+
+
+class Tree(BaseModel):
+    """Nodes in order of insertion, the root first; vectors of one length.
+
+    ``owner`` is the owner's index (``LEAF`` for a leaf), ``record`` the split's place in the
+    owner's lookup table, ``left`` and ``right`` are nodes, ``weight`` is what a leaf adds to the
+    margin. ``gain`` and ``cover`` are XGBoost's: loss reduction, and sum of hessians.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    owner: Int16s
+    record: Int32s
+    left: Int32s
+    right: Int32s
+    weight: Float32s
+    gain: Float32s
+    cover: Float32s
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        lengths = {len(getattr(self, name)) for name in type(self).model_fields}
+        if len(lengths) != 1 or not len(self):
+            raise ValueError("a tree needs vectors of one length, and at least a root")
+        split = self.owner != LEAF
+        nodes = np.flatnonzero(split)
+        children = np.concatenate((self.left[split], self.right[split]))
+        if not np.array_equal(np.sort(children), np.arange(1, len(self))):
+            raise ValueError("each node but the root must be the child of one other")
+        if (self.left[split] <= nodes).any() or (self.right[split] <= nodes).any():
+            raise ValueError("a child stands before its parent")
+        if (self.owner < LEAF).any() or (self.record[split] < 0).any():
+            raise ValueError("negative owner or record")
+        return self
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Which nodes are leaves; bool (nodes,)."""
+        return np.equal(self.owner, LEAF)
+
+
+class GrowingTree:
+    """A tree under construction: every node is made a split or a leaf, once."""
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[int, int, int, int, float, float, float] | None] = [None]
+
+    def split(
+        self, node: int, owner: int, record: int, *, gain: float, cover: float
+    ) -> tuple[int, int]:
+        """Makes ``node`` a split and returns its new children (left, right)."""
+        left, right = len(self._nodes), len(self._nodes) + 1
+        self._settle(node, (owner, record, left, right, 0.0, float(gain), float(cover)))
+        self._nodes += [None, None]
+        return left, right
+
+    def leaf(self, node: int, weight: float, *, cover: float) -> None:
+        """Makes ``node`` a leaf that adds ``weight``."""
+        self._settle(node, (LEAF, LEAF, LEAF, LEAF, float(weight), 0.0, float(cover)))
+
+    def finished(self) -> Tree:
+        """The tree; ``ValueError`` if a node is still open."""
+        nodes = [node for node in self._nodes if node is not None]
+        if len(nodes) < len(self._nodes):
+            raise ValueError(f"node {self._nodes.index(None)} is neither split nor leaf")
+        columns = zip(Tree.model_fields, zip(*nodes, strict=True), strict=True)
+        return Tree.model_validate({name: list(column) for name, column in columns})
+
+    def _settle(self, node: int, content: tuple[int, int, int, int, float, float, float]) -> None:
+        if self._nodes[node] is not None:
+            raise ValueError(f"node {node} is settled already")
+        self._nodes[node] = content
+
+
+class LookupTable(BaseModel):
+    """An owner's splits; a record id is a place in these vectors.
+
+    ``x <= threshold`` goes left, NaN where ``default_left`` says. ``feature`` indexes
+    ``feature_names``. A threshold of +inf sends every present value left, -inf none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    feature_names: tuple[str, ...]
+    feature: Int32s
+    threshold: Float32s
+    default_left: Bools
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not len(self.feature) == len(self.threshold) == len(self.default_left):
+            raise ValueError("vectors of a lookup table differ in length")
+        if ((self.feature < 0) | (self.feature >= len(self.feature_names))).any():
+            raise ValueError("a record names no feature")
+        if np.isnan(self.threshold).any():
+            raise ValueError("a threshold is not a number")
+        return self
+
+    @classmethod
+    def empty(cls, feature_names: tuple[str, ...]) -> LookupTable:
+        """A table without records."""
+        return cls.model_validate(
+            {"feature_names": feature_names, "feature": [], "threshold": [], "default_left": []}
+        )
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    def appended(
+        self, feature: ArrayLike, threshold: ArrayLike, default_left: ArrayLike
+    ) -> LookupTable:
+        """The table with further records, whose ids start at ``len(self)``; scalars or (n,)."""
+        return LookupTable(
+            feature_names=self.feature_names,
+            feature=np.append(self.feature, np.asarray(feature, np.int32)),
+            threshold=np.append(self.threshold, np.asarray(threshold, np.float32)),
+            default_left=np.append(self.default_left, np.asarray(default_left, np.bool_)),
+        )
+
+    def directions(
+        self, X: NDArray[np.float32], rows: NDArray[np.integer], records: NDArray[np.integer]
+    ) -> NDArray[np.bool_]:
+        """Whether ``X[rows[i]]`` goes left at ``records[i]``; bool, of the length of ``rows``.
+
+        ``X`` is float32 (rows, features). ``DataError`` names a record that the table lacks.
+        """
+        foreign = (records < 0) | (records >= len(self))
+        if foreign.any():
+            raise DataError(
+                f"record {int(records[foreign][0])} is not among the {len(self)} records of the "
+                "lookup table; the parties hold shares of different models"
+            )
+        values = X[rows, self.feature[records]]
+        left: NDArray[np.bool_] = values <= self.threshold[records]
+        return np.where(np.isnan(values), self.default_left[records], left)
+
+
+def walk(tree: Tree, n_rows: int, directions: Directions) -> NDArray[np.int32]:
+    """The leaf that each row ends in; int32 (n_rows,). ``directions`` answers for the owners."""
+    nodes = np.zeros(n_rows, dtype=np.int32)
+    walking = np.arange(n_rows)
+    while len(walking := walking[tree.owner[nodes[walking]] != LEAF]):
+        at = nodes[walking]
+        for owner in np.unique(tree.owner[at]).tolist():
+            asked = tree.owner[at] == owner
+            rows, here = walking[asked], at[asked]
+            left = directions(owner, rows, tree.record[here])
+            nodes[rows] = np.where(left, tree.left[here], tree.right[here])
+    return nodes

@@ -1,0 +1,121 @@
+"""Several pairs (g, h) in one plaintext.
+
+A pair is one number v = g·2^w + h, so that a sum of pairs is the pair of sums. After summing, k of
+them are shifted beside each other into one ciphertext, v_0 + v_1·2^s + v_2·2^2s + …, and decrypted
+at once. Since g is signed, slots are balanced digits: -2^(s-1) < v < 2^(s-1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from gmpy2 import f_mod_2exp, mpz, powmod
+from numpy.typing import NDArray
+
+from fedmq.errors import ConfigError, DataError, MessageError
+
+__all__ = ["SlotLayout"]
+
+# A sum must fit int64.
+_LARGEST_BOUND = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class SlotLayout:
+    """Where g and h lie in a slot, and how many slots a plaintext has."""
+
+    h_bits: int
+    slot_bits: int
+    capacity: int
+
+    @classmethod
+    def for_sums(cls, g_bound: int, h_bound: int, plaintext_bits: int) -> SlotLayout:
+        """The tightest layout for any sums with |Σg| <= ``g_bound`` and 0 <= Σh <= ``h_bound``.
+
+        ``plaintext_bits`` is the public key's. Raises `ConfigError` if a sum could exceed int64, or
+        not even one slot fits the key.
+        """
+        if not (0 <= g_bound <= _LARGEST_BOUND and 0 <= h_bound <= _LARGEST_BOUND):
+            raise ConfigError("sums of gradients exceed 63 bits; use fewer fraction bits")
+        h_bits = h_bound.bit_length()
+        slot_bits = g_bound.bit_length() + h_bits + 1
+        # |Σ v_i 2^(si)| < 2^(ks - 1), which is what a plaintext of ks bits holds.
+        capacity = plaintext_bits // slot_bits
+        if not capacity:
+            raise ConfigError(
+                f"key_bits: a key for plaintexts of {plaintext_bits} bits has no room for sums of "
+                f"{slot_bits} bits; use a longer key, or fewer fraction bits"
+            )
+        return cls(h_bits, slot_bits, capacity)
+
+    def join(self, g: NDArray[np.int64], h: NDArray[np.int64]) -> list[int]:
+        """Plaintexts v = g·2^w + h of two int64 arrays of the same length.
+
+        Raises `DataError` if a row exceeds its slot by itself, or its h is negative.
+        """
+        g_bound = (1 << (self.slot_bits - self.h_bits - 1)) - 1
+        h_bound = (1 << self.h_bits) - 1
+        outside = (g < -g_bound) | (g > g_bound) | (h < 0) | (h > h_bound)
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise DataError(
+                f"row {row}: gradient {g[row]} with hessian {h[row]} exceeds its slot, "
+                f"{g_bound} and {h_bound} at most and no negative hessian; use fewer fraction bits"
+            )
+        shift = self.h_bits
+        return [(a << shift) + b for a, b in zip(g.tolist(), h.tolist(), strict=True)]
+
+    def split(self, values: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The (g, h) of each v = g·2^w + h as two int64 arrays: `join` undone."""
+        shift, mask = self.h_bits, (1 << self.h_bits) - 1
+        g = np.array([int(v >> shift) for v in values], dtype=np.int64)
+        h = np.array([int(v & mask) for v in values], dtype=np.int64)
+        return g, h
+
+    def packed_count(self, count: int) -> int:
+        """Ciphertexts that ``count`` sums are packed into."""
+        return -(-count // self.capacity)
+
+    def pack(self, ciphertexts: Sequence[mpz], modulus: mpz) -> list[mpz]:
+        """Ciphertexts of up to `capacity` consecutive sums each, by Horner's scheme."""
+        shift, capacity = mpz(1) << self.slot_bits, self.capacity
+        packed = []
+        for start in range(0, len(ciphertexts), capacity):
+            *lower, accumulated = ciphertexts[start : start + capacity]
+            for c in reversed(lower):
+                accumulated = powmod(accumulated, shift, modulus) * c % modulus
+            packed.append(accumulated)
+        return packed
+
+    def unpack(
+        self, plaintexts: Sequence[mpz], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first ``count`` sums of g and h, int64, from decrypted packed ciphertexts.
+
+        Raises `MessageError` if there are not as many plaintexts as ``count`` sums fill, or one
+        holds more than its slots: then keys or layouts differ.
+        """
+        if len(plaintexts) != self.packed_count(count):
+            raise MessageError(
+                f"sums: expected {self.packed_count(count)} packed ciphertexts for {count} sums, "
+                f"got {len(plaintexts)}; both parties must use the same slot layout"
+            )
+        bits = self.slot_bits
+        half, full = mpz(1) << (bits - 1), mpz(1) << bits
+        values: list[int] = []
+        for index, plaintext in enumerate(plaintexts):
+            rest = plaintext
+            for _ in range(min(self.capacity, count - len(values))):
+                value = f_mod_2exp(rest, bits)
+                if value >= half:
+                    value -= full
+                values.append(value)
+                rest = (rest - value) >> bits
+            if rest:
+                raise MessageError(
+                    f"sums: packed ciphertext {index} holds more than its slots; both parties must "
+                    "use the same key and slot layout"
+                )
+        return self.split(values)

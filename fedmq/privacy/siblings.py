@@ -1,0 +1,33 @@
+"""Of two siblings only the smaller is summed: the larger is the parent less its sibling."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Wave", "plan_wave"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """How the histograms of a wave come about; nodes by their heap numbers.
+
+    ``summed`` nodes read their rows; ``subtracted`` ones, in pairs (node, its summed sibling), are
+    the parent less the sibling.
+    """
+
+    summed: tuple[int, ...]
+    subtracted: tuple[tuple[int, int], ...]
+
+
+def plan_wave(sizes: Mapping[int, int], known: Collection[int]) -> Wave:
+    """Plan the nodes of ``sizes`` (rows per node), given the nodes whose histograms are kept."""
+    summed, subtracted = [], []
+    for node, size in sizes.items():
+        sibling = node ^ 1
+        larger = sibling in sizes and (size, node) > (sizes[sibling], sibling)
+        if larger and node // 2 in known:
+            subtracted.append((node, sibling))
+        else:
+            summed.append(node)
+    return Wave(tuple(summed), tuple(subtracted))

@@ -1,0 +1,96 @@
+"""Who stands where while a tree grows, as the active party sees it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.split import leaf_weights
+from fedmq.boosting.tree import GrowingTree, Tree
+
+__all__ = ["ROOT", "Growth", "children", "depth"]
+
+ROOT = 1
+
+
+def children(node: int) -> tuple[int, int]:
+    """The heap numbers of the left and the right child."""
+    return 2 * node, 2 * node + 1
+
+
+def depth(node: int) -> int:
+    """How many splits stand above ``node``."""
+    return node.bit_length() - 1
+
+
+class Growth:
+    """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
+
+    Nodes are known by their heap numbers, as the messages know them.
+    """
+
+    def __init__(self, gradients: Gradients, params: TrainParams) -> None:
+        self.gradients = gradients
+        self.wave: tuple[int, ...] = (ROOT,)
+        """The nodes of the current level that may still be split."""
+        self._params = params
+        self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
+        self._tree = GrowingTree()
+        self._place = {ROOT: 0}
+        self._next: list[int] = []
+
+    def rows(self, node: int) -> NDArray[np.int32]:
+        """All rows in ``node``: training, left out by subsampling, and evaluation rows."""
+        return self._rows[node]
+
+    def carrying(self, node: int) -> NDArray[np.int32]:
+        """The rows in ``node`` that carry a gradient."""
+        rows = self._rows[node]
+        return rows[self.gradients.carried[rows]]
+
+    def totals(self, node: int) -> NDArray[np.int64]:
+        """The sums G and H of ``node``, in fixed point: int64 (2,)."""
+        return self.gradients.totals(self._rows[node])
+
+    def ends_below(self, node: int) -> bool:
+        """Whether the children of ``node`` are leaves for lack of depth."""
+        return depth(node) + 1 >= self._params.max_depth
+
+    def split(
+        self, node: int, owner: int, record: int, gain: float, left: NDArray[np.bool_]
+    ) -> None:
+        """Split ``node``; ``left`` is over ``rows(node)``."""
+        below, rows = children(node), self._rows[node]
+        places = self._tree.split(
+            self._place[node], owner, record, gain=gain, cover=self._sums(node)[1]
+        )
+        del self._rows[node]
+        self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
+        self._place |= zip(below, places, strict=True)
+        if not self.ends_below(node):
+            self._next.extend(below)
+
+    def next_wave(self) -> bool:
+        """Go down one level; false when nothing is left to ask."""
+        self.wave, self._next = tuple(sorted(self._next)), []
+        return bool(self.wave)
+
+    def finish(self) -> tuple[Tree, NDArray[np.float32]]:
+        """The tree, and what it adds to the margin of each row: float32 (rows,)."""
+        increments = np.zeros(len(self.gradients.pairs), dtype=np.float32)
+        for node, rows in self._rows.items():
+            sums = self._sums(node)
+            weight = leaf_weights(sums, self._params)
+            self._tree.leaf(self._place[node], float(weight), cover=sums[1])
+            increments[rows] = weight
+        return self._tree.finished(), increments
+
+    def check(self) -> None:
+        """Raise AssertionError unless leaves and open nodes partition the rows."""
+        together = np.sort(np.concatenate(list(self._rows.values())))
+        assert np.array_equal(together, np.arange(len(self.gradients.pairs)))
+
+    def _sums(self, node: int) -> NDArray[np.float64]:
+        return self.gradients.scale.to_float(self.totals(node))

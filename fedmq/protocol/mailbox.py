@@ -1,0 +1,212 @@
+"""Exactly once and in order, over a transport that may lose, repeat, delay and reorder.
+
+Each ordered pair of parties counts its messages; the receiver acknowledges what it has taken
+without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and a
+peer that has been quiet for long is probed. A broker with confirmed publishing rarely needs any
+of this; a link that breaks in the wrong moment does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from fedmq.errors import MessageError
+from fedmq.messages.body import Acknowledge, Body, Probe
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
+
+__all__ = ["Address", "Lost", "Mailbox", "RetryPolicy"]
+
+_WINDOW = 4096  # messages that may arrive early; a gap this long means a foreign sender
+_RESENT_AT_ONCE = 8
+_ACKNOWLEDGE_EVERY = 16
+
+
+class RetryPolicy(BaseModel):
+    """When to send again, and when to give up. Seconds; exponential back-off with jitter."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    first: float = Field(default=2.0, gt=0, description="wait before the first resend")
+    factor: float = Field(default=2.0, ge=1, description="growth of the wait per resend")
+    ceiling: float = Field(default=30.0, gt=0, description="longest wait between resends")
+    jitter: float = Field(default=0.2, ge=0, le=1, description="random share of each wait")
+    resends: int = Field(default=8, ge=0, description="resends before a peer counts as lost")
+    probe: float = Field(default=15.0, gt=0, description="silence after which a peer is probed")
+    acknowledge: float = Field(default=0.2, gt=0, description="longest wait to acknowledge")
+
+    def wait(self, retry: int, random: np.random.Generator) -> float:
+        """Seconds to wait before resend number ``retry`` + 1."""
+        wait = min(self.first * self.factor**retry, self.ceiling)
+        return float(wait * (1 + self.jitter * random.random()))
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Whose mailbox this is, and in which attempt at which session."""
+
+    federation: str
+    session: str
+    attempt: int
+    party: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """``peer`` has not acknowledged anything after all the resends of the policy."""
+
+    peer: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Peer:
+    sent: int = 0
+    unacknowledged: dict[int, Body] = field(default_factory=dict)
+    retry: int = 0
+    taken: int = 0
+    early: dict[int, Body] = field(default_factory=dict)
+    unconfirmed: int = 0
+    outside: int = 0
+
+
+class Mailbox:
+    """One party's mail in one attempt at one session: bodies in, envelopes out, and back."""
+
+    def __init__(
+        self,
+        address: Address,
+        peers: Sequence[str],
+        policy: RetryPolicy,
+        random: np.random.Generator,
+    ) -> None:
+        self.address = address
+        self._policy = policy
+        self._random = random
+        self._peers = {peer: _Peer() for peer in peers}
+        self._probing = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was said has been acknowledged."""
+        return not any(peer.unacknowledged for peer in self._peers.values())
+
+    def send(self, recipient: str, body: Body) -> list[Effect]:
+        """Say ``body`` to ``recipient``, and see to it that it arrives."""
+        peer = self._peers[recipient]
+        peer.sent += 1
+        peer.unacknowledged[peer.sent] = body
+        effects = self._transmit(recipient, peer, peer.sent, body)
+        if len(peer.unacknowledged) == 1:
+            effects.append(self._resend_timer(recipient, peer))
+        return effects + self._probe_timer(recipient)
+
+    def receive(self, envelope: Envelope) -> tuple[list[Body], list[Effect]]:
+        """The bodies that are now next in order, and what follows for the mail itself.
+
+        Raises:
+            MessageError: the sender takes no part in this session, or is far ahead of itself.
+        """
+        header = envelope.header
+        peer = self._peers.get(header.sender)
+        if peer is None:
+            raise MessageError(f"{header.sender} takes no part in session {header.session}")
+        if header.sequence > peer.taken + _WINDOW or header.acknowledged > peer.sent:
+            raise MessageError(f"message {header.id!r} does not fit the session's order")
+        effects = self._acknowledged(header.sender, peer, header.acknowledged)
+        effects += self._probe_timer(header.sender)
+        if header.sequence == 0:
+            return [], effects
+        repeated = header.sequence <= peer.taken or header.sequence in peer.early
+        if not repeated:
+            peer.early[header.sequence] = envelope.body
+        bodies = []
+        while peer.taken + 1 in peer.early:
+            peer.taken += 1
+            bodies.append(peer.early.pop(peer.taken))
+        peer.unconfirmed += 1
+        at_once = repeated or any(isinstance(body, Probe) for body in bodies)
+        if at_once or peer.unconfirmed >= _ACKNOWLEDGE_EVERY:
+            effects += self._acknowledge(header.sender, peer)
+        elif peer.unconfirmed == 1:
+            effects.append(SetTimer(f"acknowledge:{header.sender}", self._policy.acknowledge))
+        return [body for body in bodies if not isinstance(body, Probe)], effects
+
+    def timer(self, name: str) -> tuple[Lost | None, list[Effect]]:
+        """What follows when one of this mailbox's timers runs out."""
+        what, _, recipient = name.partition(":")
+        peer = self._peers[recipient]
+        if what == "acknowledge":
+            return None, self._acknowledge(recipient, peer) if peer.unconfirmed else []
+        if what == "probe":
+            return None, [] if peer.unacknowledged else self.send(recipient, Probe())
+        if not peer.unacknowledged:
+            return None, []
+        peer.retry += 1
+        if peer.retry > self._policy.resends:
+            lost = Lost(recipient, f"{recipient} has not answered {peer.retry} times")
+            return lost, self.silence(recipient)
+        effects: list[Effect] = [Waiting(recipient, peer.retry, self._policy.resends)]
+        for sequence, body in list(peer.unacknowledged.items())[:_RESENT_AT_ONCE]:
+            effects += self._transmit(recipient, peer, sequence, body)
+        return None, [*effects, self._resend_timer(recipient, peer)]
+
+    def silence(self, recipient: str) -> list[Effect]:
+        """Stop waiting for ``recipient``: nothing is resent to it any more."""
+        self._peers[recipient].unacknowledged.clear()
+        return [CancelTimer(f"{what}:{recipient}") for what in ("resend", "probe")]
+
+    def quiet(self) -> list[Effect]:
+        """Stop probing: the session is over, only what was said must still arrive."""
+        self._probing = False
+        return [CancelTimer(f"probe:{recipient}") for recipient in self._peers]
+
+    def _probe_timer(self, recipient: str) -> list[Effect]:
+        return [SetTimer(f"probe:{recipient}", self._policy.probe)] if self._probing else []
+
+    def _acknowledged(self, recipient: str, peer: _Peer, upto: int) -> list[Effect]:
+        done = [sequence for sequence in peer.unacknowledged if sequence <= upto]
+        if not done:
+            return []
+        for sequence in done:
+            del peer.unacknowledged[sequence]
+        effects: list[Effect] = []
+        if peer.retry:
+            peer.retry = 0
+            effects.append(Waiting(recipient, 0, self._policy.resends))
+        if peer.unacknowledged:
+            return [*effects, self._resend_timer(recipient, peer)]
+        return [*effects, CancelTimer(f"resend:{recipient}")]
+
+    def _acknowledge(self, recipient: str, peer: _Peer) -> list[Effect]:
+        return self._transmit(recipient, peer, 0, Acknowledge())
+
+    def _resend_timer(self, recipient: str, peer: _Peer) -> SetTimer:
+        return SetTimer(f"resend:{recipient}", self._policy.wait(peer.retry, self._random))
+
+    def _transmit(self, recipient: str, peer: _Peer, sequence: int, body: Body) -> list[Effect]:
+        # Whatever goes out says how far this side has come: no acknowledgement is due after it.
+        effects: list[Effect] = []
+        if peer.unconfirmed:
+            peer.unconfirmed = 0
+            effects.append(CancelTimer(f"acknowledge:{recipient}"))
+        if sequence == 0:
+            peer.outside += 1
+        to = self.address
+        number = f"{sequence}" if sequence else f"a{peer.outside}"
+        header = Header(
+            id=f"{to.session}/{to.attempt}/{to.party}/{recipient}/{number}",
+            federation=to.federation,
+            session=to.session,
+            attempt=to.attempt,
+            sender=to.party,
+            recipient=recipient,
+            sequence=sequence,
+            acknowledged=peer.taken,
+            kind=body.kind,
+        )
+        return [*effects, Transmit(Envelope(header, body))]

@@ -1,0 +1,239 @@
+"""The states of all machines, and the tables of what is legal in them.
+
+Two rules: everything that decides which event is legal when, and where it may lead, is in this
+file; and nothing here knows how an event is handled. The diagrams in the documentation are made
+from these tables.
+
+A table maps ``(state, event)`` to the handler's name and the states it may lead to. A message is
+known by its body's class. Every state but the last ones may also lead to its machine's FAILED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from fedmq.messages import inference as say
+from fedmq.messages import training as tell
+from fedmq.messages.body import Abort, SessionRefuse
+from fedmq.protocol.events import Cancelled, ComputationFailed, Computed, PeerLost, Start
+
+__all__ = [
+    "ACTIVE_INFERENCE",
+    "ACTIVE_TRAINING",
+    "PASSIVE_INFERENCE",
+    "PASSIVE_TRAINING",
+    "ActiveInferenceState",
+    "ActiveTrainingState",
+    "PassiveInferenceState",
+    "PassiveTrainingState",
+    "Table",
+    "Transition",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Who handles an event in a state, and where that may lead."""
+
+    handler: str
+    to: tuple[Enum, ...]
+
+
+Table = Mapping[tuple[Enum, type], Transition]
+
+
+class ActiveTrainingState(Enum):
+    """Where the label holder stands in a training session."""
+
+    READY = "not begun"
+    KEYING = "the engine makes its keys"
+    OPENING = "the passive parties are asked to take part"
+    DERIVING = "gradients and metrics are computed from the margins"
+    GROWING = "gradients are broadcast, a wave of nodes is summed and scored"
+    SPLITTING = "owners of winning candidates are asked who goes left"
+    FINISHED = "the model is complete"
+    FAILED = "the session ended without a model"
+
+
+class PassiveTrainingState(Enum):
+    """Where a feature holder stands in a training session."""
+
+    READY = "not begun"
+    PREPARING = "cuts and bins are computed, the engine sets up"
+    BETWEEN_TREES = "waiting for a tree to begin"
+    RECEIVING = "the gradient broadcast comes in"
+    GROWING = "sums are answered and splits are made"
+    FINISHED = "this party's share of the model is complete"
+    FAILED = "the session ended without a model"
+
+
+class ActiveInferenceState(Enum):
+    """Where the label holder stands in scoring a batch."""
+
+    READY = "not begun"
+    OPENING = "the passive parties look up their share and the rows"
+    WALKING = "all rows walk down all trees, hop by hop"
+    FINISHED = "every row has its score"
+    FAILED = "the session ended without scores"
+
+
+class PassiveInferenceState(Enum):
+    """Where a feature holder stands in scoring a batch."""
+
+    READY = "not begun"
+    LISTING = "the sample ids come in"
+    ANSWERING = "directions are answered"
+    FINISHED = "all rows are scored"
+    FAILED = "the session ended without scores"
+
+
+def _rows(
+    state: Enum, handlers: Mapping[type, tuple[str, tuple[Enum, ...]]]
+) -> dict[tuple[Enum, type], Transition]:
+    return {(state, event): Transition(*step) for event, step in handlers.items()}
+
+
+def _breakdowns(live: tuple[Enum, ...], failed: Enum) -> dict[tuple[Enum, type], Transition]:
+    """What may end a session in any live state."""
+    endings: dict[type, tuple[str, tuple[Enum, ...]]] = {
+        Abort: ("_on_abort", (failed,)),
+        PeerLost: ("_on_peer_lost", (failed,)),
+        Cancelled: ("_on_cancelled", (failed,)),
+        ComputationFailed: ("_on_computation_failed", (failed,)),
+    }
+    return {key: step for state in live for key, step in _rows(state, endings).items()}
+
+
+def _afterwards(over: tuple[Enum, ...], events: set[type]) -> dict[tuple[Enum, type], Transition]:
+    """When a session is over, what was already under way is let pass."""
+    return {(state, event): Transition("_ignore", (state,)) for state in over for event in events}
+
+
+def _table(
+    live: Mapping[tuple[Enum, type], Transition], over: tuple[Enum, Enum], states: type[Enum]
+) -> Table:
+    table = dict(live)
+    table |= _breakdowns(tuple(state for state in states if state not in over), over[1])
+    return table | _afterwards(over, {event for _, event in table} - {Start})
+
+
+_A = ActiveTrainingState
+
+ACTIVE_TRAINING: Table = _table(
+    {
+        **_rows(_A.READY, {Start: ("_on_start", (_A.KEYING, _A.OPENING, _A.DERIVING))}),
+        **_rows(_A.KEYING, {Computed: ("_on_computed", (_A.KEYING, _A.OPENING))}),
+        **_rows(
+            _A.OPENING,
+            {
+                tell.SessionAccept: ("_on_accept", (_A.OPENING, _A.DERIVING)),
+                tell.EngineSetup: ("_on_setup", (_A.OPENING, _A.DERIVING)),
+                SessionRefuse: ("_on_refuse", (_A.FAILED,)),
+                Computed: ("_on_computed", (_A.OPENING, _A.DERIVING)),
+            },
+        ),
+        **_rows(
+            _A.DERIVING,
+            {Computed: ("_on_computed", (_A.DERIVING, _A.GROWING, _A.FINISHED))},
+        ),
+        **_rows(
+            _A.GROWING,
+            {
+                tell.HistogramReply: ("_on_reply", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
+                Computed: ("_on_computed", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
+            },
+        ),
+        **_rows(
+            _A.SPLITTING,
+            {tell.SplitOutcome: ("_on_outcome", (_A.SPLITTING, _A.GROWING, _A.DERIVING))},
+        ),
+    },
+    (_A.FINISHED, _A.FAILED),
+    ActiveTrainingState,
+)
+
+_P = PassiveTrainingState
+
+PASSIVE_TRAINING: Table = _table(
+    {
+        **_rows(_P.READY, {tell.TrainingOpen: ("_on_open", (_P.PREPARING, _P.FAILED))}),
+        **_rows(_P.PREPARING, {Computed: ("_on_computed", (_P.PREPARING, _P.BETWEEN_TREES))}),
+        **_rows(
+            _P.BETWEEN_TREES,
+            {
+                tell.TreeStarted: ("_on_tree_started", (_P.RECEIVING, _P.GROWING)),
+                tell.SessionFinished: ("_on_finished", (_P.FINISHED,)),
+            },
+        ),
+        **_rows(
+            _P.RECEIVING,
+            {
+                tell.GradientBroadcast: ("_on_broadcast", (_P.RECEIVING, _P.GROWING)),
+                Computed: ("_on_computed", (_P.RECEIVING, _P.GROWING)),
+                tell.HistogramRequest: ("_on_request", (_P.RECEIVING,)),
+                tell.QueryPiece: ("_on_query_piece", (_P.RECEIVING,)),
+            },
+        ),
+        **_rows(
+            _P.GROWING,
+            {
+                tell.HistogramRequest: ("_on_request", (_P.GROWING,)),
+                tell.QueryPiece: ("_on_query_piece", (_P.GROWING,)),
+                Computed: ("_on_computed", (_P.GROWING,)),
+                tell.SplitDecision: ("_on_decision", (_P.GROWING,)),
+                tell.NodeAssignment: ("_on_assignment", (_P.GROWING,)),
+                tell.TreeFinished: ("_on_tree_finished", (_P.BETWEEN_TREES,)),
+            },
+        ),
+    },
+    (_P.FINISHED, _P.FAILED),
+    PassiveTrainingState,
+)
+
+_S = ActiveInferenceState
+
+ACTIVE_INFERENCE: Table = _table(
+    {
+        **_rows(_S.READY, {Start: ("_on_start", (_S.OPENING, _S.WALKING, _S.FINISHED))}),
+        **_rows(
+            _S.OPENING,
+            {
+                say.InferenceAccept: ("_on_accept", (_S.OPENING, _S.WALKING)),
+                SessionRefuse: ("_on_refuse", (_S.FAILED,)),
+            },
+        ),
+        **_rows(
+            _S.WALKING,
+            {
+                say.HopReply: ("_on_reply", (_S.WALKING,)),
+                Computed: ("_on_computed", (_S.WALKING, _S.FINISHED)),
+            },
+        ),
+    },
+    (_S.FINISHED, _S.FAILED),
+    ActiveInferenceState,
+)
+
+_T = PassiveInferenceState
+
+PASSIVE_INFERENCE: Table = _table(
+    {
+        **_rows(
+            _T.READY,
+            {say.InferenceOpen: ("_on_open", (_T.LISTING, _T.ANSWERING, _T.FAILED))},
+        ),
+        **_rows(_T.LISTING, {say.SampleIds: ("_on_ids", (_T.LISTING, _T.ANSWERING, _T.FAILED))}),
+        **_rows(
+            _T.ANSWERING,
+            {
+                say.InferenceHop: ("_on_hop", (_T.ANSWERING,)),
+                Computed: ("_on_computed", (_T.ANSWERING,)),
+                say.InferenceFinished: ("_on_finished", (_T.FINISHED,)),
+            },
+        ),
+    },
+    (_T.FINISHED, _T.FAILED),
+    PassiveInferenceState,
+)

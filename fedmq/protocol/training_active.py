@@ -1,0 +1,438 @@
+"""The label holder's machine of a training session (SecureBoost, Algorithm 2).
+
+Per tree: gradients are derived and broadcast; per level, a *wave* of nodes is summed by every
+party and scored; the winner of each node is split by its owner; the others are told who goes left.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.model import ActiveShare
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.split import is_worthwhile
+from fedmq.boosting.tree import LookupTable, Tree
+from fedmq.errors import ProtocolError, Refused
+from fedmq.messages import training as tell
+from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
+from fedmq.messages.body import SessionRefuse
+from fedmq.privacy.engine import (
+    AskedNode,
+    Best,
+    BroadcastPiece,
+    Engine,
+    Exchange,
+    Plan,
+    Reply,
+    Values,
+)
+from fedmq.protocol.events import Finish, Received, Report, Start
+from fedmq.protocol.growth import Growth
+from fedmq.protocol.machine import Machine, RunningPlan, single
+from fedmq.protocol.states import ACTIVE_TRAINING, ActiveTrainingState
+from fedmq.protocol.training_steps import (
+    BinTable,
+    DeriveGradients,
+    ScoreCandidates,
+    ScoreOwnCandidates,
+    early_stopping,
+    recorded,
+    tree_candidates,
+    went_left,
+)
+
+__all__ = ["ActiveTable", "ActiveTraining"]
+
+State = ActiveTrainingState
+_OWN = 0  # the active party comes first among the owners, and first among ties
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTable:
+    """The label holder's rows, in the common order.
+
+    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,);
+    ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: digest
+    of the common ids, empty where rows are matched by position.
+    """
+
+    values: NDArray[np.float32]
+    features: tuple[str, ...]
+    label: NDArray[np.float32]
+    evaluation: NDArray[np.bool_]
+    alignment: str = ""
+
+
+@dataclass(slots=True)
+class _Wave:
+    """What is still to come for the nodes that are being asked."""
+
+    best: dict[int, dict[int, Best]]
+    missing: int
+    conversations: dict[tuple[str, int], _Conversation] = field(default_factory=dict)
+    gains: dict[int, float] = field(default_factory=dict)
+    outcomes: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """The exchanges with one peer about one node."""
+
+    running: RunningPlan
+    round: int
+    pieces: list[Values] = field(default_factory=list)
+
+
+class ActiveTraining(Machine):
+    """Trains a model with ``peers``; finishes with a :class:`ActiveShare`.
+
+    ``parallelism`` is the number of computations worth running at once. The order of ``peers``
+    decides ties between parties: as if their columns stood side by side in this order.
+    """
+
+    TABLE = ACTIVE_TRAINING
+    failed_state = State.FAILED
+
+    def __init__(
+        self,
+        model: str,
+        party: str,
+        peers: Sequence[str],
+        table: ActiveTable,
+        params: TrainParams,
+        engine: Engine,
+        parallelism: int = 1,
+    ) -> None:
+        super().__init__(State.READY, peers)
+        self._model = model
+        self._parties = (party, *peers)
+        self._table = table
+        self._params = params
+        self._spec = engine
+        self._engine = engine.active(parallelism)
+        self._bins: BinMatrix
+        self._candidates: CandidateTable
+        self._public: Values | None = None
+        self._setups: dict[str, list[Values]] = {}
+        self._setup_sizes: dict[str, int] = {}
+        self._ready_peers: set[str] = set()
+        base = OBJECTIVES[params.objective].base_margin(params.base_score)
+        self._margin = np.full(len(table.label), base, dtype=np.float32)
+        self._own = LookupTable.empty(table.features)
+        self._trees: list[Tree] = []
+        self._history: dict[str, list[float]] = {}
+        self._stopping = early_stopping(params, bool(table.evaluation.any()))
+        self._growing: Growth
+        self._wave = _Wave({}, 0)
+        self._asks: dict[tuple[str, int], list[tuple[int, Sequence[Values]]]] = defaultdict(list)
+
+    @property
+    def tree(self) -> int:
+        """The number of the tree that grows, from 0."""
+        return len(self._trees)
+
+    def check(self) -> None:
+        if self.state in (State.GROWING, State.SPLITTING):
+            self._growing.check()
+
+    # Opening
+
+    def _on_start(self, _: Start) -> None:
+        self.state = State.KEYING
+        training = ~self._table.evaluation
+        step = BinTable(self._table.values, training, self._params.max_bin)
+        self._run(single(step), self._with_bins)
+
+    def _with_bins(self, bins: BinMatrix) -> None:
+        self._bins = bins
+        self._run(self._engine.open(), self._with_keys)
+
+    def _with_keys(self, public: Values) -> None:
+        self.state = State.OPENING
+        opening = tell.TrainingOpen(
+            model=self._model,
+            rows=len(self._table.label),
+            alignment=self._table.alignment,
+            evaluation=Bitmap.of(self._table.evaluation),
+            engine=self._spec.name,
+            public=pack_payload(public),
+            trees=self._params.num_boost_round,
+            active_only_trees=self._params.active_only_trees,
+            max_depth=self._params.max_depth,
+            max_bin=self._params.max_bin,
+            colsample_bytree=self._params.colsample_bytree,
+            seed=self._params.seed,
+        )
+        for peer in self.peers:
+            self._send(peer, opening)
+        if not self.peers:
+            self._derive()
+
+    def _on_accept(self, event: Received) -> None:
+        assert isinstance(event.body, tell.SessionAccept)
+        if event.sender in self._setup_sizes:
+            raise ProtocolError("the session was accepted twice")
+        self._setup_sizes[event.sender] = event.body.setup_pieces
+        self._setups[event.sender] = []
+        self._set_up(event.sender)
+
+    def _on_setup(self, event: Received) -> None:
+        assert isinstance(event.body, tell.EngineSetup)
+        pieces = self._setups.get(event.sender)
+        if pieces is None or len(pieces) >= self._setup_sizes[event.sender]:
+            raise ProtocolError("an engine setup piece that was not announced")
+        pieces.append(unpack_payload(event.body.payload))
+        self._set_up(event.sender)
+
+    def _set_up(self, peer: str) -> None:
+        if len(self._setups[peer]) == self._setup_sizes[peer]:
+            plan = self._engine.setup(peer, self._setups[peer])
+            self._run(plan, lambda _: self._peer_ready(peer))
+
+    def _peer_ready(self, peer: str) -> None:
+        self._ready_peers.add(peer)
+        if len(self._ready_peers) == len(self.peers):
+            self._derive()
+
+    # A tree begins
+
+    def _derive(self) -> None:
+        self.state = State.DERIVING
+        step = DeriveGradients(
+            self._params, self._margin, self._table.label, self._table.evaluation, self.tree
+        )
+        self._run(single(step), self._with_gradients)
+
+    def _with_gradients(self, derived: Any) -> None:
+        gradients, metrics = derived
+        if self._trees and self._evaluated(metrics):
+            self._finish()
+            return
+        self.state = State.GROWING
+        self._growing = Growth(gradients, self._params)
+        self._candidates = tree_candidates(
+            self._bins.cuts,
+            self._params.colsample_bytree,
+            self._params.seed,
+            self.tree,
+            self._parties[_OWN],
+        )
+        plans = self._engine.broadcast(gradients) if self._askable else ()
+        for peer in self._askable:
+            self._send(peer, tell.TreeStarted(tree=self.tree, pieces=len(plans)))
+        for number, plan in enumerate(plans):
+            self._run(plan, partial(self._broadcast, number))
+        self._ask_wave()
+
+    def _evaluated(self, metrics: dict[str, float]) -> bool:
+        """Take the metrics after a tree; whether it was the last one."""
+        for name, value in metrics.items():
+            self._history.setdefault(name, []).append(value)
+        rounds = self._params.num_boost_round
+        self._emit(Report(self.tree, rounds, "tree", metrics))
+        if self._stopping is not None:
+            score = metrics[f"eval-{self._params.eval_metric[-1]}"]
+            self._stopping = self._stopping.after(self.tree - 1, score)
+            if self._stopping.is_due:
+                return True
+        return self.tree == rounds
+
+    @property
+    def _askable(self) -> tuple[str, ...]:
+        return () if self.tree < self._params.active_only_trees else self.peers
+
+    def _broadcast(self, number: int, piece: BroadcastPiece) -> None:
+        body = tell.GradientBroadcast(
+            tree=self.tree,
+            piece=number,
+            rows=Array.of(piece.rows),
+            payload=pack_payload(piece.values),
+        )
+        for peer in self._askable:
+            self._send(peer, body)
+
+    # A wave: every party's candidates are summed and scored
+
+    def _ask_wave(self) -> None:
+        nodes = self._growing.wave
+        self._wave = _Wave({node: {} for node in nodes}, len(nodes) * (1 + len(self._askable)))
+        step = ScoreOwnCandidates(
+            self._bins,
+            self._candidates,
+            self._growing.gradients,
+            tuple(self._growing.carrying(node) for node in nodes),
+            self._params,
+        )
+        self._run(single(step), partial(self._with_own, nodes))
+        for owner, peer in enumerate(self._askable, start=1):
+            for node in nodes:
+                self._run(
+                    self._valued(peer, node),
+                    partial(self._with_best, node, owner),
+                    partial(self._on_exchange, peer, node),
+                )
+
+    def _valued(self, peer: str, node: int) -> Plan[Best]:
+        answer = yield from self._engine.ask(
+            peer, AskedNode(self.tree, node, self._growing.carrying(node))
+        )
+        if isinstance(answer, Best):
+            return answer
+        total, scale = self._growing.totals(node), self._growing.gradients.scale
+        step = ScoreCandidates(answer.left, total, scale, self._params)
+        best: Best = yield from single(step)
+        return best
+
+    def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
+        assert isinstance(step, Exchange)
+        before = self._wave.conversations.get((peer, node))
+        number = 0 if before is None else before.round + 1
+        self._wave.conversations[peer, node] = _Conversation(run, number)
+        self._asks[peer, number].append((node, step.pieces))
+
+    def _settle(self) -> None:
+        """The exchanges that came up together travel as one request per peer and round."""
+        for (peer, number), queries in self._asks.items():
+            nodes = tuple(tell.NodeQuery(node=node, pieces=len(said)) for node, said in queries)
+            self._send(peer, tell.HistogramRequest(tree=self.tree, round=number, nodes=nodes))
+            for node, said in queries:
+                for index, piece in enumerate(said):
+                    self._send(
+                        peer,
+                        tell.QueryPiece(
+                            tree=self.tree,
+                            node=node,
+                            round=number,
+                            piece=index,
+                            payload=pack_payload(piece),
+                        ),
+                    )
+        self._asks.clear()
+
+    def _on_reply(self, event: Received) -> None:
+        reply = event.body
+        assert isinstance(reply, tell.HistogramReply)
+        talk = self._wave.conversations.get((event.sender, reply.node))
+        if (
+            talk is None
+            or (reply.tree, reply.round) != (self.tree, talk.round)
+            or reply.piece != len(talk.pieces)
+        ):
+            raise ProtocolError(f"a reply about node {reply.node} that was not asked for")
+        talk.pieces.append(unpack_payload(reply.payload))
+        if len(talk.pieces) == reply.pieces:
+            self._resume(talk.running, talk.pieces)
+
+    def _with_own(self, nodes: Sequence[int], scored: Sequence[Best]) -> None:
+        for node, best in zip(nodes, scored, strict=True):
+            self._with_best(node, _OWN, best)
+
+    def _with_best(self, node: int, owner: int, best: Best) -> None:
+        self._wave.best[node][owner] = best
+        self._wave.missing -= 1
+        if self._wave.missing == 0:
+            self._decide()
+
+    # Splits
+
+    def _decide(self) -> None:
+        self.state = State.SPLITTING
+        for node in self._growing.wave:
+            offers = self._wave.best[node]
+            winner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
+            best = offers[winner]
+            if not is_worthwhile(best.gain, self._params):
+                continue
+            self._wave.gains[node] = best.gain
+            if winner == _OWN:
+                self._split_own(node, int(best.candidates[0]))
+            else:
+                owner = self._parties[winner]
+                self._wave.outcomes[node] = owner
+                self._send(
+                    owner,
+                    tell.SplitDecision(
+                        tree=self.tree,
+                        node=node,
+                        candidates=Array.of(best.candidates.astype(np.uint32)),
+                    ),
+                )
+        if not self._wave.outcomes:
+            self._end_wave()
+
+    def _split_own(self, node: int, candidate: int) -> None:
+        self._own, record = recorded(self._own, self._candidates, candidate)
+        left = went_left(self._own, record, self._table.values, self._growing.rows(node))
+        self._split(node, _OWN, record, left)
+
+    def _on_outcome(self, event: Received) -> None:
+        outcome = event.body
+        assert isinstance(outcome, tell.SplitOutcome)
+        if outcome.tree != self.tree or self._wave.outcomes.get(outcome.node) != event.sender:
+            raise ProtocolError(f"a split of node {outcome.node} that was not asked for")
+        rows = self._growing.rows(outcome.node)
+        expected = len(self._table.label) if self._spec.hides_rows else len(rows)
+        if outcome.left.count != expected:
+            raise ProtocolError(
+                f"directions for {outcome.left.count} rows, node {outcome.node} has {expected}"
+            )
+        left = outcome.left.numpy()
+        if self._spec.hides_rows:
+            left = left[rows]
+        del self._wave.outcomes[outcome.node]
+        self._split(outcome.node, self._parties.index(event.sender), outcome.record, left)
+        if not self._wave.outcomes:
+            self._end_wave()
+
+    def _split(self, node: int, owner: int, record: int, left: NDArray[np.bool_]) -> None:
+        self._growing.split(node, owner, record, self._wave.gains[node], left)
+        if self._growing.ends_below(node) or self._spec.hides_rows:
+            return  # at the last level nobody but the owner learns the partition
+        assignment = tell.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
+        for peer in self._askable:
+            if peer != self._parties[owner]:
+                self._send(peer, assignment)
+
+    def _end_wave(self) -> None:
+        if self._growing.next_wave():
+            self.state = State.GROWING
+            self._ask_wave()
+            return
+        for peer in self._askable:
+            self._send(peer, tell.TreeFinished(tree=self.tree))
+        tree, increments = self._growing.finish()
+        self._margin = self._margin + increments
+        self._trees.append(tree)
+        self._derive()
+
+    # Endings
+
+    def _finish(self) -> None:
+        self.state = State.FINISHED
+        for peer in self.peers:
+            self._send(peer, tell.SessionFinished(trees=len(self._trees)))
+        share = ActiveShare(
+            model_id=self._model,
+            lookup_table=self._own,
+            parties=self._parties,
+            params=self._params,
+            trees=tuple(self._trees),
+            best_iteration=self._stopping.best_iteration if self._stopping else None,
+            history={name: tuple(values) for name, values in self._history.items()},
+        )
+        self._emit(Finish(share))
+
+    def _on_refuse(self, event: Received) -> None:
+        assert isinstance(event.body, SessionRefuse)
+        reason = f"{event.sender} refused the session: {event.body.reason}"
+        self._fail(Refused(reason), but=event.sender)

@@ -1,0 +1,347 @@
+"""A feature holder's machine of a training session (SecureBoost, Algorithm 1).
+
+It answers sums over ciphertexts per opaque candidate, keeps its own thresholds, and says of its
+winning candidates no more than a record id and who goes left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.model import PassiveShare
+from fedmq.boosting.tree import LookupTable
+from fedmq.errors import FedmqError, ProtocolError, Refused
+from fedmq.messages import training as tell
+from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
+from fedmq.messages.body import SessionRefuse
+from fedmq.privacy.engine import (
+    BroadcastPiece,
+    Engine,
+    Exchange,
+    PassiveHalf,
+    Query,
+    Reply,
+    Values,
+)
+from fedmq.protocol.events import Finish, Received, Report
+from fedmq.protocol.growth import ROOT, children, depth
+from fedmq.protocol.machine import Machine, RunningPlan, single
+from fedmq.protocol.states import PASSIVE_TRAINING, PassiveTrainingState
+from fedmq.protocol.training_steps import (
+    BinTable,
+    recorded,
+    tree_candidates,
+    went_left,
+)
+
+__all__ = ["PassiveTable", "PassiveTraining"]
+
+State = PassiveTrainingState
+
+
+@dataclass(frozen=True, slots=True)
+class PassiveTable:
+    """A feature holder's rows, in the common order.
+
+    ``values`` float32 (rows, features), NaN is missing; ``alignment``: digest of the common ids,
+    empty where rows are matched by position.
+    """
+
+    values: NDArray[np.float32]
+    features: tuple[str, ...]
+    alignment: str = ""
+
+
+@dataclass(slots=True)
+class _Request:
+    """A histogram request whose query pieces come in."""
+
+    round: int
+    missing: int
+    pieces: dict[int, list[Values]] = field(default_factory=dict)
+
+
+class PassiveTraining(Machine):
+    """Trains with the active party ``peer``; finishes with a :class:`PassiveShare`.
+
+    ``secret`` seeds the order in which candidates are shown; it must not be guessable.
+    ``engine`` finds an engine by its name, or raises Refused.
+    """
+
+    TABLE = PASSIVE_TRAINING
+    failed_state = State.FAILED
+
+    def __init__(
+        self,
+        party: str,
+        peer: str,
+        table: PassiveTable,
+        engine: Callable[[str], Engine],
+        secret: int,
+        parallelism: int = 1,
+    ) -> None:
+        super().__init__(State.READY, (peer,))
+        self._party = party
+        self._peer = peer
+        self._table = table
+        self._find_engine = engine
+        self._secret = secret
+        self._parallelism = parallelism
+        self._terms: tell.TrainingOpen
+        self._spec: Engine
+        self._engine: PassiveHalf
+        self._records = LookupTable.empty(table.features)
+        self._tree = 0
+        self._pieces = 0
+        self._arriving = 0
+        self._candidates: CandidateTable
+        self._rows: dict[int, NDArray[np.int32]] = {}
+        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._asked: list[_Request] = []
+
+    def check(self) -> None:
+        if self.state is State.GROWING and not self._spec.hides_rows:
+            standing = np.concatenate([np.empty(0), *self._rows.values()])
+            assert len(np.unique(standing)) == len(standing)
+
+    # Opening
+
+    def _on_open(self, event: Received) -> None:
+        terms = event.body
+        assert isinstance(terms, tell.TrainingOpen)
+        self._terms = terms
+        try:
+            self._check_terms(event.sender)
+            self._spec = self._find_engine(terms.engine)
+        except FedmqError as error:
+            self._refuse(str(error))
+            return
+        self.state = State.PREPARING
+        training = ~terms.evaluation.numpy()
+        step = BinTable(self._table.values, training, terms.max_bin)
+        self._run(single(step), self._with_bins)
+
+    def _check_terms(self, sender: str) -> None:
+        terms, rows = self._terms, len(self._table.values)
+        if sender != self._peer:
+            raise Refused(f"{sender} is not the active party, {self._peer} is")
+        if terms.rows != rows or terms.evaluation.count != rows:
+            raise Refused(
+                f"the rows do not match: {self._party} holds {rows}, {self._peer} {terms.rows}"
+            )
+        if terms.alignment != self._table.alignment:
+            raise Refused(
+                f"the ids do not match: {self._party} and {self._peer} hold {rows} rows each, "
+                "but not the same ids"
+            )
+
+    def _with_bins(self, bins: BinMatrix) -> None:
+        try:
+            public = unpack_payload(self._terms.public)
+            self._engine = self._spec.passive(public, bins, self._parallelism)
+        except FedmqError as error:
+            self._refuse(str(error))
+            return
+        self._bins = bins
+        self._run(self._engine.setup(), self._accept)
+
+    def _accept(self, setup: Any) -> None:
+        self.state = State.BETWEEN_TREES
+        self._send(self._peer, tell.SessionAccept(setup_pieces=len(setup)))
+        for number, values in enumerate(setup):
+            payload = pack_payload(values)
+            self._send(self._peer, tell.EngineSetup(piece=number, payload=payload))
+
+    def _refuse(self, reason: str) -> None:
+        self._send(self._peer, SessionRefuse(reason=reason))
+        self._fail(Refused(reason), but=self._peer)
+
+    # A tree begins
+
+    def _on_tree_started(self, event: Received) -> None:
+        started = event.body
+        assert isinstance(started, tell.TreeStarted)
+        if started.tree < self._tree or started.tree >= self._terms.trees:
+            raise ProtocolError(f"tree {started.tree} is not next")
+        self._tree = started.tree
+        self._pieces, self._arriving = started.pieces, started.pieces
+        self._candidates = tree_candidates(
+            self._bins.cuts,
+            self._terms.colsample_bytree,
+            self._terms.seed,
+            self._tree,
+            self._party,
+        )
+        self._rows = {ROOT: np.arange(self._terms.rows, dtype=np.int32)}
+        self.state = State.RECEIVING if started.pieces else State.GROWING
+
+    def _on_broadcast(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.GradientBroadcast)
+        if said.tree != self._tree or self._pieces == 0:
+            raise ProtocolError(f"a gradient piece of tree {said.tree} that was not announced")
+        rows = said.rows.numpy()
+        if len(rows) and int(rows.max()) >= self._terms.rows:
+            raise ProtocolError(f"a gradient for row {int(rows.max())}, there is no such row")
+        self._pieces -= 1
+        piece = BroadcastPiece(rows, unpack_payload(said.payload))
+        self._run(self._engine.receive(self._tree, piece), self._received)
+
+    def _received(self, _: None) -> None:
+        self._arriving -= 1
+        if self._arriving == 0:
+            self.state = State.GROWING
+            self._answer_complete()
+
+    # Sums
+
+    def _on_request(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.HistogramRequest)
+        for query in said.nodes:
+            if said.tree != self._tree or self._standing(query.node) is None:
+                raise ProtocolError(f"sums of node {query.node}, there is no such node")
+        self._asked.append(
+            _Request(
+                said.round,
+                sum(query.pieces for query in said.nodes),
+                {query.node: [] for query in said.nodes},
+            )
+        )
+        self._answer_complete()
+
+    def _standing(self, node: int) -> NDArray[np.int32] | None:
+        """The rows in ``node``, all rows when the engine hides them, None for no such node."""
+        return self._rows.get(ROOT if self._spec.hides_rows else node)
+
+    def _on_query_piece(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.QueryPiece)
+        for request in self._asked:
+            if request.round == said.round and said.node in request.pieces:
+                request.pieces[said.node].append(unpack_payload(said.payload))
+                request.missing -= 1
+                break
+        else:
+            raise ProtocolError(f"a query piece for node {said.node} that was not announced")
+        self._answer_complete()
+
+    def _answer_complete(self) -> None:
+        if self.state is not State.GROWING:
+            return
+        complete = [request for request in self._asked if request.missing == 0]
+        self._asked = [request for request in self._asked if request.missing]
+        for request in complete:
+            queries = [
+                Query(
+                    self._tree,
+                    node,
+                    request.round,
+                    rows,
+                    self._candidates,
+                    self._order(node),
+                    pieces,
+                )
+                for node, pieces in request.pieces.items()
+                if (rows := self._standing(node)) is not None
+            ]
+            self._run(
+                self._engine.answer(queries), lambda _: None, partial(self._reply, request.round)
+            )
+
+    def _order(self, node: int) -> NDArray[np.int64]:
+        if node not in self._orders:
+            seed = np.random.SeedSequence(self._secret, spawn_key=(self._tree, node))
+            random = np.random.Generator(np.random.Philox(seed))
+            self._orders[node] = random.permutation(len(self._candidates))
+        return self._orders[node]
+
+    def _reply(self, number: int, step: Exchange | Reply, _: RunningPlan) -> None:
+        assert isinstance(step, Reply)
+        for index, values in enumerate(step.pieces):
+            self._send(
+                self._peer,
+                tell.HistogramReply(
+                    tree=self._tree,
+                    node=step.node,
+                    round=number,
+                    piece=index,
+                    pieces=len(step.pieces),
+                    payload=pack_payload(values),
+                ),
+            )
+
+    # Splits
+
+    def _on_decision(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.SplitDecision)
+        rows, order = self._standing(said.node), self._orders.get(said.node)
+        chosen = said.candidates.numpy()
+        if (
+            said.tree != self._tree
+            or rows is None
+            or order is None
+            or not len(chosen)
+            or int(chosen.max()) >= len(order)
+        ):
+            raise ProtocolError(f"a split of node {said.node} by a candidate it does not have")
+        # Candidates that tie are told together: the first in this party's own order is XGBoost's.
+        winner = int(order[chosen].min())
+        self._records, record = recorded(self._records, self._candidates, winner)
+        left = went_left(self._records, record, self._table.values, rows)
+        self._send(
+            self._peer,
+            tell.SplitOutcome(tree=self._tree, node=said.node, record=record, left=Bitmap.of(left)),
+        )
+        self._divide(said.node, left)
+
+    def _on_assignment(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.NodeAssignment)
+        rows = self._rows.get(said.node)
+        if said.tree != self._tree or rows is None or said.left.count != len(rows):
+            raise ProtocolError(f"an assignment of node {said.node} that does not fit")
+        self._divide(said.node, said.left.numpy())
+
+    def _divide(self, node: int, left: NDArray[np.bool_]) -> None:
+        if self._spec.hides_rows:
+            return
+        rows = self._rows.pop(node)
+        if depth(node) + 1 < self._terms.max_depth:
+            self._rows |= zip(children(node), (rows[left], rows[~left]), strict=True)
+
+    def _on_tree_finished(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.TreeFinished)
+        if said.tree != self._tree:
+            raise ProtocolError(f"tree {said.tree} is not the one that grows")
+        self.state = State.BETWEEN_TREES
+        self._engine.forget_tree()
+        self._rows, self._orders, self._asked = {}, {}, []
+        self._tree += 1
+        self._emit(Report(self._tree, self._terms.trees, "tree", {}))
+
+    # Endings
+
+    def _on_finished(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.SessionFinished)
+        if said.trees < self._tree:
+            raise ProtocolError(f"a model of {said.trees} trees, {self._tree} have grown")
+        self.state = State.FINISHED
+        self._emit(
+            Finish(
+                PassiveShare(
+                    model_id=self._terms.model, party=self._party, lookup_table=self._records
+                )
+            )
+        )

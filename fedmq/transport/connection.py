@@ -1,0 +1,254 @@
+"""One AMQP connection, by way of aio-pika; no other file knows the client library."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from aio_pika import Connection, DeliveryMode, Message
+from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
+from aio_pika.connection import make_url
+from aio_pika.exceptions import (
+    CONNECTION_EXCEPTIONS,
+    AMQPConnectionError,
+    ProbableAuthenticationError,
+    PublishError,
+)
+
+from fedmq.errors import LinkError
+from fedmq.transport.address import BrokerAddress
+from fedmq.transport.cancellation import being_cancelled
+from fedmq.transport.topology import Topology
+
+__all__ = ["BrokerConnection", "Received"]
+
+CONTENT_TYPE = "application/msgpack"
+PREFETCH = 64
+TIMEOUT_SECONDS = 10.0
+CLOSE_SECONDS = 3.0
+HEARTBEAT_SECONDS = 10
+
+
+@contextmanager
+def _link_errors(doing: str) -> Iterator[None]:
+    """Turn whatever the client library raises into one `LinkError` that says what failed."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise LinkError(f"{doing}: no answer in time") from error
+    except asyncio.CancelledError as error:
+        if being_cancelled():
+            raise
+        raise LinkError(f"{doing}: the connection was lost") from error
+    except CONNECTION_EXCEPTIONS as error:
+        raise LinkError(f"{doing}: {error or type(error).__name__}") from error
+
+
+def _refusal(address: BrokerAddress, error: BaseException) -> str:
+    """Why a connection did not come about, in a line for the operator."""
+    if isinstance(error, ProbableAuthenticationError):
+        return f"broker {address} refuses user {address.user!r}; check the user's name and password"
+    if isinstance(error, TimeoutError):
+        return f"broker {address} does not answer; check host and port, and that it speaks AMQP"
+    if isinstance(error, AMQPConnectionError | OSError | asyncio.CancelledError):
+        why = str(error) or "the connection was lost"
+        return f"broker {address} cannot be reached ({why}); check host and port, and that it runs"
+    # After the login only the virtual host is left to refuse, and the client library shows that
+    # refusal as a frame it did not expect.
+    return (
+        f"broker {address} does not let user {address.user!r} into virtual host "
+        f"{address.vhost!r}; check that it exists and that the user has permissions there"
+    )
+
+
+@dataclass
+class Received:
+    """A message taken from a queue."""
+
+    body: bytes
+    message_id: str
+    routing_key: str
+    redelivered: bool
+    _message: AbstractIncomingMessage
+    _settled: bool = False
+
+    async def settle(self, *, accept: bool) -> bool:
+        """Acknowledge the message, or reject it to the dead letters.
+
+        Returns False when that was done before, or when the connection is gone, so that the broker
+        will deliver the message again.
+        """
+        if self._settled:
+            return False
+        # Before the first await: a second acknowledgement would end the channel.
+        self._settled = True
+        try:
+            with _link_errors("settle"):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    if accept:
+                        await self._message.ack()
+                    else:
+                        await self._message.reject(requeue=False)
+        except LinkError:
+            return False
+        return True
+
+
+class BrokerConnection:
+    """One AMQP connection: a channel to publish on, another to consume on.
+
+    They are two because a refusal ends its channel, and would take the other direction with it.
+    ``lost`` holds the reason as soon as the connection or either channel has ended.
+    """
+
+    def __init__(self, address: BrokerAddress, connection: Connection) -> None:
+        self.address = address
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._connection = connection
+        self._outgoing = connection.channel(publisher_confirms=True, on_return_raises=True)
+        self._incoming = connection.channel(publisher_confirms=False)
+        self._queues: list[AbstractQueue] = []  # a collected queue object ends its consumer
+
+    @classmethod
+    async def open(
+        cls, address: BrokerAddress, name: str, ssl_context: ssl.SSLContext | None = None
+    ) -> BrokerConnection:
+        """Connect and open both channels; ``name`` is shown on the broker's management page.
+
+        Raises `LinkError`: unreachable, no answer, user refused, virtual host refused.
+        """
+        url = make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=name)
+        connection = Connection(url, ssl_context=ssl_context)
+        try:
+            await connection.connect(timeout=TIMEOUT_SECONDS)
+        except (*CONNECTION_EXCEPTIONS, asyncio.CancelledError) as error:
+            await connection.close()
+            if being_cancelled():
+                raise
+            raise LinkError(_refusal(address, error)) from error
+        opened = cls(address, connection)
+        try:
+            with _link_errors(f"broker {address}: cannot open a channel"):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    await opened._open_channels()
+        except BaseException:
+            await opened.close()
+            raise
+        return opened
+
+    async def publish(self, exchange: str, key: str, body: bytes, message_id: str) -> bool:
+        """Publish persistently and await the confirm; False when no queue takes the message.
+
+        Raises `LinkError` when the broker refuses, or does not confirm in time.
+        """
+        message = Message(
+            body,
+            content_type=CONTENT_TYPE,
+            delivery_mode=DeliveryMode.PERSISTENT,
+            message_id=message_id,
+        )
+        with _link_errors(f"broker {self.address} did not confirm message {message_id}"):
+            target = await self._outgoing.get_exchange(exchange, ensure=False)
+            try:
+                await target.publish(message, key, mandatory=True, timeout=TIMEOUT_SECONDS)
+            except PublishError:
+                return False
+        return True
+
+    async def consume(self, name: str, on_message: Callable[[Received], Awaitable[None]]) -> None:
+        """Start a consumer; raises `LinkError` when the queue is missing or forbidden."""
+
+        async def receive(message: AbstractIncomingMessage) -> None:
+            await on_message(
+                Received(
+                    body=message.body,
+                    message_id=message.message_id or "",
+                    routing_key=message.routing_key or "",
+                    redelivered=bool(message.redelivered),
+                    _message=message,
+                )
+            )
+
+        with _link_errors(f"broker {self.address}: cannot read queue {name}"):
+            queue = await self._incoming.get_queue(name, ensure=False)
+            await queue.consume(receive, timeout=TIMEOUT_SECONDS)
+        self._queues.append(queue)
+
+    async def readers(self) -> list[int]:
+        """How many consumers each consumed queue has, ours included.
+
+        Asking is a passive declare, which needs no right and creates nothing. Raises `LinkError`.
+        """
+        counts = []
+        for queue in self._queues:
+            with _link_errors(f"broker {self.address}: cannot see queue {queue.name}"):
+                seen = await self._incoming.declare_queue(
+                    queue.name, passive=True, timeout=TIMEOUT_SECONDS
+                )
+            counts.append(seen.declaration_result.consumer_count or 0)
+        return counts
+
+    async def ended(self) -> str:
+        """Wait until this connection no longer serves, and return why.
+
+        Heartbeats notice a dead peer. Nothing but a look at the queues notices a consumer that the
+        broker has cancelled, so there is one every `HEARTBEAT_SECONDS`.
+        """
+        while True:
+            await asyncio.wait([self.lost], timeout=HEARTBEAT_SECONDS)
+            if self.lost.done():
+                return self.lost.result()
+            try:
+                if 0 in await self.readers():
+                    return "the broker cancelled a consumer"
+            except LinkError as error:
+                return str(error)
+
+    async def declare(self, topology: Topology) -> None:
+        """Create what is missing of a topology; raises `LinkError` without the right to."""
+        with _link_errors(f"broker {self.address}: cannot declare a federation"):
+            for each in topology.exchanges:
+                await self._outgoing.declare_exchange(
+                    each.name, each.type, durable=True, timeout=TIMEOUT_SECONDS
+                )
+            queues = {
+                each.name: await self._outgoing.declare_queue(
+                    each.name,
+                    durable=True,
+                    arguments=dict(each.arguments),
+                    timeout=TIMEOUT_SECONDS,
+                )
+                for each in topology.queues
+            }
+            for binding in topology.bindings:
+                await queues[binding.queue].bind(
+                    binding.exchange, binding.routing_key, timeout=TIMEOUT_SECONDS
+                )
+
+    async def delete(self, topology: Topology) -> None:
+        """Delete a topology with all that lies in its queues; raises `LinkError`."""
+        with _link_errors(f"broker {self.address}: cannot delete a federation"):
+            for queue in topology.queues:
+                await self._outgoing.queue_delete(queue.name, timeout=TIMEOUT_SECONDS)
+            for exchange in topology.exchanges:
+                await self._outgoing.exchange_delete(exchange.name, timeout=TIMEOUT_SECONDS)
+
+    async def close(self) -> None:
+        """Disconnect; a broker that does not answer is left behind."""
+        with suppress(LinkError), _link_errors("close"):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._connection.close()
+
+    async def _open_channels(self) -> None:
+        for channel in (self._outgoing, self._incoming):
+            await channel.initialize()
+            channel.close_callbacks.add(self._on_end)
+        self._connection.close_callbacks.add(self._on_end)
+        await self._incoming.set_qos(prefetch_count=PREFETCH)
+
+    def _on_end(self, _sender: object, error: BaseException | None = None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(str(error or "") or "the connection was closed")

@@ -1,0 +1,148 @@
+"""A party's connection to its federation: the one interface that every transport implements."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, get_args
+
+from fedmq.errors import Oversized
+
+__all__ = [
+    "LANES",
+    "MAX_MESSAGE_BYTES",
+    "Delivery",
+    "Lane",
+    "Link",
+    "LinkState",
+    "OnDelivery",
+    "OnState",
+    "Settlement",
+]
+
+log = logging.getLogger(__name__)
+
+Lane = Literal["training", "inference"]
+"""A party reads one queue per lane, so that scoring never waits behind a training's bulk."""
+
+LANES: tuple[Lane, ...] = get_args(Lane)
+
+MAX_MESSAGE_BYTES = 1024 * 1024 + 16 * 1024
+"""Largest body in bytes: a payload of 1 MiB, and room for the envelope around it."""
+
+
+class Settlement(Protocol):
+    """How a transport tells its broker what became of a delivery; only the first call counts."""
+
+    async def ack(self) -> None: ...
+
+    async def dead_letter(self, reason: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One message as it arrived.
+
+    ``sender`` is what the broker vouches for. It serves logs; who speaks is said, under a
+    signature, by the body. ``redelivered`` is set when an earlier delivery was never acknowledged.
+    """
+
+    body: bytes
+    message_id: str
+    sender: str
+    lane: Lane
+    redelivered: bool
+    settlement: Settlement = field(repr=False, compare=False)
+
+    async def ack(self) -> None:
+        """Tell the broker to forget the message.
+
+        Without effect when settled before, or when the connection it came over is gone: the broker
+        then delivers the message once more.
+        """
+        await self.settlement.ack()
+
+    async def dead_letter(self, reason: str) -> None:
+        """Move the message to its recipient's dead letters; without effect where `ack` is."""
+        await self.settlement.dead_letter(reason)
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """Whether a link is up, and if not, why, in one line."""
+
+    connected: bool
+    reason: str
+
+
+OnDelivery = Callable[[Delivery], Awaitable[None]]
+OnState = Callable[[LinkState], None]
+
+
+class Link(ABC):
+    """One party's connection to the federation.
+
+    Delivery is at least once. Each lane hands its deliveries over one at a time and in the order of
+    their arrival, so messages of one sender on one lane stay in order, redeliveries aside.
+    """
+
+    def __init__(self, party: str, on_state: OnState | None = None) -> None:
+        self.party = party
+        self.dead_lettered = 0
+        """How many deliveries this link has sent to the dead letters."""
+        self._on_state = on_state
+
+    @property
+    @abstractmethod
+    def connected(self) -> bool:
+        """Whether a publish can succeed now."""
+
+    @abstractmethod
+    async def open(self, on_delivery: OnDelivery) -> None:
+        """Connect, and hand every delivery of both lanes to ``on_delivery`` until `close`.
+
+        ``on_delivery`` checks a message, hands it over and settles it; work that takes longer goes
+        elsewhere. When it raises, the message is dead-lettered with that reason. A link that was
+        closed may be opened again.
+
+        Raises `LinkError` when the broker cannot be reached or refuses, or a queue is missing.
+        """
+
+    @abstractmethod
+    async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
+        """Send ``body`` and return once the broker has taken responsibility for it.
+
+        A failed publish is not repeated here, and may have been delivered nevertheless: repeat it
+        under the same ``message_id``, which the recipient knows to drop.
+
+        Raises `Unroutable` when the recipient has no queue, `Oversized` above `MAX_MESSAGE_BYTES`,
+        and `LinkError` when the link is down, or the broker refuses or does not answer in time.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop consuming and disconnect; what was not acknowledged will be delivered again."""
+
+    def _check_size(self, recipient: str, body: bytes) -> None:
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise Oversized(
+                f"{self.party}: a message of {len(body)} bytes to {recipient} exceeds the limit of "
+                f"{MAX_MESSAGE_BYTES}; split it by rows or features"
+            )
+
+    def _report(self, connected: bool, reason: str) -> None:
+        """Tell the observer; its own failure must not end the link's."""
+        if self._on_state is None:
+            return
+        try:
+            self._on_state(LinkState(connected, reason))
+        except Exception:
+            log.exception("%s: the observer of the link's state failed", self.party)
+
+    def _count_dead_letter(self, message_id: str, sender: str, reason: str) -> None:
+        self.dead_lettered += 1
+        log.warning(
+            "%s: dead-lettered message %s from %s: %s", self.party, message_id, sender, reason
+        )

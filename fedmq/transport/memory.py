@@ -1,0 +1,171 @@
+"""A broker in memory, with the semantics of RabbitMQ as far as a party can see them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from fedmq.errors import LinkError, Unroutable
+from fedmq.transport.handover import Handover
+from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
+
+__all__ = ["DeadLetter", "MemoryBroker", "MemoryLink"]
+
+
+@dataclass(frozen=True)
+class _Message:
+    body: bytes
+    message_id: str
+    sender: str
+    redelivered: bool = False
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A message that its recipient could not handle, and why."""
+
+    recipient: str
+    lane: Lane
+    sender: str
+    message_id: str
+    body: bytes
+    reason: str
+
+
+@dataclass
+class _Queue:
+    """First in, first out, with at most one consumer."""
+
+    waiting: deque[_Message] = field(default_factory=deque)
+    consumer: Callable[[_Message], None] | None = None
+
+    def put(self, message: _Message) -> None:
+        self.waiting.append(message)
+        self.flush()
+
+    def flush(self) -> None:
+        while self.waiting and self.consumer:
+            self.consumer(self.waiting.popleft())
+
+    def give_back(self, messages: Iterable[_Message]) -> None:
+        """Put unacknowledged messages back where they were: in front, in their order."""
+        self.waiting.extendleft(
+            replace(message, redelivered=True) for message in reversed(list(messages))
+        )
+
+
+class MemoryBroker:
+    """Queues and dead letters of the parties of one federation, within one event loop."""
+
+    def __init__(self) -> None:
+        self.dead_letters: list[DeadLetter] = []
+        self.queues: dict[tuple[str, Lane], _Queue] = {}
+
+    def declare(self, party: str) -> None:
+        """Create the queues of a party, unless they exist."""
+        for lane in LANES:
+            self.queues.setdefault((party, lane), _Queue())
+
+
+class MemoryLink(Link):
+    """A party's connection to a `MemoryBroker`; see `Link`."""
+
+    def __init__(
+        self, broker: MemoryBroker, party: str, *, on_state: OnState | None = None
+    ) -> None:
+        super().__init__(party, on_state)
+        self._broker = broker
+        self._handover: Handover | None = None
+        self._unacked: dict[_Unacked, None] = {}  # a set that keeps the order of arrival
+
+    @property
+    def connected(self) -> bool:
+        return self._handover is not None
+
+    async def open(self, on_delivery: OnDelivery) -> None:
+        for lane in LANES:
+            queue = self._broker.queues.get((self.party, lane))
+            if queue is None:
+                raise LinkError(f"{self.party}: no {lane} queue on the broker; declare the party")
+            if queue.consumer:
+                raise LinkError(
+                    f"{self.party}: another connection already reads the {lane} queue; "
+                    "stop the other daemon of this party"
+                )
+        self._handover = Handover(self.party, on_delivery)
+        for lane in LANES:
+            queue = self._broker.queues[self.party, lane]
+            queue.consumer = partial(self._receive, lane, self._handover)
+            queue.flush()
+        self._report(True, "connected")
+
+    async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
+        self._check_size(recipient, body)
+        if not self.connected:
+            raise LinkError(f"{self.party}: the link is closed; open it before publishing")
+        queue = self._broker.queues.get((recipient, lane))
+        if queue is None:
+            raise Unroutable(f"{self.party}: {recipient!r} has no {lane} queue in this federation")
+        queue.put(_Message(body, message_id, self.party))
+
+    async def close(self) -> None:
+        if self._handover is None:
+            return
+        handover, self._handover = self._handover, None
+        unacked, self._unacked = self._unacked, {}
+        for lane in LANES:
+            queue = self._broker.queues[self.party, lane]
+            queue.consumer = None
+            queue.give_back(each.message for each in unacked if each.lane == lane)
+        await handover.close()
+        self._report(False, "closed")
+
+    def _receive(self, lane: Lane, handover: Handover, message: _Message) -> None:
+        unacked = _Unacked(self, lane, message)
+        self._unacked[unacked] = None
+        handover.put(
+            Delivery(
+                body=message.body,
+                message_id=message.message_id,
+                sender=message.sender,
+                lane=lane,
+                redelivered=message.redelivered,
+                settlement=unacked,
+            )
+        )
+
+    def _settle(self, unacked: _Unacked) -> bool:
+        """Forget a delivery; False when it was settled, or given back to its queue, before."""
+        return self._unacked.pop(unacked, unacked) is None
+
+    def _bury(self, unacked: _Unacked, reason: str) -> None:
+        message = unacked.message
+        self._broker.dead_letters.append(
+            DeadLetter(
+                recipient=self.party,
+                lane=unacked.lane,
+                sender=message.sender,
+                message_id=message.message_id,
+                body=message.body,
+                reason=reason,
+            )
+        )
+        self._count_dead_letter(message.message_id, message.sender, reason)
+
+
+@dataclass(frozen=True, eq=False)
+class _Unacked:
+    """The settlement of one delivery, and what has to go back if it never comes."""
+
+    link: MemoryLink
+    lane: Lane
+    message: _Message
+
+    async def ack(self) -> None:
+        self.link._settle(self)
+
+    async def dead_letter(self, reason: str) -> None:
+        if self.link._settle(self):
+            self.link._bury(self, reason)

@@ -1,0 +1,283 @@
+"""The names, queues and permissions of a federation on RabbitMQ: data, no I/O.
+
+::
+
+    bank ──bank.telco.training──▶ fedmq.demo ──*.telco.training──▶ fedmq.demo.telco.training
+                                   (topic)                                  │ rejected, or
+                                                                            ▼ delivered too often
+                                  fedmq.demo.dead ────telco────▶ fedmq.demo.telco.dead
+                                   (direct)
+
+A routing key starts with its sender's name. The broker holds every user to its own name by a topic
+permission, so a recipient can read the sender off the key. Users may configure nothing: queues and
+exchanges come from the definitions that the broker loads at boot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedmq.errors import ConfigError
+from fedmq.transport.link import LANES, Lane
+
+__all__ = [
+    "Binding",
+    "Exchange",
+    "Queue",
+    "Topology",
+    "check_name",
+    "dead_queue_name",
+    "definitions",
+    "exchange_name",
+    "is_name",
+    "password_hash",
+    "queue_name",
+    "routing_key",
+    "topology",
+]
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+ADMIN = "admin"
+
+# A message that kills its reader comes back this often before it is put aside. RabbitMQ 4 has 20
+# as its default, 3.x has none and would loop for ever.
+DELIVERY_LIMIT = 20
+
+# Nobody may read a party's dead letters for months; the oldest go before the disk is full.
+DEAD_QUEUE_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A durable queue and its arguments."""
+
+    name: str
+    arguments: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What an exchange sends to a queue."""
+
+    exchange: str
+    queue: str
+    routing_key: str
+
+
+@dataclass(frozen=True)
+class Topology:
+    """All that a federation needs to exist on its broker."""
+
+    exchanges: tuple[Exchange, ...]
+    queues: tuple[Queue, ...]
+    bindings: tuple[Binding, ...]
+
+
+def is_name(name: str) -> bool:
+    """Whether ``name`` can name a party or a federation."""
+    return NAME.fullmatch(name) is not None
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return ``name``; raise `ConfigError` when it cannot name a party or federation (``kind``)."""
+    if not is_name(name):
+        raise ConfigError(
+            f"{kind} {name!r}: a name starts with a letter and has up to 32 characters "
+            "out of a-z, 0-9, _ and -"
+        )
+    return name
+
+
+def exchange_name(federation: str) -> str:
+    """The topic exchange through which the parties of a federation speak."""
+    return f"fedmq.{federation}"
+
+
+def dead_exchange_name(federation: str) -> str:
+    """The direct exchange through which the broker moves dead letters."""
+    return f"fedmq.{federation}.dead"
+
+
+def queue_name(federation: str, party: str, lane: Lane) -> str:
+    """The queue that a party reads on a lane."""
+    return f"fedmq.{federation}.{party}.{lane}"
+
+
+def dead_queue_name(federation: str, party: str) -> str:
+    """The queue that holds what a party could not handle."""
+    return f"fedmq.{federation}.{party}.dead"
+
+
+def routing_key(sender: str, recipient: str, lane: Lane) -> str:
+    """The routing key of a message."""
+    return f"{sender}.{recipient}.{lane}"
+
+
+def topology(federation: str, parties: Iterable[str]) -> Topology:
+    """Exchanges, queues and bindings of a federation.
+
+    Raises `ConfigError` for a name that is none, or that occurs twice.
+    """
+    check_name("federation", federation)
+    names = [check_name("party", party) for party in parties]
+    for party in names:
+        if names.count(party) > 1:
+            raise ConfigError(f"federation {federation!r}: party {party!r} is named twice")
+    exchange, dead = exchange_name(federation), dead_exchange_name(federation)
+    queues: list[Queue] = []
+    bindings: list[Binding] = []
+    for party in names:
+        for lane in LANES:
+            queue = queue_name(federation, party, lane)
+            arguments: dict[str, str | int] = {
+                "x-queue-type": "quorum",
+                "x-delivery-limit": DELIVERY_LIMIT,
+                "x-dead-letter-exchange": dead,
+                "x-dead-letter-routing-key": party,
+            }
+            queues.append(Queue(queue, arguments))
+            bindings.append(Binding(exchange, queue, f"*.{party}.{lane}"))
+        aside = dead_queue_name(federation, party)
+        queues.append(
+            Queue(aside, {"x-queue-type": "quorum", "x-max-length-bytes": DEAD_QUEUE_BYTES})
+        )
+        bindings.append(Binding(dead, aside, party))
+    return Topology(
+        exchanges=(Exchange(exchange, "topic"), Exchange(dead, "direct")),
+        queues=tuple(queues),
+        bindings=tuple(bindings),
+    )
+
+
+def password_hash(password: str, salt: bytes | None = None) -> str:
+    """RabbitMQ's ``rabbit_password_hashing_sha256``: base64(salt ‖ SHA-256(salt ‖ password)).
+
+    The salt has 4 bytes, random unless given. One round of SHA-256 guards no weak password, so
+    passwords are to be drawn at random (RabbitMQ, "Credentials and Passwords").
+    """
+    salt = secrets.token_bytes(4) if salt is None else salt
+    return b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
+
+
+def _exactly(*names: str) -> str:
+    """A permission's pattern that matches these names and no other."""
+    return f"^({'|'.join(re.escape(name) for name in names)})$"
+
+
+def definitions(
+    federation: str,
+    parties: Iterable[str],
+    passwords: Mapping[str, str],
+    vhost: str = "/",
+    *,
+    admin_password: str | None = None,
+) -> dict[str, Any]:
+    """The definitions file (JSON as a dict) with which a broker serves one federation.
+
+    A party's user has the party's name. It configures nothing, reads its own queues, and writes to
+    the federation's exchange under its own name; dead-lettering is the broker's own act and needs
+    no right. ``admin_password`` adds a user ``admin`` with all rights, for the management page.
+
+    Raises `ConfigError` for a wrong name, a party without a password, and a party named ``admin``
+    beside that user.
+    """
+    names = list(parties)
+    layout = topology(federation, names)
+    users: list[dict[str, Any]] = []
+    permissions: list[dict[str, str]] = []
+    topic_permissions: list[dict[str, str]] = []
+
+    def add(
+        user: str, password: str, tags: list[str], configure: str, write: str, read: str
+    ) -> None:
+        users.append(
+            {
+                "name": user,
+                "password_hash": password_hash(password),
+                "hashing_algorithm": "rabbit_password_hashing_sha256",
+                "tags": tags,
+            }
+        )
+        rights = {"configure": configure, "write": write, "read": read}
+        permissions.append({"user": user, "vhost": vhost, **rights})
+
+    for party in names:
+        if not passwords.get(party):
+            raise ConfigError(f"federation {federation!r}: party {party!r} has no broker password")
+        own = [*(queue_name(federation, party, lane) for lane in LANES)]
+        own.append(dead_queue_name(federation, party))
+        add(
+            party,
+            passwords[party],
+            tags=[],
+            configure="^$",
+            write=_exactly(exchange_name(federation)),
+            read=_exactly(*own),
+        )
+        topic_permissions.append(
+            {
+                "user": party,
+                "vhost": vhost,
+                "exchange": exchange_name(federation),
+                "write": rf"^{re.escape(party)}\.",
+                "read": "^$",
+            }
+        )
+    if admin_password is not None:
+        if ADMIN in names:
+            raise ConfigError(f"federation {federation!r}: a party may not be named {ADMIN!r}")
+        add(ADMIN, admin_password, tags=["administrator"], configure=".*", write=".*", read=".*")
+
+    return {
+        "vhosts": [{"name": vhost}],
+        "users": users,
+        "permissions": permissions,
+        "topic_permissions": topic_permissions,
+        "exchanges": [
+            {
+                "name": exchange.name,
+                "vhost": vhost,
+                "type": exchange.type,
+                "durable": True,
+                "auto_delete": False,
+                "internal": False,
+                "arguments": {},
+            }
+            for exchange in layout.exchanges
+        ],
+        "queues": [
+            {
+                "name": queue.name,
+                "vhost": vhost,
+                "durable": True,
+                "auto_delete": False,
+                "arguments": dict(queue.arguments),
+            }
+            for queue in layout.queues
+        ],
+        "bindings": [
+            {
+                "source": binding.exchange,
+                "vhost": vhost,
+                "destination": binding.queue,
+                "destination_type": "queue",
+                "routing_key": binding.routing_key,
+                "arguments": {},
+            }
+            for binding in layout.bindings
+        ],
+    }

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from fedmq.boosting.numpy_field import Bools, Float32s, Int16s
+
+
+class Document(BaseModel):
+    small: Int16s
+    real: Float32s
+    flag: Bools
+
+
+def document(**changed: object) -> Document:
+    return Document.model_validate({"small": [1], "real": [0.5], "flag": [True], **changed})
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False)))
+def test_float32s_return_bit_for_bit_through_strict_json(values: list[float]) -> None:
+    before = document(real=np.array(values, np.float32))
+    text = before.model_dump_json()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no strict JSON"))
+    after = Document.model_validate_json(text)
+    np.testing.assert_array_equal(after.real.view(np.int32), before.real.view(np.int32))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"small": [40_000]},
+        {"small": [1.5]},
+        {"small": [True]},
+        {"small": 5},
+        {"small": np.array([1.5])},
+        {"small": np.zeros((2, 2), np.int16)},
+        {"real": [1e39]},
+        {"real": ["much"]},
+        {"flag": [1]},
+        {"flag": "yes"},
+        {"flag": None},
+    ],
+)
+def test_what_does_not_fit_is_refused(changed: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(changed))):
+        document(**changed)
+
+
+def test_vectors_cannot_be_written() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        document().real[0] = 1

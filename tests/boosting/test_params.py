@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.params import ALIASES, TrainParams
+from fedmq.errors import ConfigError
+
+
+def test_the_defaults_are_those_of_xgboost() -> None:
+    params = TrainParams()
+    assert (params.eta, params.max_depth, params.reg_lambda, params.max_bin) == (0.3, 6, 1.0, 256)
+    assert params.eval_metric == ("logloss",)
+    assert TrainParams(objective="reg:squarederror").eval_metric == ("rmse",)
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_an_alias_stands_for_its_name(alias: str) -> None:
+    value = 3 if alias in ("n_estimators", "random_state") else 0.25
+    assert getattr(TrainParams(**{alias: value}), ALIASES[alias]) == value
+
+
+def test_an_alias_beside_its_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^lambda and reg_lambda are the same parameter"):
+        TrainParams(**{"lambda": 1.0, "reg_lambda": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"max_dept": 3}, "max_dept: no such parameter; did you mean max_depth?"),
+        ({"max_depth": 17}, "max_depth = 17: input should be less than or equal to 16"),
+        ({"max_depth": True}, "max_depth = True: input should be a valid integer"),
+        ({"eta": "0.3"}, "eta = '0.3': input should be a valid number"),
+        ({"eta": float("nan")}, "eta = nan: input should be"),
+        ({"subsample": 0}, "subsample = 0: input should be greater than 0"),
+        ({"base_score": 1}, "base_score = 1.0: a probability strictly between 0 and 1"),
+        ({"eval_metric": ["rmse", "map"]}, "eval_metric = 'map'"),
+        (
+            {"objective": "reg:squarederror", "eval_metric": "auc"},
+            "eval_metric = 'auc' does not fit",
+        ),
+        ({"objective": "rank:ndcg"}, "objective = 'rank:ndcg'"),
+    ],
+)
+def test_a_wrong_value_is_one_line_that_names_the_key(values: dict[str, object], line: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        TrainParams(**values)
+    assert str(raised.value).startswith(line)
+    assert "\n" not in str(raised.value)
+
+
+def test_parsing_names_the_place() -> None:
+    with pytest.raises(ConfigError, match=r"^job\.toml: gamma = -1: "):
+        TrainParams.parse({"gamma": -1}, "job.toml")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert TrainParams(max_depth=np.int64(3), eta=np.float32(0.5)).max_depth == 3
+
+
+def test_json_returns_the_same_parameters() -> None:
+    params = TrainParams(eta=0.1, eval_metric=("auc", "logloss"), early_stopping_rounds=5)
+    assert TrainParams.model_validate_json(params.model_dump_json()) == params
+
+
+def test_a_frozen_model_stays_as_it_is() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        TrainParams().eta = 0.5
+
+
+def test_xgboost_understands_all_of_its_parameters(capfd: pytest.CaptureFixture[str]) -> None:
+    xgb = pytest.importorskip("xgboost")
+    xgb.train(TrainParams().to_xgboost(), xgb.DMatrix(np.zeros((2, 1)), label=[0, 1]), 1)
+    printed = capfd.readouterr()
+    assert "not used" not in printed.out + printed.err

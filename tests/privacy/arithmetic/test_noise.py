@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from gmpy2 import mpz, powmod
+
+from fedmq.privacy.arithmetic import noise
+from fedmq.privacy.arithmetic.crt import Crt
+
+# Small enough to list the whole group: 3 generates the units modulo 257, 10 those modulo 313.
+MODULI = Crt(mpz(257), mpz(313))
+
+
+def powers(base: int, modulus: int) -> set[int]:
+    return {pow(base, a, modulus) for a in range(modulus)}
+
+
+def test_crt_joins_every_pair_of_residues() -> None:
+    crt = Crt(mpz(7), mpz(11))
+    assert [crt.join(x % crt.first, x % crt.second) for x in map(mpz, range(77))] == [*range(77)]
+
+
+def test_a_table_gives_the_power_that_its_digits_spell() -> None:
+    table = noise._table(mpz(5), mpz(10**9 + 7), 4, 3)
+    digits = [6, 0, 7, 3]
+    exponent = 6 + 0 * 8 + 7 * 64 + 3 * 512
+    assert noise._power(table, digits, mpz(10**9 + 7)) == powmod(5, exponent, 10**9 + 7)
+
+
+def test_noise_of_the_owner_and_of_others_lies_among_the_powers_of_the_base() -> None:
+    modulus = MODULI.first * MODULI.second
+    allowed = powers(10, int(modulus))
+    assert set(noise.owner_noise(mpz(10), MODULI, 200)) <= allowed
+    assert set(noise.public_noise(mpz(10), modulus, 100, 200)) <= allowed
+
+
+def test_hiding_noise_is_uniform_over_a_small_group() -> None:
+    drawn = Counter(noise.public_noise(mpz(3), mpz(257), 8, 25600))
+    assert len(drawn) == 256
+    chi_square = sum((count - 100) ** 2 / 100 for count in drawn.values())
+    # 255 degrees of freedom, a standard deviation of 22.6: outside once in a million runs or less.
+    assert 140 < chi_square < 405
+
+
+@pytest.mark.parametrize("window", [6, 8])
+def test_digits_use_the_whole_window_and_never_repeat(window: int) -> None:
+    rows = noise._draw_digits(200, 64, window)
+    assert {digit for row in rows for digit in row} == set(range(2**window))
+    assert len({tuple(row) for row in rows}) == 200
+
+
+def test_an_owners_exponent_is_twice_as_long_as_any_security_strength() -> None:
+    assert noise.OWNER_EXPONENT_BITS == 2 * 256
