@@ -30,7 +30,10 @@ class Header(BaseModel):
     sender: PartyName
     recipient: PartyName
     sequence: Annotated[int, Field(ge=0, lt=2**62)]
-    """1, 2, 3, ... from this sender to this recipient in this attempt; 0 is outside the order."""
+    """1, 2, 3, ... from this sender to this recipient in this attempt.
+
+    0 is outside the order: acknowledgements, and aborts of sessions that the sender does not know.
+    """
     acknowledged: Annotated[int, Field(ge=0, lt=2**62)]
     """The sender has taken all of the recipient's messages up to this sequence."""
     kind: Annotated[str, Field(max_length=64)]

@@ -37,6 +37,7 @@ __all__ = [
     "Compute",
     "Engine",
     "Exchange",
+    "Given",
     "Leakage",
     "PassiveHalf",
     "Plan",
@@ -60,6 +61,16 @@ class Computation(Protocol):
 
     def run(self) -> Any:
         """The result; the same on every machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The computation of what is at hand already."""
+
+    value: Any
+
+    def run(self) -> Any:
+        return self.value
 
 
 @dataclass(frozen=True, slots=True)

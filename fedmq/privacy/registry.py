@@ -7,12 +7,15 @@ from typing import Any
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
+from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.paillier import Paillier
 from fedmq.privacy.plain import Plain
 
 __all__ = ["ENGINES", "engine_named"]
 
-ENGINES: Mapping[str, type[Engine]] = {engine.name: engine for engine in (Plain, Paillier)}
+ENGINES: Mapping[str, type[Engine]] = {
+    engine.name: engine for engine in (Plain, Paillier, OkamotoUchiyama)
+}
 
 
 def engine_named(name: str, options: Mapping[str, Any], where: str) -> Engine:

@@ -14,7 +14,8 @@ from fedmq.errors import ProtocolError, Refused
 from fedmq.messages import inference as say
 from fedmq.messages.array import Bitmap
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import Finish, Received
+from fedmq.privacy.engine import Computation
+from fedmq.protocol.events import ComputationFailed, Finish, Received
 from fedmq.protocol.inference_steps import AnswerHop
 from fedmq.protocol.machine import Machine, single
 from fedmq.protocol.states import PASSIVE_INFERENCE, PassiveInferenceState
@@ -26,79 +27,79 @@ State = PassiveInferenceState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassiveRows:
-    """What a feature holder can answer for: ``values`` float32 (rows, features).
+    """What a feature holder answers from: its share, and ``values`` float32 (rows, features).
 
     ``row_of`` finds a row by its id; None where rows are matched by position.
     """
 
+    share: PassiveShare
     values: NDArray[np.float32]
     row_of: Mapping[str, int] | None
 
 
 class PassiveInference(Machine):
-    """Answers the hops of ``peer`` from ``share``; finishes with nothing."""
+    """Answers the hops of ``peer``; finishes with nothing. ``load`` computes PassiveRows."""
 
     TABLE = PASSIVE_INFERENCE
     failed_state = State.FAILED
 
-    def __init__(self, peer: str, share: PassiveShare, rows: PassiveRows) -> None:
+    def __init__(self, peer: str, load: Computation) -> None:
         super().__init__(State.READY, (peer,))
-        self._share = share
-        self._rows = rows
-        self._row_of: NDArray[np.int64]
-        self._listed = 0
+        self._load = load
+        self._terms: say.InferenceOpen
+        self._rows: PassiveRows | None = None
+        self._ids: list[str] = []
         self._id_pieces = 0
-        self._unknown: list[str] = []
-        self._unknown_count = 0
+        self._row_of: NDArray[np.int64]
 
     def _on_open(self, event: Received) -> None:
-        opening = event.body
-        assert isinstance(opening, say.InferenceOpen)
-        if opening.model != self._share.model_id:
-            self._refuse(f"there is no share of model {opening.model} here")
-        elif self._rows.row_of is None and opening.rows == len(self._rows.values):
-            self._row_of = np.arange(opening.rows)
-            self._accept()
-        elif self._rows.row_of is None:
-            self._refuse(f"{len(self._rows.values)} rows are here, not {opening.rows}")
-        elif opening.id_pieces == 0:
-            self._refuse("rows are known by their ids here, and no ids were announced")
-        else:
-            self.state = State.LISTING
-            self._row_of = np.full(opening.rows, -1, dtype=np.int64)
-            self._id_pieces = opening.id_pieces
+        assert isinstance(event.body, say.InferenceOpen)
+        self.state = State.LISTING
+        self._terms = event.body
+        self._id_pieces = event.body.id_pieces
+        self._run(single(self._load), self._with_rows)
+
+    def _with_rows(self, rows: PassiveRows) -> None:
+        self._rows = rows
+        self._begin_when_complete()
 
     def _on_ids(self, event: Received) -> None:
         said = event.body
         assert isinstance(said, say.SampleIds)
-        if said.start != self._listed or said.start + len(said.ids) > len(self._row_of):
-            raise ProtocolError(f"sample ids from row {said.start} on, {self._listed} was next")
-        assert self._rows.row_of is not None
-        for row, name in enumerate(said.ids, start=said.start):
-            found = self._rows.row_of.get(name)
-            if found is None:
-                self._unknown_count += 1
-                self._unknown.append(name)
-                del self._unknown[3:]
-            else:
-                self._row_of[row] = found
-        self._listed += len(said.ids)
+        listed = said.start + len(said.ids)
+        if self._id_pieces == 0 or said.start != len(self._ids) or listed > self._terms.rows:
+            raise ProtocolError(f"sample ids from row {said.start} on, {len(self._ids)} was next")
+        self._ids.extend(said.ids)
         self._id_pieces -= 1
-        if self._id_pieces == 0:
-            self._all_listed()
+        self._begin_when_complete()
 
-    def _all_listed(self) -> None:
-        if self._unknown_count:
-            some = ", ".join(map(repr, self._unknown))
-            self._refuse(f"{self._unknown_count} of the ids are unknown here, such as {some}")
-        elif self._listed != len(self._row_of):
-            raise ProtocolError(f"{self._listed} sample ids for {len(self._row_of)} rows")
-        else:
-            self._accept()
-
-    def _accept(self) -> None:
+    def _begin_when_complete(self) -> None:
+        if self._rows is None or self._id_pieces:
+            return
+        try:
+            self._row_of = self._found(self._rows)
+        except Refused as error:
+            self._refuse(str(error))
+            return
         self.state = State.ANSWERING
         self._send(self.peers[0], say.InferenceAccept())
+
+    def _found(self, here: PassiveRows) -> NDArray[np.int64]:
+        """The row here of each row of the session."""
+        if here.row_of is None:
+            if self._terms.rows != len(here.values):
+                raise Refused(f"{len(here.values)} rows are here, not {self._terms.rows}")
+            return np.arange(self._terms.rows)
+        if len(self._ids) != self._terms.rows:
+            raise Refused(f"{len(self._ids)} ids came for {self._terms.rows} rows")
+        unknown = [name for name in self._ids if name not in here.row_of]
+        if unknown:
+            some = ", ".join(map(repr, unknown[:3]))
+            raise Refused(f"{len(unknown)} of the ids are unknown here, such as {some}")
+        return np.array([here.row_of[name] for name in self._ids], dtype=np.int64)
+
+    def _on_unprepared(self, event: ComputationFailed) -> None:
+        self._refuse(str(event.error))
 
     def _refuse(self, reason: str) -> None:
         self._send(self.peers[0], SessionRefuse(reason=reason))
@@ -107,8 +108,9 @@ class PassiveInference(Machine):
     def _on_hop(self, event: Received) -> None:
         hop = event.body
         assert isinstance(hop, say.InferenceHop)
+        assert self._rows is not None
         rows, records = hop.rows.numpy(), hop.records.numpy()
-        table = self._share.lookup_table
+        table = self._rows.share.lookup_table
         if (len(rows) and int(rows.max()) >= len(self._row_of)) or (
             len(records) and int(records.max()) >= len(table)
         ):

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedmq.errors import MessageError
-from fedmq.messages.body import Acknowledge, Body, Probe
+from fedmq.messages.body import Abort, Acknowledge, Body, Probe
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
 
@@ -72,6 +72,8 @@ class _Peer:
     early: dict[int, Body] = field(default_factory=dict)
     unconfirmed: int = 0
     outside: int = 0
+    recovering: int = 0
+    """After a resend: everything sent up to here may have been lost with it."""
 
 
 class Mailbox:
@@ -120,7 +122,7 @@ class Mailbox:
         effects = self._acknowledged(header.sender, peer, header.acknowledged)
         effects += self._probe_timer(header.sender)
         if header.sequence == 0:
-            return [], effects
+            return [envelope.body] if isinstance(envelope.body, Abort) else [], effects
         repeated = header.sequence <= peer.taken or header.sequence in peer.early
         if not repeated:
             peer.early[header.sequence] = envelope.body
@@ -150,10 +152,11 @@ class Mailbox:
         if peer.retry > self._policy.resends:
             lost = Lost(recipient, f"{recipient} has not answered {peer.retry} times")
             return lost, self.silence(recipient)
-        effects: list[Effect] = [Waiting(recipient, peer.retry, self._policy.resends)]
-        for sequence, body in list(peer.unacknowledged.items())[:_RESENT_AT_ONCE]:
-            effects += self._transmit(recipient, peer, sequence, body)
-        return None, [*effects, self._resend_timer(recipient, peer)]
+        peer.recovering = peer.sent
+        return None, [
+            Waiting(recipient, peer.retry, self._policy.resends),
+            *self._resend(recipient, peer),
+        ]
 
     def silence(self, recipient: str) -> list[Effect]:
         """Stop waiting for ``recipient``: nothing is resent to it any more."""
@@ -178,9 +181,17 @@ class Mailbox:
         if peer.retry:
             peer.retry = 0
             effects.append(Waiting(recipient, 0, self._policy.resends))
-        if peer.unacknowledged:
-            return [*effects, self._resend_timer(recipient, peer)]
-        return [*effects, CancelTimer(f"resend:{recipient}")]
+        if not peer.unacknowledged:
+            return [*effects, CancelTimer(f"resend:{recipient}")]
+        if upto < peer.recovering:
+            return [*effects, *self._resend(recipient, peer)]
+        return [*effects, self._resend_timer(recipient, peer)]
+
+    def _resend(self, recipient: str, peer: _Peer) -> list[Effect]:
+        effects: list[Effect] = []
+        for sequence, body in list(peer.unacknowledged.items())[:_RESENT_AT_ONCE]:
+            effects += self._transmit(recipient, peer, sequence, body)
+        return [*effects, self._resend_timer(recipient, peer)]
 
     def _acknowledge(self, recipient: str, peer: _Peer) -> list[Effect]:
         return self._transmit(recipient, peer, 0, Acknowledge())

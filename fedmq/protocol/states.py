@@ -83,7 +83,7 @@ class PassiveInferenceState(Enum):
     """Where a feature holder stands in scoring a batch."""
 
     READY = "not begun"
-    LISTING = "the sample ids come in"
+    LISTING = "the share and the rows are loaded, the sample ids come in"
     ANSWERING = "directions are answered"
     FINISHED = "all rows are scored"
     FAILED = "the session ended without scores"
@@ -114,8 +114,8 @@ def _afterwards(over: tuple[Enum, ...], events: set[type]) -> dict[tuple[Enum, t
 def _table(
     live: Mapping[tuple[Enum, type], Transition], over: tuple[Enum, Enum], states: type[Enum]
 ) -> Table:
-    table = dict(live)
-    table |= _breakdowns(tuple(state for state in states if state not in over), over[1])
+    running = tuple(state for state in states if state not in over)
+    table = _breakdowns(running, over[1]) | dict(live)
     return table | _afterwards(over, {event for _, event in table} - {Start})
 
 
@@ -159,7 +159,13 @@ _P = PassiveTrainingState
 PASSIVE_TRAINING: Table = _table(
     {
         **_rows(_P.READY, {tell.TrainingOpen: ("_on_open", (_P.PREPARING, _P.FAILED))}),
-        **_rows(_P.PREPARING, {Computed: ("_on_computed", (_P.PREPARING, _P.BETWEEN_TREES))}),
+        **_rows(
+            _P.PREPARING,
+            {
+                Computed: ("_on_computed", (_P.PREPARING, _P.BETWEEN_TREES, _P.FAILED)),
+                ComputationFailed: ("_on_unprepared", (_P.FAILED,)),
+            },
+        ),
         **_rows(
             _P.BETWEEN_TREES,
             {

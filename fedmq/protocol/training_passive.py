@@ -24,6 +24,7 @@ from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import (
     BroadcastPiece,
+    Computation,
     Engine,
     Exchange,
     PassiveHalf,
@@ -31,7 +32,7 @@ from fedmq.privacy.engine import (
     Reply,
     Values,
 )
-from fedmq.protocol.events import Finish, Received, Report
+from fedmq.protocol.events import ComputationFailed, Finish, Received, Report
 from fedmq.protocol.growth import ROOT, children, depth
 from fedmq.protocol.machine import Machine, RunningPlan, single
 from fedmq.protocol.states import PASSIVE_TRAINING, PassiveTrainingState
@@ -72,8 +73,8 @@ class _Request:
 class PassiveTraining(Machine):
     """Trains with the active party ``peer``; finishes with a :class:`PassiveShare`.
 
-    ``secret`` seeds the order in which candidates are shown; it must not be guessable.
-    ``engine`` finds an engine by its name, or raises Refused.
+    ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
+    Refused. ``secret`` seeds the order in which candidates are shown; it must not be guessable.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -83,7 +84,7 @@ class PassiveTraining(Machine):
         self,
         party: str,
         peer: str,
-        table: PassiveTable,
+        load: Computation,
         engine: Callable[[str], Engine],
         secret: int,
         parallelism: int = 1,
@@ -91,14 +92,15 @@ class PassiveTraining(Machine):
         super().__init__(State.READY, (peer,))
         self._party = party
         self._peer = peer
-        self._table = table
+        self._load = load
         self._find_engine = engine
         self._secret = secret
         self._parallelism = parallelism
         self._terms: tell.TrainingOpen
         self._spec: Engine
         self._engine: PassiveHalf
-        self._records = LookupTable.empty(table.features)
+        self._table: PassiveTable
+        self._records: LookupTable
         self._tree = 0
         self._pieces = 0
         self._arriving = 0
@@ -119,20 +121,27 @@ class PassiveTraining(Machine):
         assert isinstance(terms, tell.TrainingOpen)
         self._terms = terms
         try:
-            self._check_terms(event.sender)
             self._spec = self._find_engine(terms.engine)
         except FedmqError as error:
             self._refuse(str(error))
             return
         self.state = State.PREPARING
-        training = ~terms.evaluation.numpy()
-        step = BinTable(self._table.values, training, terms.max_bin)
+        self._run(single(self._load), self._with_table)
+
+    def _with_table(self, table: PassiveTable) -> None:
+        self._table = table
+        self._records = LookupTable.empty(table.features)
+        try:
+            self._check_rows()
+        except Refused as error:
+            self._refuse(str(error))
+            return
+        training = ~self._terms.evaluation.numpy()
+        step = BinTable(table.values, training, self._terms.max_bin)
         self._run(single(step), self._with_bins)
 
-    def _check_terms(self, sender: str) -> None:
+    def _check_rows(self) -> None:
         terms, rows = self._terms, len(self._table.values)
-        if sender != self._peer:
-            raise Refused(f"{sender} is not the active party, {self._peer} is")
         if terms.rows != rows or terms.evaluation.count != rows:
             raise Refused(
                 f"the rows do not match: {self._party} holds {rows}, {self._peer} {terms.rows}"
@@ -159,6 +168,9 @@ class PassiveTraining(Machine):
         for number, values in enumerate(setup):
             payload = pack_payload(values)
             self._send(self._peer, tell.EngineSetup(piece=number, payload=payload))
+
+    def _on_unprepared(self, event: ComputationFailed) -> None:
+        self._refuse(str(event.error))
 
     def _refuse(self, reason: str) -> None:
         self._send(self._peer, SessionRefuse(reason=reason))

@@ -11,11 +11,16 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.params import TrainParams
 from fedmq.privacy.engine import Engine, Sums
+from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.paillier import Paillier
 from fedmq.privacy.plain import Plain
 from tests.privacy.engine_pair import EnginePair
 
-ENGINES = [Plain(), Paillier(key_bits=256, allow_weak_keys=True)]
+ENGINES = [
+    Plain(),
+    Paillier(key_bits=256, allow_weak_keys=True),
+    OkamotoUchiyama(key_bits=384, allow_weak_keys=True),
+]
 
 
 @pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
@@ -59,9 +64,7 @@ def test_sums_are_exact_down_the_tree_in_the_order_shown(
     pair.start_tree(held)
     wave = {1: np.arange(120, dtype=np.int32)}
     for level in range(3):
-        orders = {
-            node: np.random.default_rng(node).permutation(len(candidates)) for node in wave
-        }
+        orders = {node: np.random.default_rng(node).permutation(len(candidates)) for node in wave}
         answers = pair.ask_wave(wave, candidates, orders)
         for node, rows in wave.items():
             answer = answers[node]

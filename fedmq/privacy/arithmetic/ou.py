@@ -1,4 +1,4 @@
-"""The scheme of Okamoto and Uchiyama, n = p²q: a third of Paillier's plaintext, three times its speed.
+"""The scheme of Okamoto and Uchiyama, n = p²q: a third of the plaintext, about thrice the speed.
 
 T. Okamoto, S. Uchiyama, "A new public-key cryptosystem as secure as factoring", EUROCRYPT 1998. A
 ciphertext is g^m h^r mod n with g = 1 + tp modulo p² up to (p-1)-th roots of unity, and h an n-th

@@ -3,7 +3,8 @@
 - P. Paillier, "Public-key cryptosystems based on composite degree residuosity classes",
   EUROCRYPT 1999: c = (1 + n)^m r^n mod n², decrypted by the Chinese remainder theorem.
 - I. Damgård, M. Jurik, J. B. Nielsen, "A generalization of Paillier's public-key system with
-  applications to electronic voting", Int. J. Inf. Secur. 9 (2010): for p ≡ q ≡ 3 mod 4 with gcd(p-1, q-1) = 2 and a random unit x, the noise r^n is a random power of
+  applications to electronic voting", Int. J. Inf. Secur. 9 (2010): for p ≡ q ≡ 3
+  mod 4 with gcd(p-1, q-1) = 2 and a random unit x, the noise r^n is a random power of
   h_s = (-x²)^n mod n².
 """
 
