@@ -1,1 +1,12 @@
-"""fedmq: vertical federated gradient boosting over a message broker."""
+"""fedmq: vertical federated gradient boosting over a message broker.
+
+Several organisations hold different columns about the same people, one of them the label. They
+train one XGBoost-style model together, and nobody shows its table.
+"""
+
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import FedmqError
+from fedmq.party.simulated_model import SimulatedModel
+from fedmq.party.simulation import simulate
+
+__all__ = ["FedmqError", "SimulatedModel", "TrainParams", "simulate"]

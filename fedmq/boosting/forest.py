@@ -60,7 +60,7 @@ class Forest:
         return np.where(left, self.left[nodes], self.right[nodes])
 
     def margins(self, leaves: NDArray[np.int32], base: np.float32) -> NDArray[np.float32]:
-        """Leaves (rows, trees) to margins (rows,), added up tree by tree in float32 as in XGBoost."""
+        """Leaves (rows, trees) to margins (rows,), added tree by tree in float32 like XGBoost."""
         margins = np.full(len(leaves), base, dtype=np.float32)
         for tree in range(leaves.shape[1]):
             margins += self.weight[leaves[:, tree]]

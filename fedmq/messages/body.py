@@ -6,7 +6,17 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["BODIES", "Abort", "Acknowledge", "Body", "Count", "Index", "Probe", "Reason", "SessionRefuse"]
+__all__ = [
+    "BODIES",
+    "Abort",
+    "Acknowledge",
+    "Body",
+    "Count",
+    "Index",
+    "Probe",
+    "Reason",
+    "SessionRefuse",
+]
 
 Count = Annotated[int, Field(ge=0, lt=2**32)]
 Index = Annotated[int, Field(ge=0, lt=2**32)]

@@ -226,11 +226,15 @@ _T = PassiveInferenceState
 
 PASSIVE_INFERENCE: Table = _table(
     {
+        **_rows(_T.READY, {say.InferenceOpen: ("_on_open", (_T.LISTING,))}),
         **_rows(
-            _T.READY,
-            {say.InferenceOpen: ("_on_open", (_T.LISTING, _T.ANSWERING, _T.FAILED))},
+            _T.LISTING,
+            {
+                say.SampleIds: ("_on_ids", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
+                Computed: ("_on_computed", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
+                ComputationFailed: ("_on_unprepared", (_T.FAILED,)),
+            },
         ),
-        **_rows(_T.LISTING, {say.SampleIds: ("_on_ids", (_T.LISTING, _T.ANSWERING, _T.FAILED))}),
         **_rows(
             _T.ANSWERING,
             {

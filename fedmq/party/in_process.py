@@ -1,0 +1,114 @@
+"""One session of all its parties in this process, over a broker in memory or a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedmq.errors import ConfigError
+from fedmq.party.compute import ComputePool
+from fedmq.party.runner import SessionRunner
+from fedmq.party.switchboard import Switchboard
+from fedmq.party.traffic import Traffic
+from fedmq.protocol.events import Report
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.session import Session
+from fedmq.transport.link import Lane, Link
+from fedmq.transport.memory import MemoryBroker, MemoryLink
+from fedmq.transport.rabbitmq import RabbitMQLink
+from fedmq.transport.temporary import TemporaryTopology
+
+__all__ = ["MEMORY", "in_own_loop", "run_machines"]
+
+MEMORY = "memory://"
+
+T = TypeVar("T")
+
+
+async def run_machines(
+    machines: Mapping[str, Machine],
+    pool: ComputePool,
+    broker: str,
+    lane: Lane,
+    traffic: Traffic,
+    on_report: Callable[[Report], None] = lambda _: None,
+) -> list[Any]:
+    """Run one session of all ``machines``, the first of which begins; their results in order."""
+    federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
+    first = next(iter(machines))
+    runners: list[SessionRunner] = []
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(pool.close)
+        links = await _opened_links(stack, broker, federation, tuple(machines))
+        for party, machine in machines.items():
+            address = Address(federation, session, 1, party)
+            mailbox = Mailbox(address, machine.peers, RetryPolicy(), np.random.default_rng())
+            runner = SessionRunner(
+                Session(machine, mailbox),
+                _publisher(links[party], lane),
+                pool,
+                traffic,
+                on_report if party == first else lambda _: None,
+            )
+            stack.callback(runner.stop)
+            runners.append(runner)
+            switchboard = Switchboard(federation, party)
+            switchboard.add(runner)
+            await links[party].open(switchboard.on_delivery)
+            stack.push_async_callback(links[party].close)
+        runners[0].start()
+        outcomes = [runner.outcome for runner in runners]
+        await asyncio.wait(outcomes, return_when=asyncio.FIRST_EXCEPTION)
+        # The first party knows best what went wrong: the others were told so by it.
+        failed = [each for each in outcomes if each.done() and each.exception() is not None]
+        if failed:
+            await asyncio.wait(outcomes[:1], timeout=10)
+            raise (outcomes[0] if outcomes[0].done() else failed[0]).exception() or AssertionError
+        return [outcome.result() for outcome in outcomes]
+
+
+async def _opened_links(
+    stack: AsyncExitStack, broker: str, federation: str, parties: Sequence[str]
+) -> dict[str, Link]:
+    if broker == MEMORY:
+        memory = MemoryBroker()
+        for party in parties:
+            memory.declare(party)
+        return {party: MemoryLink(memory, party) for party in parties}
+    if not broker.startswith(("amqp://", "amqps://")):
+        raise ConfigError(f"broker: {broker!r} is unknown; use {MEMORY} or an amqp:// URL")
+    await stack.enter_async_context(TemporaryTopology(broker, federation, parties))
+    return {party: RabbitMQLink(broker, federation, party) for party in parties}
+
+
+def _publisher(link: Link, lane: Lane) -> Callable[..., Coroutine[Any, Any, None]]:
+    async def publish(recipient: str, body: bytes, *, message_id: str) -> None:
+        await link.publish(recipient, lane, body, message_id=message_id)
+
+    return publish
+
+
+def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` on an event loop of its own thread, whatever loop runs here already."""
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(asyncio.run(work))
+        except BaseException as error:  # it is raised again below, in the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="fedmq-simulation", daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]

@@ -1,0 +1,188 @@
+"""The interpreter of effects: a session's machine among real links, clocks and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
+from fedmq.messages.codec import encode
+from fedmq.messages.envelope import Envelope
+from fedmq.party.compute import ComputePool
+from fedmq.party.traffic import Traffic
+from fedmq.protocol.events import (
+    Arrived,
+    Cancelled,
+    CancelTimer,
+    ComputationFailed,
+    Computed,
+    Effect,
+    Fail,
+    Finish,
+    Report,
+    RunComputation,
+    SetTimer,
+    Start,
+    TimerFired,
+    Transmit,
+    Waiting,
+)
+from fedmq.protocol.session import Session, SessionEvent
+
+__all__ = ["Publish", "SessionRunner"]
+
+log = logging.getLogger(__name__)
+
+_OUTSTANDING = 16  # publishes that may wait for their confirmation at once
+
+
+class Publish(Protocol):
+    """How an envelope leaves: recipient, its bytes, its id."""
+
+    async def __call__(self, recipient: str, body: bytes, *, message_id: str) -> None: ...
+
+
+class SessionRunner:
+    """Runs one session; ``outcome`` resolves to its result, or to the error that ended it.
+
+    A publish that fails is left to the mailbox, which sends again what is not acknowledged.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        publish: Publish,
+        pool: ComputePool,
+        traffic: Traffic | None = None,
+        on_report: Callable[[Report], None] = lambda _: None,
+        on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.session = session
+        self.outcome: asyncio.Future[Any] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._publish = publish
+        self._pool = pool
+        self._traffic = traffic
+        self._on_report = on_report
+        self._on_waiting = on_waiting
+        self._link_trouble = ""
+        self._outstanding = asyncio.Semaphore(_OUTSTANDING)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        """Begin, if this party is the one to begin."""
+        self._feed(Start())
+
+    def deliver(self, envelope: Envelope) -> None:
+        """Hand in an envelope that arrived.
+
+        Raises:
+            MessageError: it does not belong into this session, and changed nothing.
+        """
+        self._feed(Arrived(envelope))
+
+    def cancel(self, reason: str) -> None:
+        """End the session and tell the other parties why."""
+        self._feed(Cancelled(reason))
+
+    def stop(self) -> None:
+        """Let everything fall: no message, timer or computation remains."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if not self.outcome.done():
+            self.outcome.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _feed(self, event: SessionEvent) -> None:
+        try:
+            effects = self.session.handle(event)
+        except MessageError:
+            raise
+        except Exception as error:  # a fault of ours must not leave the session hanging
+            log.exception("%s failed on %s", self.session.mailbox.address, type(event).__name__)
+            effects = self.session.handle(Cancelled(f"internal error: {type(error).__name__}"))
+        for effect in effects:
+            self._act(effect)
+        if self.session.closed and not self.closed.done():
+            self.closed.set_result(None)
+
+    def _act(self, effect: Effect) -> None:
+        match effect:
+            case Transmit(envelope):
+                self._spawn(self._transmit(envelope))
+            case RunComputation():
+                self._spawn(self._compute(effect))
+            case SetTimer(name, seconds):
+                self._cancel_timer(name)
+                self._timers[name] = self._loop.call_later(seconds, self._fire, name)
+            case CancelTimer(name):
+                self._cancel_timer(name)
+            case Report():
+                self._on_report(effect)
+            case Waiting():
+                self._on_waiting(effect, self._link_trouble)
+            case Finish(result):
+                if not self.outcome.done():
+                    self.outcome.set_result(result)
+            case Fail(error):
+                if not self.outcome.done():
+                    self.outcome.set_exception(self._explained(error))
+            case _:
+                raise AssertionError(f"no effect for the outside: {effect}")
+
+    def _explained(self, error: FedmqError) -> FedmqError:
+        """The error, with what the link had to say if the peer could not be reached."""
+        if self._link_trouble:
+            error.args = (f"{error} ({self._link_trouble})",)
+        return error
+
+    def _fire(self, name: str) -> None:
+        self._timers.pop(name, None)
+        self._feed(TimerFired(name))
+
+    def _cancel_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _transmit(self, envelope: Envelope) -> None:
+        header = envelope.header
+        try:
+            async with self._outstanding:
+                data = encode(envelope)
+                if self._traffic is not None:
+                    self._traffic.count(header, len(data))
+                await self._publish(header.recipient, data, message_id=header.id)
+        except (Unroutable, Oversized) as error:
+            self._feed(Cancelled(str(error)))
+        except LinkError as error:
+            self._link_trouble = str(error)
+            log.warning("%s: %s was not sent: %s", header.sender, header.id, error)
+        else:
+            self._link_trouble = ""
+
+    async def _compute(self, effect: RunComputation) -> None:
+        event: SessionEvent
+        try:
+            event = Computed(effect.ticket, await self._pool.run(effect.computation))
+        except FedmqError as error:
+            event = ComputationFailed(effect.ticket, error)
+        except Exception as error:
+            what = type(effect.computation).__name__
+            log.exception("computation %s failed", what)
+            failure = FedmqError(f"internal error in {what}: {type(error).__name__}")
+            event = ComputationFailed(effect.ticket, failure)
+        self._feed(event)

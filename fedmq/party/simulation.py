@@ -1,0 +1,132 @@
+"""All parties in one process: the machines, messages and links of the daemons, and one call."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError, DataError
+from fedmq.party.compute import ProcessPool, ThreadPool
+from fedmq.party.frame import feature_table
+from fedmq.party.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.party.simulated_model import ACTIVE, SimulatedModel
+from fedmq.party.traffic import Traffic
+from fedmq.privacy.engine import Given
+from fedmq.privacy.registry import engine_named
+from fedmq.protocol.events import Report
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.training_active import ActiveTable, ActiveTraining
+from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    *,
+    active: Any,
+    label: ArrayLike,
+    passive: Mapping[str, Any],
+    params: TrainParams | None = None,
+    engine: str = "paillier",
+    engine_options: Mapping[str, Any] | None = None,
+    broker: str = MEMORY,
+    evaluation: ArrayLike | None = None,
+    workers: int | None = None,
+    on_report: Callable[[Report], None] = lambda _: None,
+) -> SimulatedModel:
+    """Train one model with every party in this process, through the daemons' machines.
+
+    Args:
+        active: the label holder's features, (rows, features): a NumPy array, or a pandas, Polars
+            or Arrow data frame. Missing values are NaN or null.
+        label: (rows,); 0 and 1 for ``binary:logistic``.
+        passive: each other party's features by its name, rows in the same order.
+        params: XGBoost's parameters; its defaults where left out.
+        engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
+        broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ where this user may declare
+            queues; they are deleted afterwards.
+        evaluation: rows that are scored after each tree, but not learned from: a bool mask
+            (rows,) or row numbers.
+        workers: worker processes for encryption and encrypted sums; all cores by default.
+        on_report: called after each tree, on another thread.
+
+    Raises:
+        ConfigError, DataError: a parameter or a table is wrong.
+        LinkError: the broker cannot be used.
+    """
+    params = params or TrainParams()
+    spec = engine_named(engine, engine_options or {}, "simulate")
+    values, names = feature_table(active, ACTIVE)
+    labels = OBJECTIVES[params.objective].labels(_column(label), ACTIVE)
+    rows = len(labels)
+    tables = {party: feature_table(data, party) for party, data in passive.items()}
+    _check_parties(tables)
+    for party, (table, _) in {ACTIVE: (values, names), **tables}.items():
+        if len(table) != rows:
+            raise DataError(f"{party} has {len(table)} rows, there are {rows} labels")
+    if rows == 0:
+        raise DataError(f"{ACTIVE}: there are no rows")
+    mask = _mask(evaluation, rows)
+    own = ActiveTable(values, names, labels, mask)
+    traffic = Traffic()
+
+    async def train() -> list[Any]:
+        # Plain sums take less time than starting a process.
+        pool = ThreadPool() if engine == "plain" else ProcessPool(workers)
+        width = pool.parallelism
+        secret = secrets.randbits(128)
+        machines: dict[str, Machine] = {
+            ACTIVE: ActiveTraining(
+                "simulated", ACTIVE, tuple(tables), own, params, spec, parallelism=width
+            )
+        }
+        for party, (table, features) in tables.items():
+            load = Given(PassiveTable(table, features))
+            machines[party] = PassiveTraining(
+                party, ACTIVE, load, lambda _: spec, secret, parallelism=width
+            )
+        return await run_machines(machines, pool, broker, "training", traffic, on_report)
+
+    share, *others = in_own_loop(train())
+    return SimulatedModel(share, others, traffic)
+
+
+def _column(label: Any) -> Any:
+    values = label.to_numpy() if hasattr(label, "to_numpy") else np.asarray(label)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise DataError(
+            f"{ACTIVE}: the label has shape {values.shape}, one value per row is needed"
+        )
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{ACTIVE}: the label holds {values.dtype}, numbers are needed")
+    return values
+
+
+def _check_parties(tables: Mapping[str, Any]) -> None:
+    for party in tables:
+        if party == ACTIVE:
+            raise ConfigError(f"passive: {ACTIVE!r} is the name of the label holder here")
+
+
+def _mask(evaluation: ArrayLike | None, rows: int) -> NDArray[np.bool_]:
+    if evaluation is None:
+        return np.zeros(rows, dtype=np.bool_)
+    given = np.asarray(evaluation)
+    mask = np.zeros(rows, dtype=np.bool_)
+    if given.dtype == np.bool_ and given.shape == (rows,):
+        mask = given.copy()
+    elif given.dtype.kind in "iu" and given.ndim == 1 and ((given >= 0) & (given < rows)).all():
+        mask[given] = True
+    else:
+        raise DataError(f"evaluation: a bool mask of {rows} rows, or numbers of rows, is needed")
+    if mask.all():
+        raise DataError("evaluation: no rows are left to learn from")
+    return mask

@@ -1,0 +1,78 @@
+"""Deliveries to the sessions they belong to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from fedmq.errors import MessageError
+from fedmq.messages.codec import decode
+from fedmq.messages.envelope import Envelope
+from fedmq.party.runner import SessionRunner
+from fedmq.transport.link import Delivery
+
+__all__ = ["Switchboard"]
+
+log = logging.getLogger(__name__)
+
+_Key = tuple[str, int]
+
+
+class Switchboard:
+    """Checks each delivery, hands it to its session, and acknowledges it.
+
+    ``on_unknown`` may open a session for an envelope that belongs to none, by returning its
+    runner; otherwise the envelope is dropped and counted.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        party: str,
+        on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
+    ) -> None:
+        self.dropped = 0
+        self._federation = federation
+        self._party = party
+        self._on_unknown = on_unknown
+        self._runners: dict[_Key, SessionRunner] = {}
+
+    def add(self, runner: SessionRunner) -> None:
+        """Deliver to ``runner`` what its session is sent."""
+        address = runner.session.mailbox.address
+        self._runners[address.session, address.attempt] = runner
+
+    def remove(self, runner: SessionRunner) -> None:
+        """Forget ``runner``: its session is closed."""
+        address = runner.session.mailbox.address
+        self._runners.pop((address.session, address.attempt), None)
+
+    async def on_delivery(self, delivery: Delivery) -> None:
+        """Take one delivery; what is no message for this party becomes a dead letter."""
+        try:
+            envelope = self._checked(delivery)
+            key = (envelope.header.session, envelope.header.attempt)
+            runner = self._runners.get(key) or self._on_unknown(envelope)
+            if runner is None:
+                self.dropped += 1
+                log.info("%s: dropped %s", self._party, envelope.header.id)
+            else:
+                runner.deliver(envelope)
+        except MessageError as error:
+            await delivery.dead_letter(str(error))
+        else:
+            await delivery.ack()
+
+    def _checked(self, delivery: Delivery) -> Envelope:
+        envelope = decode(delivery.body)
+        header = envelope.header
+        if header.federation != self._federation or header.recipient != self._party:
+            raise MessageError(
+                f"message {header.id!r} is for {header.recipient} in {header.federation}"
+            )
+        if header.sender != delivery.sender:
+            raise MessageError(
+                f"message {header.id!r} claims to be from {header.sender}, "
+                f"the broker says {delivery.sender}"
+            )
+        return envelope

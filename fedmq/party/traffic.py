@@ -1,0 +1,39 @@
+"""Who sent how much of what to whom."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from fedmq.messages.envelope import Header
+
+__all__ = ["Traffic", "Volume"]
+
+
+@dataclass(slots=True)
+class Volume:
+    """A number of messages and their bytes on the wire."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Volumes per (sender, recipient) and message kind."""
+
+    volumes: dict[tuple[str, str], dict[str, Volume]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Volume))
+    )
+
+    def count(self, header: Header, size: int) -> None:
+        """Add one message of ``size`` bytes."""
+        volume = self.volumes[header.sender, header.recipient][header.kind]
+        volume.messages += 1
+        volume.bytes += size
+
+    @property
+    def total(self) -> Volume:
+        """Everything together."""
+        volumes = [each for kinds in self.volumes.values() for each in kinds.values()]
+        return Volume(sum(each.messages for each in volumes), sum(each.bytes for each in volumes))

@@ -1,0 +1,97 @@
+"""A private RabbitMQ node for tests: brokers/rabbitmq/node, and rough treatment by process id."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fedmq.transport.topology import definitions
+
+BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
+
+
+class RabbitNode:
+    """One node with the federation ``demo``, whose users' passwords are their names.
+
+    The user ``admin`` has all rights. Tests that need RabbitMQ do not skip without it: starting
+    fails with the line that says how to install it.
+    """
+
+    ADMIN = "admin"
+
+    def __init__(
+        self, directory: Path, federation: str = "demo", parties: Iterable[str] = ("bank", "telco")
+    ) -> None:
+        self.directory = directory
+        self.federation = federation
+        names = list(parties)
+        shutil.copy(BROKER / "rabbitmq.conf", directory)
+        # The management page takes a second to start, and no test looks at it.
+        (directory / "enabled_plugins").write_text("[].\n")
+        (directory / "definitions.json").write_text(
+            json.dumps(
+                definitions(
+                    federation, names, {name: name for name in names}, admin_password=self.ADMIN
+                )
+            )
+        )
+
+    @property
+    def port(self) -> int:
+        return int(self._record["port"])
+
+    def url(self, user: str = ADMIN, password: str | None = None, vhost: str = "") -> str:
+        """The AMQP URL of a user."""
+        return f"amqp://{user}:{password or user}@127.0.0.1:{self.port}/{vhost}"
+
+    def start(self) -> None:
+        """Start the node, with the data it had before, and wait until it serves."""
+        self._node("start")
+
+    def stop(self) -> None:
+        """End the node in good order."""
+        self._node("stop")
+
+    def kill(self) -> None:
+        """kill -9."""
+        os.killpg(self._record["server_pid"], signal.SIGKILL)
+
+    def restart(self) -> None:
+        """kill -9, and start again."""
+        self.kill()
+        self.start()
+
+    def freeze(self) -> None:
+        """Stop the node's clock: it neither answers nor hangs up."""
+        os.killpg(self._record["server_pid"], signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen node go on."""
+        os.killpg(self._record["server_pid"], signal.SIGCONT)
+
+    def discard(self) -> None:
+        """End the node at once, for its data will not be needed again."""
+        self.kill()
+        self.stop()
+
+    @property
+    def _record(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads((self.directory / "data" / "node.json").read_text())
+        return record
+
+    def _node(self, action: str) -> None:
+        done = subprocess.run(
+            [str(BROKER / "node"), action, str(self.directory)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip())

@@ -1,0 +1,319 @@
+"""What only a real broker can do: refuse, keep parties apart, break and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from fedmq.errors import ConfigError, LinkError, Unroutable
+from fedmq.transport import connection as connection_module
+from fedmq.transport.address import BrokerAddress
+from fedmq.transport.connection import BrokerConnection, Received
+from fedmq.transport.link import Link, LinkState
+from fedmq.transport.rabbitmq import RabbitMQLink
+from fedmq.transport.temporary import TemporaryTopology
+from fedmq.transport.topology import exchange_name, queue_name, routing_key, topology
+from tests.rabbitmq_node import RabbitNode
+from tests.transport.federations import PARTIES, Inbox, Observer, RabbitFederation
+
+
+async def ignore(message: Received) -> None:
+    raise AssertionError(f"nothing should arrive here, but {message} did")
+
+
+numbers = itertools.count()
+
+
+async def sent(link: Link, recipient: str, message_id: str) -> None:
+    """Publish until it is confirmed, as the layer above a link does."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await link.publish(recipient, "training", b"", message_id=message_id)
+            except LinkError:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+class TestRefusals:
+    """One line that names what is wrong, and never the password."""
+
+    async def refusal(self, url: str, federation: str = "demo", party: str = "bank") -> str:
+        link = RabbitMQLink(url, federation, party)
+        with pytest.raises(LinkError) as error:
+            await link.open(Inbox())
+        assert not link.connected
+        assert "s3cret" not in str(error.value)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    async def test_a_broker_that_is_not_there(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+
+        line = await self.refusal(f"amqp://bank:s3cret@127.0.0.1:{port}/")
+        assert f"broker 127.0.0.1:{port} cannot be reached" in line
+
+    async def test_a_host_that_does_not_exist(self) -> None:
+        line = await self.refusal("amqp://bank:s3cret@no-such-host.invalid/")
+        assert "broker no-such-host.invalid:5672 cannot be reached" in line
+
+    async def test_a_server_that_says_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection_module, "TIMEOUT_SECONDS", 0.2)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            line = await self.refusal(f"amqp://bank:s3cret@127.0.0.1:{port}/")
+        assert f"broker 127.0.0.1:{port} does not answer" in line
+
+    async def test_a_wrong_password(self, node: RabbitNode) -> None:
+        line = await self.refusal(node.url("bank", "s3cret"))
+        assert f"broker 127.0.0.1:{node.port} refuses user 'bank'" in line
+
+    async def test_a_virtual_host_that_does_not_exist(self, node: RabbitNode) -> None:
+        line = await self.refusal(node.url("bank", vhost="elsewhere"))
+        assert "does not let user 'bank' into virtual host 'elsewhere'" in line
+
+    async def test_a_federation_that_was_never_declared(self, node: RabbitNode) -> None:
+        line = await self.refusal(node.url("admin"), federation="nowhere")
+        assert "cannot read queue fedmq.nowhere.bank.training: NOT_FOUND" in line
+
+    async def test_another_partys_user(self, node: RabbitNode) -> None:
+        line = await self.refusal(node.url("telco"), party="bank")
+        assert "cannot read queue fedmq.demo.bank.training: ACCESS_REFUSED" in line
+
+    @pytest.mark.parametrize(("federation", "party"), [("demo", "Bank"), ("de.mo", "bank")])
+    def test_a_name_that_is_none(self, federation: str, party: str) -> None:
+        with pytest.raises(ConfigError, match="a name starts with a letter"):
+            RabbitMQLink("amqp://localhost/", federation, party)
+
+    async def test_a_link_that_failed_to_open_opens_later(self, node: RabbitNode) -> None:
+        link = RabbitMQLink(node.url(), "later", "bank")
+        with pytest.raises(LinkError, match="NOT_FOUND"):
+            await link.open(Inbox())
+
+        async with TemporaryTopology(node.url(), "later", ["bank"]):
+            await link.open(Inbox())
+            assert link.connected
+            await link.close()
+
+
+class TestIsolation:
+    """What the definitions of the federation ``demo`` let the user ``bank`` do."""
+
+    @pytest.fixture
+    async def bank(self, node: RabbitNode) -> BrokerConnection:
+        return await BrokerConnection.open(BrokerAddress.parse(node.url("bank")), "bank")
+
+    @pytest.fixture(autouse=True)
+    async def disconnect(self, bank: BrokerConnection) -> AsyncIterator[None]:
+        yield
+        await bank.close()
+
+    async def test_two_parties_talk_under_their_own_users(self, node: RabbitNode) -> None:
+        bank = RabbitMQLink(node.url("bank"), "demo", "bank")
+        telco = RabbitMQLink(node.url("telco"), "demo", "telco")
+        inbox = Inbox()
+        await bank.open(Inbox())
+        await telco.open(inbox)
+
+        await bank.publish("telco", "training", b"hello", message_id="1")
+
+        assert (await inbox.acked()).sender == "bank"
+        with pytest.raises(Unroutable):
+            await bank.publish("retail", "training", b"", message_id="2")
+        await bank.close()
+        await telco.close()
+
+    async def test_dead_letters_need_no_right_to_publish(self, node: RabbitNode) -> None:
+        bank = RabbitMQLink(node.url("bank"), "demo", "bank")
+        inbox = Inbox()
+        await bank.open(inbox)
+        await bank.publish("bank", "training", b"bad", message_id="9")
+        await (await inbox.next()).dead_letter("no use")
+        await bank.close()
+
+        federation = RabbitFederation(node.url("bank"), "demo")
+        assert await federation.dead_letter("bank") == ("9", b"bad")
+
+    @pytest.mark.parametrize("kind", ["training", "inference", "dead"])
+    async def test_bank_cannot_read_telcos_queues(self, bank: BrokerConnection, kind: str) -> None:
+        with pytest.raises(LinkError, match="ACCESS_REFUSED"):
+            await bank.consume(f"fedmq.demo.telco.{kind}", ignore)
+
+    async def test_bank_cannot_publish_under_telcos_name(self, bank: BrokerConnection) -> None:
+        key = routing_key("telco", "bank", "training")
+        with pytest.raises(LinkError, match="ACCESS_REFUSED"):
+            await bank.publish(exchange_name("demo"), key, b"forged", "1")
+
+    @pytest.mark.parametrize(
+        ("exchange", "key"),
+        [
+            ("", queue_name("demo", "telco", "training")),
+            ("fedmq.demo.dead", "telco"),
+            ("amq.topic", "bank.telco.training"),
+        ],
+    )
+    async def test_bank_cannot_publish_elsewhere(
+        self, bank: BrokerConnection, exchange: str, key: str
+    ) -> None:
+        with pytest.raises(LinkError, match="ACCESS_REFUSED"):
+            await bank.publish(exchange, key, b"", "1")
+
+    async def test_bank_cannot_declare(self, bank: BrokerConnection) -> None:
+        with pytest.raises(LinkError, match="cannot declare a federation: ACCESS_REFUSED"):
+            await bank.declare(topology("mine", ["bank"]))
+
+    async def test_bank_cannot_delete(self, bank: BrokerConnection) -> None:
+        with pytest.raises(LinkError, match="cannot delete a federation: ACCESS_REFUSED"):
+            await bank.delete(topology("demo", ["bank", "telco"]))
+
+
+class TestOutages:
+    """The broker goes and comes back; the link says so, and goes on."""
+
+    @pytest.fixture
+    async def rabbit(self, node: RabbitNode) -> AsyncIterator[RabbitFederation]:
+        # Left behind on the node: to delete a quorum queue that has just been restarted
+        # takes the broker five seconds.
+        name = f"outage{next(numbers)}"
+        connection = await BrokerConnection.open(BrokerAddress.parse(node.url()), name)
+        await connection.declare(topology(name, PARTIES))
+        await connection.close()
+        federation = RabbitFederation(node.url(), name)
+        yield federation
+        await federation.close()
+
+    async def test_a_killed_broker_loses_nothing_that_was_confirmed(
+        self, node: RabbitNode, rabbit: RabbitFederation, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        observer = Observer()
+        bank = rabbit.link("bank", on_state=observer)
+        await bank.open(Inbox())
+        _, inbox = await rabbit.opened("telco")
+        for number in range(20):
+            await bank.publish("telco", "training", b"", message_id=str(number))
+            await inbox.next()
+
+        node.kill()
+        await observer.sees(connected=False)
+        with pytest.raises(LinkError, match="bank: not connected to broker"):
+            await bank.publish("telco", "training", b"", message_id="lost")
+        await asyncio.to_thread(node.start)
+        await sent(bank, "telco", "after")
+
+        seen = [await inbox.acked() for _ in range(21)]
+        assert [each.message_id for each in seen] == [*map(str, range(20)), "after"]
+        assert [each.redelivered for each in seen] == [True] * 20 + [False]
+        up, down, *_, up_again = observer.states
+        assert up == up_again == LinkState(True, "connected")
+        assert not down.connected
+        assert down.reason
+        assert f"telco: lost broker 127.0.0.1:{node.port}" in caplog.text
+
+    async def test_publishes_cut_off_by_a_kill_arrive_when_repeated(
+        self, node: RabbitNode, rabbit: RabbitFederation
+    ) -> None:
+        bank, _ = await rabbit.opened("bank")
+        _, inbox = await rabbit.opened("telco")
+
+        async def restart() -> None:
+            await asyncio.to_thread(node.restart)
+
+        ids = [str(number) for number in range(300)]
+        await asyncio.gather(restart(), *(sent(bank, "telco", each) for each in ids))
+
+        arrived: set[str] = set()
+        while arrived != set(ids):
+            arrived.add((await inbox.acked()).message_id)
+
+    async def test_closing_during_an_outage_ends_the_attempts(
+        self, node: RabbitNode, rabbit: RabbitFederation
+    ) -> None:
+        observer = Observer()
+        bank = rabbit.link("bank", on_state=observer)
+        await bank.open(Inbox())
+        node.kill()
+        await observer.sees(connected=False)
+
+        async with asyncio.timeout(5):
+            await bank.close()
+        await asyncio.to_thread(node.start)
+
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "link bank"]
+
+    async def test_a_frozen_broker_fails_a_publish_and_serves_again_when_it_thaws(
+        self, node: RabbitNode, rabbit: RabbitFederation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection_module, "TIMEOUT_SECONDS", 1.0)
+        monkeypatch.setattr(connection_module, "CLOSE_SECONDS", 0.5)
+        bank, _ = await rabbit.opened("bank")
+        _, inbox = await rabbit.opened("telco")
+
+        node.freeze()
+        try:
+            with pytest.raises(LinkError, match="did not confirm message 1: no answer in time"):
+                await bank.publish("telco", "training", b"", message_id="1")
+        finally:
+            node.thaw()
+        await sent(bank, "telco", "2")
+
+        arrived = {(await inbox.acked()).message_id, (await inbox.acked()).message_id}
+        assert arrived == {"1", "2"}
+
+    async def test_a_publisher_that_is_really_cancelled_stays_cancelled(
+        self, node: RabbitNode, rabbit: RabbitFederation
+    ) -> None:
+        bank, _ = await rabbit.opened("bank")
+        node.freeze()
+        try:
+            publishing = asyncio.create_task(bank.publish("telco", "training", b"", message_id="1"))
+            await asyncio.sleep(0.1)
+            publishing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await publishing
+        finally:
+            node.thaw()
+
+    async def test_a_consumer_that_the_broker_cancelled_comes_back(
+        self, node: RabbitNode, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection_module, "HEARTBEAT_SECONDS", 1)
+        observer = Observer()
+        link = RabbitMQLink(node.url(), "shaken", "bank", on_state=observer)
+        inbox = Inbox()
+        async with TemporaryTopology(node.url(), "shaken", ["bank"]):
+            await link.open(inbox)
+        await observer.sees(connected=False, reason="NOT_FOUND")
+
+        async with TemporaryTopology(node.url(), "shaken", ["bank"]):
+            await observer.sees(connected=True)
+            await link.publish("bank", "training", b"", message_id="1")
+            assert (await inbox.acked()).message_id == "1"
+            await link.close()
+
+
+async def test_a_temporary_topology_leaves_nothing_behind(node: RabbitNode) -> None:
+    async with TemporaryTopology(node.url(), "brief", PARTIES):
+        pass
+
+    connection = await BrokerConnection.open(BrokerAddress.parse(node.url()), "test")
+    with pytest.raises(LinkError, match="NOT_FOUND"):
+        await connection.consume(queue_name("brief", "bank", "training"), ignore)
+    await connection.close()
+
+
+async def test_no_log_line_shows_a_password(
+    node: RabbitNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(LinkError):
+        await RabbitMQLink(node.url("bank", "s3cret"), "demo", "bank").open(Inbox())
+
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("fedmq")]
+    assert not any("s3cret" in line for line in ours)
