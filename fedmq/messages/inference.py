@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fedmq.messages.array import Bitmap, Uint32s
-from fedmq.messages.body import Body, Index
+from fedmq.messages.body import Body, Index, ModelId
 
 __all__ = [
     "BODIES",
@@ -28,7 +28,7 @@ class InferenceOpen(Body):
 
     kind: ClassVar[str] = "inference open"
 
-    model: Annotated[str, Field(min_length=1, max_length=64)]
+    model: ModelId
     rows: Annotated[int, Field(ge=1, lt=2**31)]
     id_pieces: Annotated[int, Field(ge=0, lt=2**20)]
     """Zero where rows are matched by position."""

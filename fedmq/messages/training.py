@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from fedmq.messages.array import Bitmap, Payload, Uint32s
-from fedmq.messages.body import Body, Count, Index
+from fedmq.messages.body import Body, Count, Index, ModelId
 
 __all__ = [
     "BODIES",
@@ -44,7 +44,7 @@ class TrainingOpen(Body):
 
     kind: ClassVar[str] = "training open"
 
-    model: Name
+    model: ModelId
     rows: Annotated[int, Field(ge=1, lt=8_000_000)]
     alignment: Annotated[str, Field(max_length=128)]
     """Digest of the common ids in their common order; empty where rows are matched by position."""

@@ -150,7 +150,7 @@ class _Active(ActiveHalf):
         public = self._key.public
         rows = np.flatnonzero(gradients.carried).astype(np.uint32)
         # A bound that holds for any gradients: what others see of the layout tells nothing of them.
-        bound = len(rows) << gradients.scale.value_bits
+        bound = max(1, len(rows)) << gradients.scale.value_bits
         self._layout = SlotLayout.for_sums(bound, bound, public.plaintext_bits)
         size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
         pieces = np.array_split(rows, max(1, -(-len(rows) // size)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +27,14 @@ def depth(node: int) -> int:
     return node.bit_length() - 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Split:
+    owner: int
+    record: int
+    gain: float
+    cover: float
+
+
 class Growth:
     """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
 
@@ -37,8 +47,7 @@ class Growth:
         """The nodes of the current level that may still be split."""
         self._params = params
         self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
-        self._tree = GrowingTree()
-        self._place = {ROOT: 0}
+        self._splits: dict[int, _Split] = {}
         self._next: list[int] = []
 
     def rows(self, node: int) -> NDArray[np.int32]:
@@ -63,12 +72,9 @@ class Growth:
     ) -> None:
         """Split ``node``; ``left`` is over ``rows(node)``."""
         below, rows = children(node), self._rows[node]
-        places = self._tree.split(
-            self._place[node], owner, record, gain=gain, cover=self._sums(node)[1]
-        )
+        self._splits[node] = _Split(owner, record, gain, cover=self._sums(node)[1])
         del self._rows[node]
         self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
-        self._place |= zip(below, places, strict=True)
         if not self.ends_below(node):
             self._next.extend(below)
 
@@ -79,13 +85,20 @@ class Growth:
 
     def finish(self) -> tuple[Tree, NDArray[np.float32]]:
         """The tree, and what it adds to the margin of each row: float32 (rows,)."""
+        tree, place = GrowingTree(), {ROOT: 0}
+        # Level by level from left to right, whichever owner's split came in first.
+        for node, split in sorted(self._splits.items()):
+            places = tree.split(
+                place[node], split.owner, split.record, gain=split.gain, cover=split.cover
+            )
+            place |= zip(children(node), places, strict=True)
         increments = np.zeros(len(self.gradients.pairs), dtype=np.float32)
         for node, rows in self._rows.items():
             sums = self._sums(node)
             weight = leaf_weights(sums, self._params)
-            self._tree.leaf(self._place[node], float(weight), cover=sums[1])
+            tree.leaf(place[node], float(weight), cover=sums[1])
             increments[rows] = weight
-        return self._tree.finished(), increments
+        return tree.finished(), increments
 
     def check(self) -> None:
         """Raise AssertionError unless leaves and open nodes partition the rows."""

@@ -25,7 +25,7 @@ from fedmq.protocol.states import ACTIVE_INFERENCE, ActiveInferenceState
 __all__ = ["ActiveInference"]
 
 State = ActiveInferenceState
-_IDS_PER_PIECE = 3000  # at 256 characters each, below 1 MiB
+_IDS_PER_PIECE = 1000  # at 256 characters of up to 4 bytes each, below 1 MiB
 
 
 class ActiveInference(Machine):

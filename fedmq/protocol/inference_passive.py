@@ -99,7 +99,10 @@ class PassiveInference(Machine):
         return np.array([here.row_of[name] for name in self._ids], dtype=np.int64)
 
     def _on_unprepared(self, event: ComputationFailed) -> None:
-        self._refuse(str(event.error))
+        # What went wrong may quote this party's data: that is for its own eyes.
+        reason = "its own data could not be loaded; its log says why"
+        self._send(self.peers[0], SessionRefuse(reason=reason))
+        self._fail(event.error, but=self.peers[0])
 
     def _refuse(self, reason: str) -> None:
         self._send(self.peers[0], SessionRefuse(reason=reason))

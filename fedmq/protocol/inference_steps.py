@@ -15,7 +15,7 @@ from fedmq.boosting.tree import LookupTable
 __all__ = ["AnswerHop", "Hop", "Scores", "SumLeaves", "WalkOn", "Walked"]
 
 _OWN = 0
-_PAIRS_PER_HOP = 100_000  # with records and counts well below 1 MiB
+_PAIRS_PER_HOP = 80_000  # below 1 MiB, even if each pair has a record of its own
 
 
 @dataclass(frozen=True, slots=True, eq=False)

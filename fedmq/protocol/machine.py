@@ -89,7 +89,8 @@ class Machine:
             )
         self._effects = []
         getattr(self, transition.handler)(event)
-        self._settle()
+        if self.state is not self.failed_state:
+            self._settle()
         assert self.state in transition.to or self.state is self.failed_state
         effects, self._effects = self._effects, []
         return effects
@@ -108,10 +109,11 @@ class Machine:
 
     # Endings: whoever fails tells the others why.
 
-    def _fail(self, error: FedmqError, but: str = "") -> None:
+    def _fail(self, error: FedmqError, but: str = "", told: str = "") -> None:
+        """End with ``error``; the peers are ``told``, or what the error says."""
         for peer in self.peers:
             if peer != but:
-                self._send(peer, Abort(reason=str(error)[:2000] or type(error).__name__))
+                self._send(peer, Abort(reason=(told or str(error))[:2000]))
         self._tickets.clear()
         self.state = self.failed_state
         self._emit(Fail(error))
@@ -127,7 +129,8 @@ class Machine:
         self._fail(Aborted(event.reason))
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
-        self._fail(event.error)
+        # What went wrong may quote this party's data: that is for its own eyes.
+        self._fail(event.error, told="its own arithmetic failed; its log says why")
 
     def _ignore(self, _: Event) -> None:
         """The session is over: what still comes in changes nothing."""

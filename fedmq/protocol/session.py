@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedmq.errors import MessageError, ProtocolError
+from fedmq.errors import FedmqError, MessageError, ProtocolError
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -67,11 +67,8 @@ class Session:
     def _drive(self, event: Event) -> list[Effect]:
         try:
             wanted = self.machine.handle(event)
-        except (ProtocolError, MessageError) as error:
-            if not isinstance(event, Received):
-                raise
-            # In order and exactly once, so this is no accident of the link: the peer is wrong.
-            wanted = self.machine.handle(Cancelled(f"{event.sender} broke the protocol: {error}"))
+        except FedmqError as error:
+            wanted = self._give_up(event, error)
         effects: list[Effect] = []
         for effect in wanted:
             if isinstance(effect, Send):
@@ -83,3 +80,12 @@ class Session:
         if self.over:
             effects += self.mailbox.quiet()
         return effects
+
+    def _give_up(self, event: Event, error: FedmqError) -> list[Effect]:
+        if isinstance(event, Received) and isinstance(error, ProtocolError | MessageError):
+            # In order and exactly once, so this is no accident of the link: the peer is wrong.
+            return self.machine.handle(Cancelled(f"{event.sender} broke the protocol: {error}"))
+        if isinstance(error, ProtocolError):
+            raise error
+        ticket = event.ticket if isinstance(event, Computed) else 0
+        return self.machine.handle(ComputationFailed(ticket, error))

@@ -123,8 +123,11 @@ _A = ActiveTrainingState
 
 ACTIVE_TRAINING: Table = _table(
     {
-        **_rows(_A.READY, {Start: ("_on_start", (_A.KEYING, _A.OPENING, _A.DERIVING))}),
-        **_rows(_A.KEYING, {Computed: ("_on_computed", (_A.KEYING, _A.OPENING))}),
+        **_rows(_A.READY, {Start: ("_on_start", (_A.KEYING,))}),
+        **_rows(
+            _A.KEYING,
+            {Computed: ("_on_computed", (_A.KEYING, _A.OPENING, _A.DERIVING))},
+        ),
         **_rows(
             _A.OPENING,
             {
@@ -202,7 +205,7 @@ _S = ActiveInferenceState
 
 ACTIVE_INFERENCE: Table = _table(
     {
-        **_rows(_S.READY, {Start: ("_on_start", (_S.OPENING, _S.WALKING, _S.FINISHED))}),
+        **_rows(_S.READY, {Start: ("_on_start", (_S.OPENING, _S.WALKING))}),
         **_rows(
             _S.OPENING,
             {

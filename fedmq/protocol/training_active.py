@@ -86,10 +86,11 @@ class _Wave:
 
 @dataclass(slots=True)
 class _Conversation:
-    """The exchanges with one peer about one node."""
+    """The exchanges with one peer about one node; ``open`` until a reply is complete."""
 
     running: RunningPlan
     round: int
+    open: bool = True
     pieces: list[Values] = field(default_factory=list)
 
 
@@ -325,12 +326,14 @@ class ActiveTraining(Machine):
         talk = self._wave.conversations.get((event.sender, reply.node))
         if (
             talk is None
+            or not talk.open
             or (reply.tree, reply.round) != (self.tree, talk.round)
             or reply.piece != len(talk.pieces)
         ):
             raise ProtocolError(f"a reply about node {reply.node} that was not asked for")
         talk.pieces.append(unpack_payload(reply.payload))
         if len(talk.pieces) == reply.pieces:
+            talk.open = False
             self._resume(talk.running, talk.pieces)
 
     def _with_own(self, nodes: Sequence[int], scored: Sequence[Best]) -> None:

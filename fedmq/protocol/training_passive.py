@@ -170,7 +170,10 @@ class PassiveTraining(Machine):
             self._send(self._peer, tell.EngineSetup(piece=number, payload=payload))
 
     def _on_unprepared(self, event: ComputationFailed) -> None:
-        self._refuse(str(event.error))
+        # What went wrong may quote this party's data: that is for its own eyes.
+        reason = "its own data could not be loaded; its log says why"
+        self._send(self._peer, SessionRefuse(reason=reason))
+        self._fail(event.error, but=self._peer)
 
     def _refuse(self, reason: str) -> None:
         self._send(self._peer, SessionRefuse(reason=reason))

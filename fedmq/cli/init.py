@@ -1,0 +1,173 @@
+"""``fedmq init``: the folders and files of a new federation."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+import fedmq
+from fedmq.cli.example_data import breast_cancer
+from fedmq.cli.output import json_option, print_result
+from fedmq.errors import ConfigError
+from fedmq.transport.topology import check_name, definitions
+
+__all__ = ["init"]
+
+_PRIVATE = 0o600
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--active", required=True, help="The party that holds the label.")
+@click.option("--passive", multiple=True, required=True, help="Another party; repeat for each.")
+@click.option("--name", default="demo", show_default=True, help="The federation's name.")
+@click.option("--broker", default="127.0.0.1:5672", show_default=True, help="HOST:PORT.")
+@click.option("--example", is_flag=True, help="Add breast-cancer data to try it with.")
+@json_option
+def init(
+    folder: Path,
+    active: str,
+    passive: tuple[str, ...],
+    name: str,
+    broker: str,
+    example: bool,
+    as_json: bool,
+) -> None:
+    """Write a federation into FOLDER: one folder per party, and one for the broker.
+
+    Each party takes its own folder and federation.toml home; the broker's operator takes the
+    folder broker. Passwords are drawn anew; nothing that exists is overwritten.
+    """
+    parties = (active, *passive)
+    check_name("federation", name)
+    for party in parties:
+        check_name("party", party)
+    if len(set(parties)) < len(parties):
+        raise ConfigError("a party is named twice")
+    if "broker" in parties:
+        raise ConfigError("a party may not be named broker: that is the broker's own folder")
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: the folder is not empty; choose another one")
+    data = breast_cancer(parties) if example else None
+    try:
+        passwords = {party: secrets.token_urlsafe(24) for party in parties}
+        _write_broker(folder / "broker", name, parties, passwords)
+        _write(folder / "federation.toml", _federation(name, active, passive))
+        for party in parties:
+            url = f"amqp://{party}:{passwords[party]}@{broker}/"
+            text = _party(party, url, party == active, serving=example)
+            _write(folder / party / "party.toml", text, _PRIVATE)
+        _write(folder / active / "train.toml", _job(example))
+        if data is not None:
+            for party in parties:
+                held = [data.columns[party][:, column] for column in range(len(data.names[party]))]
+                header = ["id", *(["label"] if party == active else []), *data.names[party]]
+                columns = [data.ids, *([data.label] if party == active else []), *held]
+                rows = list(zip(*columns, strict=True))
+                learned = [row for row, out in zip(rows, data.test, strict=True) if not out]
+                _write_csv(folder / party / "data.csv", header, learned)
+                _write_csv(folder / party / "serving.csv", header, rows)
+            asked = [(each,) for each, out in zip(data.ids, data.test, strict=True) if out]
+            _write_csv(folder / active / "ids.csv", ["id"], asked)
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from None
+    result = {"folder": str(folder), "federation": name, "parties": list(parties)}
+    print_result(result, as_json, lambda _: _next_steps(folder, parties))
+
+
+def _federation(name: str, active: str, passive: Sequence[str]) -> str:
+    return (
+        "# The same file at every party.\n"
+        f'name = "{name}"\n'
+        f'active = "{active}"\n'
+        "# Their order decides which of two equally good splits is taken.\n"
+        f"passive = {json.dumps(list(passive))}\n"
+    )
+
+
+def _party(party: str, url: str, labelled: bool, serving: bool) -> str:
+    columns = 'id = "id"\n' + ('label = "label"\n' if labelled else "")
+    text = (
+        "# This file holds a password: keep it at home.\n"
+        f'party = "{party}"\n'
+        'federation = "../federation.toml"\n'
+        f'broker = "{url}"\n'
+        'state = "state"\n'
+        "\n"
+        "# A CSV file with a header. Every column but these is a feature.\n"
+        "[data]\n"
+        'path = "data.csv"\n' + columns
+    )
+    if serving:
+        text += (
+            "\n# Where the people to score are looked up; the data above when left out.\n"
+            '[serving]\npath = "serving.csv"\nid = "id"\n'
+            + ('ignore = ["label"]\n' if labelled else "")
+        )
+    return text + ('\n# What this party takes part in.\n[policy]\nengines = ["paillier", "ou"]\n')
+
+
+def _job(example: bool) -> str:
+    trees = 5 if example else 50
+    return (
+        'party = "party.toml"\n'
+        'engine = "paillier"\n'
+        "# The share of the people that is scored after each tree, but not learned from.\n"
+        "evaluation = 0.2\n"
+        "\n"
+        "# XGBoost's parameters, under XGBoost's names.\n"
+        "[params]\n"
+        'objective = "binary:logistic"\n'
+        f"num_boost_round = {trees}\n"
+        "max_depth = 3\n"
+        "max_bin = 32\n"
+        "eta = 0.3\n"
+        'eval_metric = ["logloss", "auc"]\n'
+    )
+
+
+def _write_broker(
+    folder: Path, name: str, parties: Sequence[str], passwords: dict[str, str]
+) -> None:
+    folder.mkdir(parents=True)
+    for each in ("rabbitmq.conf", "enabled_plugins", "node"):
+        shutil.copy(_broker_files() / each, folder / each)
+    text = json.dumps(definitions(name, parties, passwords), indent=2) + "\n"
+    _write(folder / "definitions.json", text, _PRIVATE)
+
+
+def _broker_files() -> Path:
+    """``brokers/rabbitmq``: inside an installed package, beside it in a source checkout."""
+    package = Path(fedmq.__file__).parent
+    inside = package / "brokers" / "rabbitmq"
+    return inside if inside.exists() else package.parent / "brokers" / "rabbitmq"
+
+
+def _write(path: Path, text: str, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(file, "w", encoding="utf-8") as out:
+        out.write(text)
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    with path.open("x", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def _next_steps(folder: Path, parties: Sequence[str]) -> str:
+    runs = "\n".join(f"  fedmq run {folder}/{party}/party.toml" for party in parties)
+    return (
+        f"{folder} is written. A broker, then one daemon per party:\n"
+        f"  {folder}/broker/node start {folder}/broker\n{runs}\n"
+        f"Then: fedmq train {folder}/{parties[0]}/train.toml"
+    )

@@ -1,0 +1,48 @@
+"""The ``fedmq`` command.
+
+Exit codes: 0 done, 1 an error inside fedmq, 2 wrong usage, and those of :mod:`fedmq.errors`:
+3 configuration, 4 data, 5 broker, 6 session refused, aborted or a party silent, 7 no daemon,
+8 foreign message, 9 protocol; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from fedmq.cli.demo import demo
+from fedmq.cli.init import init
+from fedmq.cli.models import models
+from fedmq.cli.output import print_error
+from fedmq.cli.predict import predict
+from fedmq.cli.run import run
+from fedmq.cli.status import cancel, status
+from fedmq.cli.train import train
+from fedmq.errors import FedmqError
+
+__all__ = ["cli", "main"]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fedmq")
+def cli() -> None:
+    """Train and use one gradient-boosted model together, without showing your table."""
+
+
+for command in (init, run, train, predict, status, cancel, models, demo):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; every expected error becomes one line and its exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except FedmqError as error:
+        print_error(error)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)

@@ -1,0 +1,66 @@
+"""``fedmq predict``: scores of a file of ids."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.cli.asking import ask_daemon, party_argument_help
+from fedmq.cli.output import json_option, print_result
+from fedmq.cli.progress import ProgressBar
+from fedmq.errors import ConfigError
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.csv_table import read_ids
+
+__all__ = ["predict"]
+
+
+@click.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.argument("ids", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="CSV to write."
+)
+@click.option("-m", "--model", help="Model to use; the newest when left out.")
+@click.option("--margin", is_flag=True, help="Raw scores instead of predictions.")
+@json_option
+def predict(
+    party: Path, ids: Path, output: Path, model: str | None, margin: bool, as_json: bool
+) -> None:
+    """Score the people whose ids stand in the CSV file IDS.
+
+    The id column is the one that PARTY names, or the only one.
+    """
+    config, _ = PartyFile.read(party)
+    names = read_ids(ids, (config.serving or config.data).id)
+    request = {"do": "predict", "model": model, "ids": names, "output_margin": margin}
+    with ProgressBar("predicting, leaves", quiet=as_json) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["total"]:
+                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
+
+        result = ask_daemon(config.state, request, show)
+    _write(output, names, result["scores"])
+    summary = {"model": result["model"], "rows": len(names), "output": str(output)}
+    print_result(
+        summary, as_json, lambda done: f"{done['rows']} scores by {done['model']} in {output}"
+    )
+
+
+def _write(output: Path, ids: list[str], scores: list[float]) -> None:
+    """All scores or no file: a half-written one would look complete."""
+    part = output.with_name(output.name + ".part")
+    try:
+        with part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "score"])
+            writer.writerows(zip(ids, (f"{score:.9g}" for score in scores), strict=True))
+        part.replace(output)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,82 @@
+"""Progress for people, on standard error: a bar with elapsed and remaining time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+__all__ = ["ProgressBar"]
+
+
+class ProgressBar:
+    """One bar for one long piece of work; plain lines where nobody watches a terminal."""
+
+    def __init__(self, what: str, quiet: bool = False) -> None:
+        self._what = what
+        self._quiet = quiet
+        self._console = Console(stderr=True)
+        self._plain = not self._console.is_terminal
+        self._printed = -1
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[details]}"),
+            console=self._console,
+            disable=quiet or self._plain,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def show(
+        self,
+        done: int,
+        total: int | None,
+        details: Mapping[str, float] | None = None,
+        note: str = "",
+    ) -> None:
+        """Set the bar to ``done`` of ``total``; ``note`` says what it waits for."""
+        numbers = "  ".join(f"{name} {value:.5f}" for name, value in (details or {}).items())
+        text = "  ".join(part for part in (numbers, note) if part)
+        if self._task is None:
+            self._task = self._progress.add_task(self._what, total=total, details=text)
+        self._progress.update(self._task, completed=done, total=total, details=text)
+        if self._plain and not self._quiet and (note or done != self._printed):
+            self._printed = done
+            self._console.print(self._line(done, total, text), highlight=False, soft_wrap=True)
+
+    def _line(self, done: int, total: int | None, text: str) -> str:
+        assert self._task is not None
+        task = self._progress.tasks[self._task]
+        left = ""
+        if task.elapsed and done and total:
+            left = (
+                f"  {task.elapsed:.1f} s, about {task.elapsed / done * (total - done):.1f} s left"
+            )
+        return f"{self._what} {done}/{total if total is not None else '?'}{left}  {text}".rstrip()

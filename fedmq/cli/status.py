@@ -1,0 +1,49 @@
+"""``fedmq status`` and ``fedmq cancel``: what a daemon is doing, and how to end it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.cli.asking import ask_daemon, party_argument_help, state_of
+from fedmq.cli.output import json_option, print_result
+
+__all__ = ["cancel", "status"]
+
+
+@click.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@json_option
+def status(party: Path, as_json: bool) -> None:
+    """Show the broker connection and the sessions of the daemon of PARTY."""
+    print_result(ask_daemon(state_of(party), {"do": "status"}), as_json, _in_words)
+
+
+@click.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.argument("session")
+@json_option
+def cancel(party: Path, session: str, as_json: bool) -> None:
+    """End SESSION at the daemon of PARTY; every party is told."""
+    request = {"do": "cancel", "session": session}
+    result = ask_daemon(state_of(party), request)
+    print_result(result, as_json, lambda done: f"session {done['session']} is cancelled")
+
+
+def _in_words(result: Any) -> str:
+    lines = [
+        f"{result['party']} ({result['role']}) in {result['federation']} "
+        f"with {', '.join(result['parties'])}",
+        f"broker: {result['broker']}",
+        f"models: {result['models']}",
+    ]
+    for each in result["sessions"]:
+        total = f" of {each['total']} {each['unit']}s" if each["total"] else ""
+        lines.append(
+            f"{each['purpose']} {each['session']} of {each['model']}: {each['done']}{total}, "
+            f"{each['meaning']}"
+        )
+        lines += [f"  {wait}" for wait in each["waiting"]]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The files that people write: federation, party and job, as TOML."""

@@ -1,0 +1,44 @@
+"""``train.toml``: one training, as the active party wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from fedmq.boosting.params import TrainParams
+from fedmq.messages.body import ModelId
+from fedmq.party.configuration.party import FilePath
+from fedmq.party.configuration.toml_file import Section, read_toml
+from fedmq.privacy.registry import engine_named
+
+__all__ = ["TrainingJob"]
+
+
+def _params(values: Any) -> TrainParams:
+    if isinstance(values, TrainParams):
+        return values
+    if isinstance(values, dict):
+        return TrainParams.parse(values, "params")
+    raise ValueError("a table of training parameters is needed")
+
+
+class TrainingJob(Section):
+    """What to train, with which engine, and which share of the rows to hold out for evaluation."""
+
+    party: FilePath = Path("party.toml")
+    model: ModelId | None = None
+    """The model's name; made from the date when left out."""
+    engine: str = "paillier"
+    engine_options: Mapping[str, Any] = Field(default_factory=dict)
+    evaluation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
+
+    @classmethod
+    def read(cls, path: Path) -> TrainingJob:
+        """Raises ConfigError naming file and key."""
+        job = read_toml(path, cls)
+        engine_named(job.engine, job.engine_options, str(path))
+        return job

@@ -1,0 +1,109 @@
+"""``party.toml``: one party's own settings. It holds secrets and stays at home."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+from fedmq.errors import ConfigError
+from fedmq.messages.envelope import PartyName
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.toml_file import Section, read_toml
+from fedmq.privacy.registry import ENGINES
+from fedmq.protocol.mailbox import RetryPolicy
+from fedmq.transport.address import BrokerAddress
+
+__all__ = ["BROKER_VARIABLE", "ComputeSection", "DataSection", "PartyFile", "PolicySection"]
+
+BROKER_VARIABLE = "FEDMQ_BROKER"
+"""Environment variable that overrides ``broker``: another host name inside containers."""
+
+
+def _in_folder(path: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder", Path())
+    return Path(folder) / path
+
+
+def _url(url: str) -> str:
+    BrokerAddress.parse(url)
+    return url
+
+
+def _known_engines(names: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = [name for name in names if name not in ENGINES]
+    if unknown:
+        raise ValueError(f"engine {unknown[0]!r} is unknown; use {', '.join(ENGINES)}")
+    return names
+
+
+FilePath = Annotated[Path, AfterValidator(_in_folder), Field(validate_default=True)]
+
+
+class DataSection(Section):
+    """A CSV file with a header: which column is the id, which the label; the rest are features."""
+
+    path: FilePath
+    id: str
+    label: str | None = None
+    ignore: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "null")
+
+
+class ComputeSection(Section):
+    """Worker processes for the arithmetic; all cores when left out."""
+
+    workers: Annotated[int, Field(ge=1)] | None = None
+
+
+class PolicySection(Section):
+    """What this party takes part in."""
+
+    engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
+    allow_weak_keys: bool = False
+
+
+class PartyFile(Section):
+    """One party of a federation: its broker account, its data, its state folder, its policy."""
+
+    party: PartyName
+    federation: FilePath
+    broker: Annotated[str, AfterValidator(_url)]
+    state: FilePath = Path("state")
+    data: DataSection
+    serving: DataSection | None = None
+    """Where the rows to predict are looked up; ``data`` when left out."""
+    compute: ComputeSection = ComputeSection()
+    policy: PolicySection = PolicySection()
+    retry: RetryPolicy = RetryPolicy()
+
+    @classmethod
+    def read(cls, path: Path) -> tuple[Self, Federation]:
+        """The file and the federation file it points to.
+
+        Raises:
+            ConfigError: naming file and key, also where the two do not fit together.
+        """
+        party = read_toml(path, cls)
+        if BROKER_VARIABLE in os.environ:
+            url = os.environ[BROKER_VARIABLE]
+            try:
+                party = party.model_copy(update={"broker": _url(url)})
+            except ConfigError as error:
+                raise ConfigError(f"{BROKER_VARIABLE}: {error}") from None
+        federation = Federation.read(party.federation)
+        if party.party not in federation.parties:
+            raise ConfigError(
+                f"{path}: party: {party.party!r} is not among the parties of "
+                f"{party.federation}: {', '.join(federation.parties)}"
+            )
+        if party.party == federation.active and party.data.label is None:
+            raise ConfigError(f"{path}: data.label: the active party's label column is missing")
+        if party.party != federation.active and party.data.label is not None:
+            raise ConfigError(
+                f"{path}: data.label: only {federation.active} holds a label; "
+                "use ignore to leave a column out"
+            )
+        return party, federation

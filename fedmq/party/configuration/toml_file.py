@@ -1,0 +1,66 @@
+"""A TOML file as a validated model, with errors that name the file and the key."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedmq.errors import ConfigError
+
+__all__ = ["Section", "read_toml"]
+
+Model = TypeVar("Model", bound="Section")
+
+
+class Section(BaseModel):
+    """A table of a configuration file: frozen, and nothing but the declared keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def read_toml(path: Path, model: type[Model]) -> Model:
+    """The file at ``path`` as ``model``; paths inside it are relative to its folder.
+
+    Raises:
+        ConfigError: the file is missing, is no TOML, or a key is wrong; one line that names both.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from None
+    try:
+        return model.model_validate(document, context={"folder": path.parent})
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_line(error.errors()[0], model)}") from None
+
+
+def _line(error: Any, model: type[Section]) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "missing":
+        return f"{key}: this key is missing"
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(error["loc"][-1]), _keys(model), n=1)
+        return f"{key}: there is no such key" + (f"; did you mean {near[0]!r}?" if near else "")
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    keys: list[str] = []
+    for name, field in model.model_fields.items():
+        keys.append(field.alias or name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            keys += _keys(field.annotation)
+    return keys

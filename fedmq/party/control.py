@@ -1,0 +1,162 @@
+"""How the command line talks to a daemon on the same machine: JSON lines over a Unix socket.
+
+A request is one line ``{"do": ..., ...}``; the answer is any number of lines ``{"event": ...}``,
+the last of which is ``done`` with a ``result``, or ``error`` with a ``message`` and ``exit_code``.
+The socket lies in the party's state folder and is open to its owner only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedmq.errors import ConfigError, DaemonError, FedmqError
+
+__all__ = ["ControlServer", "ask", "socket_path"]
+
+log = logging.getLogger(__name__)
+
+_LARGEST_LINE = 256 * 1024 * 1024
+
+Say = Callable[[Mapping[str, Any]], Awaitable[None]]
+Command = Callable[[Mapping[str, Any], Say], Awaitable[Any]]
+"""Does what a request asks; says events meanwhile; its value is the result."""
+
+
+def socket_path(state: Path) -> Path:
+    """Where the daemon with the state folder ``state`` listens."""
+    return state / "control.sock"
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A name of ``path`` that fits the 108 bytes of a Unix socket's address."""
+    if len(os.fsencode(path)) < 100 or not Path("/proc/self/fd").exists():
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+class ControlServer:
+    """Answers requests by ``commands``, as long as the daemon runs."""
+
+    def __init__(self, state: Path, commands: Mapping[str, Command]) -> None:
+        self._path = socket_path(state)
+        self._commands = commands
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: another daemon listens already, or the folder cannot be written.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if await self._is_alive():
+                raise ConfigError(
+                    f"{self._path.parent}: another daemon of this party runs already; stop it first"
+                )
+            self._path.unlink(missing_ok=True)
+            before = os.umask(0o177)
+            try:
+                with _short(self._path) as name:
+                    self._server = await asyncio.start_unix_server(
+                        self._serve, name, limit=_LARGEST_LINE
+                    )
+            finally:
+                os.umask(before)
+        except OSError as error:
+            raise ConfigError(
+                f"{self._path.parent}: the state folder cannot be used: {error.strerror}"
+            ) from None
+
+    async def close(self) -> None:
+        """Stop listening, and hang up on those who still wait."""
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+
+    async def _is_alive(self) -> bool:
+        try:
+            with _short(self._path) as name:
+                _, writer = await asyncio.open_unix_connection(name)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def say(event: Mapping[str, Any]) -> None:
+            writer.write(json.dumps(event).encode() + b"\n")
+            await writer.drain()
+
+        with contextlib.suppress(ConnectionError):
+            line = await reader.readline()
+            if line:
+                await say(await self._answer(line, say))
+        writer.close()
+
+    async def _answer(self, line: bytes, say: Say) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            command = self._commands.get(request.get("do"))
+            if command is None:
+                raise DaemonError(f"this daemon does not know how to {request.get('do')!r}")
+            return {"event": "done", "result": await command(request, say)}
+        except FedmqError as error:
+            return {"event": "error", "message": str(error), "exit_code": error.exit_code}
+        except ConnectionError:
+            raise
+        except Exception as error:
+            log.exception("a request failed")
+            message = f"internal error: {type(error).__name__}; see the daemon's log"
+            return {"event": "error", "message": message, "exit_code": FedmqError.exit_code}
+
+
+async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """The events with which the daemon answers ``request``, up to ``done``.
+
+    Raises:
+        DaemonError: no daemon listens, it hung up, or it answered with an error, whose exit code
+            the exception carries.
+    """
+    path = socket_path(state)
+    try:
+        with _short(path) as name:
+            reader, writer = await asyncio.open_unix_connection(name, limit=_LARGEST_LINE)
+    except OSError:
+        raise DaemonError(
+            f"no daemon runs at {state}; start it with: fedmq run PARTY.toml"
+        ) from None
+    try:
+        writer.write(json.dumps(request).encode() + b"\n")
+        await writer.drain()
+        while line := await reader.readline():
+            event = json.loads(line)
+            if event["event"] == "error":
+                raise _remote(event)
+            yield event
+            if event["event"] == "done":
+                return
+        raise DaemonError("the daemon stopped before it had answered")
+    except ConnectionError:
+        raise DaemonError("the daemon stopped before it had answered") from None
+    finally:
+        writer.close()
+
+
+def _remote(event: Mapping[str, Any]) -> DaemonError:
+    error = DaemonError(event["message"])
+    error.exit_code = int(event["exit_code"])  # type: ignore[misc]
+    return error
