@@ -7,7 +7,7 @@ winning candidates no more than a record id and who goes left.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -63,11 +63,15 @@ class PassiveTable:
 
 @dataclass(slots=True)
 class _Request:
-    """A histogram request whose query pieces come in."""
+    """A histogram request whose query pieces come in: so many are ``missing`` per node."""
 
     round: int
-    missing: int
-    pieces: dict[int, list[Values]] = field(default_factory=dict)
+    missing: dict[int, int]
+    pieces: dict[int, list[Values]]
+
+    @property
+    def complete(self) -> bool:
+        return not any(self.missing.values())
 
 
 class PassiveTraining(Machine):
@@ -224,13 +228,8 @@ class PassiveTraining(Machine):
         for query in said.nodes:
             if said.tree != self._tree or self._standing(query.node) is None:
                 raise ProtocolError(f"sums of node {query.node}, there is no such node")
-        self._asked.append(
-            _Request(
-                said.round,
-                sum(query.pieces for query in said.nodes),
-                {query.node: [] for query in said.nodes},
-            )
-        )
+        missing = {query.node: query.pieces for query in said.nodes}
+        self._asked.append(_Request(said.round, missing, {node: [] for node in missing}))
         self._answer_complete()
 
     def _standing(self, node: int) -> NDArray[np.int32] | None:
@@ -240,20 +239,23 @@ class PassiveTraining(Machine):
     def _on_query_piece(self, event: Received) -> None:
         said = event.body
         assert isinstance(said, tell.QueryPiece)
-        for request in self._asked:
-            if request.round == said.round and said.node in request.pieces:
-                request.pieces[said.node].append(unpack_payload(said.payload))
-                request.missing -= 1
-                break
-        else:
+        waiting = (
+            request
+            for request in self._asked
+            if request.round == said.round and request.missing.get(said.node)
+        )
+        request = next(waiting, None)
+        if request is None or said.tree != self._tree:
             raise ProtocolError(f"a query piece for node {said.node} that was not announced")
+        request.pieces[said.node].append(unpack_payload(said.payload))
+        request.missing[said.node] -= 1
         self._answer_complete()
 
     def _answer_complete(self) -> None:
         if self.state is not State.GROWING:
             return
-        complete = [request for request in self._asked if request.missing == 0]
-        self._asked = [request for request in self._asked if request.missing]
+        complete = [request for request in self._asked if request.complete]
+        self._asked = [request for request in self._asked if not request.complete]
         for request in complete:
             queries = [
                 Query(
@@ -268,6 +270,8 @@ class PassiveTraining(Machine):
                 for node, pieces in request.pieces.items()
                 if (rows := self._standing(node)) is not None
             ]
+            if len(queries) < len(request.pieces):
+                raise ProtocolError("sums of nodes that have been split meanwhile")
             self._run(
                 self._engine.answer(queries), lambda _: None, partial(self._reply, request.round)
             )
@@ -337,8 +341,8 @@ class PassiveTraining(Machine):
     def _on_tree_finished(self, event: Received) -> None:
         said = event.body
         assert isinstance(said, tell.TreeFinished)
-        if said.tree != self._tree:
-            raise ProtocolError(f"tree {said.tree} is not the one that grows")
+        if said.tree != self._tree or self._tickets:
+            raise ProtocolError(f"tree {said.tree} is not complete")
         self.state = State.BETWEEN_TREES
         self._engine.forget_tree()
         self._rows, self._orders, self._asked = {}, {}, []

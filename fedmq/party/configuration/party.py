@@ -11,12 +11,12 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.configuration.toml_file import Section, read_toml
-from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.mailbox import RetryPolicy
 from fedmq.transport.address import BrokerAddress
 
-__all__ = ["BROKER_VARIABLE", "ComputeSection", "DataSection", "PartyFile", "PolicySection"]
+__all__ = ["BROKER_VARIABLE", "ComputeSection", "DataSection", "PartyFile"]
 
 BROKER_VARIABLE = "FEDMQ_BROKER"
 """Environment variable that overrides ``broker``: another host name inside containers."""
@@ -30,13 +30,6 @@ def _in_folder(path: Path, info: ValidationInfo) -> Path:
 def _url(url: str) -> str:
     BrokerAddress.parse(url)
     return url
-
-
-def _known_engines(names: tuple[str, ...]) -> tuple[str, ...]:
-    unknown = [name for name in names if name not in ENGINES]
-    if unknown:
-        raise ValueError(f"engine {unknown[0]!r} is unknown; use {', '.join(ENGINES)}")
-    return names
 
 
 FilePath = Annotated[Path, AfterValidator(_in_folder), Field(validate_default=True)]
@@ -56,13 +49,6 @@ class ComputeSection(Section):
     """Worker processes for the arithmetic; all cores when left out."""
 
     workers: Annotated[int, Field(ge=1)] | None = None
-
-
-class PolicySection(Section):
-    """What this party takes part in."""
-
-    engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
-    allow_weak_keys: bool = False
 
 
 class PartyFile(Section):

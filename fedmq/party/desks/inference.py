@@ -1,0 +1,83 @@
+"""Batch predictions: asked for by the label holder's owner, answered by the others."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedmq.errors import DataError
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.messages.inference import InferenceOpen
+from fedmq.party.configuration.party import DataSection
+from fedmq.party.control import Command, Say
+from fedmq.party.desks.desk import Desk, Opening, followed
+from fedmq.party.sessions import RunningSession
+from fedmq.party.tables import LoadActiveRows, LoadPassiveRows
+from fedmq.protocol.inference_active import ActiveInference
+from fedmq.protocol.inference_passive import PassiveInference
+from fedmq.protocol.inference_steps import Scores
+
+__all__ = ["InferenceDesk"]
+
+
+class InferenceDesk(Desk):
+    """Scores people with finished models."""
+
+    @property
+    def openings(self) -> Mapping[type[Body], Opening]:
+        return {InferenceOpen: self._join}
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {"predict": self._predict, "models": self._models}
+
+    @property
+    def _serving(self) -> DataSection:
+        return self.at.config.serving or self.at.config.data
+
+    def _join(self, envelope: Envelope) -> RunningSession:
+        header, terms = envelope.header, envelope.body
+        assert isinstance(terms, InferenceOpen)
+        load = LoadPassiveRows(self.at.party, self._serving, self.at.store, terms.model)
+        machine = PassiveInference(header.sender, load)
+        return self.at.sessions.open(
+            header.session, header.attempt, "inference", terms.model, machine
+        )
+
+    async def _predict(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+        self.at.only_active("predict")
+        known = self.at.store.ids()
+        if not known:
+            raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
+        model = request.get("model") or known[-1]
+        share = self.at.store.active(model)
+        ids = tuple(request["ids"])
+        values = await self.at.pool.run(LoadActiveRows(self.at.party, self._serving, share, ids))
+        machine = ActiveInference(share, values, ids)
+        changes: asyncio.Queue[RunningSession] = asyncio.Queue()
+        running = self.at.sessions.open(
+            secrets.token_hex(8), 1, "inference", model, machine, on_change=changes.put_nowait
+        )
+        scores: Scores = await followed(running, changes, say)
+        chosen = scores.margins if request.get("output_margin") else scores.predictions
+        return {"model": model, "scores": chosen.astype(np.float64).tolist()}
+
+    async def _models(self, _: Mapping[str, Any], __: Say) -> list[dict[str, Any]]:
+        return [self._described(model) for model in self.at.store.ids()]
+
+    def _described(self, model: str) -> dict[str, Any]:
+        if not self.at.is_active:
+            return {"model": model, "records": len(self.at.store.passive(model).lookup_table)}
+        share = self.at.store.active(model)
+        return {
+            "model": model,
+            "objective": share.params.objective,
+            "trees": len(share.used_trees),
+            "parties": list(share.parties),
+            "metrics": {name: values[-1] for name, values in share.history.items()},
+        }

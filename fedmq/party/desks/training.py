@@ -1,0 +1,100 @@
+"""Trainings: asked for by the label holder's owner, joined by the others."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from fedmq.boosting.model import ActiveShare
+from fedmq.errors import ConfigError, Refused
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.messages.training import TrainingOpen
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.control import Command, Say
+from fedmq.party.desks.desk import Desk, Opening, followed
+from fedmq.party.sessions import RunningSession
+from fedmq.party.tables import LoadActiveTable, LoadPassiveTable
+from fedmq.privacy.engine import Engine
+from fedmq.privacy.registry import ENGINES, engine_named
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+
+__all__ = ["TrainingDesk"]
+
+
+class TrainingDesk(Desk):
+    """Trains models; keeps this party's share of each."""
+
+    @property
+    def openings(self) -> Mapping[type[Body], Opening]:
+        return {TrainingOpen: self._join}
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {"train": self._train}
+
+    def _join(self, envelope: Envelope) -> RunningSession:
+        header, terms = envelope.header, envelope.body
+        assert isinstance(terms, TrainingOpen)
+        machine = PassiveTraining(
+            self.at.party,
+            header.sender,
+            LoadPassiveTable(self.at.party, self.at.config.data, salt=header.session),
+            self._accepted_engine,
+            secrets.randbits(128),
+            self.at.pool.parallelism,
+        )
+        return self.at.sessions.open(
+            header.session, header.attempt, "training", terms.model, machine, self.at.store.save
+        )
+
+    def _accepted_engine(self, name: str) -> Engine:
+        """The engine as this party's policy allows it; Refused if it does not."""
+        policy = self.at.config.policy
+        if name not in policy.engines:
+            allowed = ", ".join(policy.engines)
+            raise Refused(
+                f"{self.at.party} does not take part with engine {name!r}, only {allowed}"
+            )
+        weak = {"allow_weak_keys": policy.allow_weak_keys}
+        options = weak if "allow_weak_keys" in ENGINES[name].options() else {}
+        return engine_named(name, options, self.at.party)
+
+    async def _train(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+        self.at.only_active("train")
+        job = TrainingJob.model_validate(request["job"])
+        model = job.model or f"model-{datetime.now():%Y%m%d-%H%M%S}"
+        if model in self.at.store.ids():
+            raise ConfigError(f"model {model!r} exists already; choose another name")
+        session = secrets.token_hex(8)
+        load = LoadActiveTable(
+            self.at.party, self.at.config.data, job.params, job.evaluation, salt=session
+        )
+        machine = ActiveTraining(
+            model,
+            self.at.party,
+            self.at.federation.passive,
+            await self.at.pool.run(load),
+            job.params,
+            engine_named(job.engine, job.engine_options, "job"),
+            self.at.pool.parallelism,
+        )
+        begun = asyncio.get_running_loop().time()
+        changes: asyncio.Queue[RunningSession] = asyncio.Queue()
+        running = self.at.sessions.open(
+            session, 1, "training", model, machine, self.at.store.save, changes.put_nowait
+        )
+        await say({"event": "opened", "session": session, "model": model})
+        share: ActiveShare = await followed(running, changes, say)
+        return {
+            "model": model,
+            "trees": len(share.trees),
+            "best_iteration": share.best_iteration,
+            "metrics": {name: values[-1] for name, values in share.history.items()},
+            "seconds": round(asyncio.get_running_loop().time() - begun, 3),
+            "bytes_sent": running.traffic.total.bytes,
+        }
