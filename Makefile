@@ -1,0 +1,78 @@
+# fedmq. `make demo` and `make test` need Python 3.11, make and git, on Debian nothing else.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --progress-bar off
+RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+export DEBIAN_FRONTEND := noninteractive
+
+.PHONY: help demo test lint pytest bench docs clean rabbitmq
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(VENV)/demo.stamp ## train three parties with Paillier; the last line is JSON
+	@$(BIN)/fedmq demo
+
+test: $(VENV)/test.stamp rabbitmq lint pytest ## lint, types, rooms, tests
+
+lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
+	@echo "ruff" && $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet
+	@echo "mypy" && $(BIN)/mypy --no-error-summary
+	@echo "import-linter" && $(BIN)/lint-imports
+
+pytest: $(VENV)/test.stamp rabbitmq lint
+	@$(BIN)/pytest --numprocesses 2 --dist loadgroup
+
+bench: $(VENV)/test.stamp ## seconds per tree beside XGBoost; DATA=folder with credit2_*.csv
+	@test -n "$(DATA)" || { echo "say where the data is: make bench DATA=folder" >&2; exit 2; }
+	@$(BIN)/python benchmarks/training.py "$(DATA)"
+
+docs: $(VENV)/test.stamp ## write the generated pages of docs/reference
+	@$(BIN)/python docs/generate.py
+
+clean: ## remove the virtual environment and all caches
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than pyproject.toml when what that file asks for is installed.
+
+$(VENV)/demo.stamp: pyproject.toml | $(BIN)/pip
+	@echo "installing fedmq for the demo into $(VENV)" >&2
+	@$(PIP) --editable '.[demo]' >&2
+	@touch $@
+
+$(VENV)/test.stamp: pyproject.toml | $(BIN)/pip
+	@echo "installing fedmq for the tests into $(VENV)" >&2
+	@$(PIP) --editable '.[test]' >&2
+	@touch $@ $(VENV)/demo.stamp
+
+# Where Debian's package is missing: install it as root, or say how. $(1): package, $(2): what for
+define debian_package
+	if [ "$$(id -u)" != 0 ]; then \
+	  echo "$(1) is missing ($(2)); install it with: sudo apt-get install $(1)" >&2; exit 1; \
+	fi; \
+	echo "installing Debian's $(1) ($(2))" >&2; \
+	apt-get install -qq -y --no-install-recommends $(1) >/dev/null 2>&1 \
+	  || { apt-get update -qq >&2; apt-get install -qq -y --no-install-recommends $(1) >/dev/null; }
+endef
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or later is needed; choose one with: make PYTHON=..." >&2; exit 1; }
+	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+	$(call debian_package,python3-venv,for the virtual environment); fi
+	@$(PYTHON) -m venv --clear $(VENV)
+
+rabbitmq:
+	@if ! [ -x $(RABBITMQ) ]; then \
+	$(call debian_package,rabbitmq-server,the tests start private brokers); fi
