@@ -79,7 +79,7 @@ def init(
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from None
     result = {"folder": str(folder), "federation": name, "parties": list(parties)}
-    print_result(result, as_json, lambda _: _next_steps(folder, parties))
+    print_result(result, as_json, lambda _: _next_steps(folder, parties, broker))
 
 
 def _federation(name: str, active: str, passive: Sequence[str]) -> str:
@@ -164,10 +164,11 @@ def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[object
         writer.writerows(rows)
 
 
-def _next_steps(folder: Path, parties: Sequence[str]) -> str:
+def _next_steps(folder: Path, parties: Sequence[str], broker: str) -> str:
+    port = broker.rpartition(":")[2]
     runs = "\n".join(f"  fedmq run {folder}/{party}/party.toml" for party in parties)
     return (
         f"{folder} is written. A broker, then one daemon per party:\n"
-        f"  {folder}/broker/node start {folder}/broker\n{runs}\n"
+        f"  {folder}/broker/node start {folder}/broker --port {port}\n{runs}\n"
         f"Then: fedmq train {folder}/{parties[0]}/train.toml"
     )

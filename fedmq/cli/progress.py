@@ -40,10 +40,11 @@ class ProgressBar:
             console=self._console,
             disable=quiet or self._plain,
         )
-        self._task: TaskID | None = None
+        self._task: TaskID
 
     def __enter__(self) -> Self:
         self._progress.start()
+        self._task = self._progress.add_task(self._what, total=None, details="")
         return self
 
     def __exit__(
@@ -64,15 +65,12 @@ class ProgressBar:
         """Set the bar to ``done`` of ``total``; ``note`` says what it waits for."""
         numbers = "  ".join(f"{name} {value:.5f}" for name, value in (details or {}).items())
         text = "  ".join(part for part in (numbers, note) if part)
-        if self._task is None:
-            self._task = self._progress.add_task(self._what, total=total, details=text)
         self._progress.update(self._task, completed=done, total=total, details=text)
         if self._plain and not self._quiet and (note or done != self._printed):
             self._printed = done
             self._console.print(self._line(done, total, text), highlight=False, soft_wrap=True)
 
     def _line(self, done: int, total: int | None, text: str) -> str:
-        assert self._task is not None
         task = self._progress.tasks[self._task]
         left = ""
         if task.elapsed and done and total:

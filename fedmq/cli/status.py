@@ -12,6 +12,8 @@ from fedmq.cli.output import json_option, print_result
 
 __all__ = ["cancel", "status"]
 
+_PLURAL = {"tree": "trees", "leaf": "leaves"}
+
 
 @click.command(epilog=party_argument_help)
 @click.argument("party", type=click.Path(path_type=Path))
@@ -40,7 +42,7 @@ def _in_words(result: Any) -> str:
         f"models: {result['models']}",
     ]
     for each in result["sessions"]:
-        total = f" of {each['total']} {each['unit']}s" if each["total"] else ""
+        total = f" of {each['total']} {_PLURAL[each['unit']]}" if each["total"] else ""
         lines.append(
             f"{each['purpose']} {each['session']} of {each['model']}: {each['done']}{total}, "
             f"{each['meaning']}"
