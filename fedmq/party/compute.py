@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import loky
-from loky.backend import get_context
+from loky.backend.context import LokyContext
 from loky.process_executor import BrokenProcessPool
 
 from fedmq.errors import FedmqError
@@ -71,7 +71,8 @@ class ProcessPool(ComputePool):
 
     def _started(self) -> loky.ProcessPoolExecutor:
         # Idle workers stay: their tables of powers are worth more than their memory.
-        return loky.ProcessPoolExecutor(self.parallelism, timeout=None, context=get_context("loky"))
+        # The context is asked for by its class: by its name, joblib's copy of loky would answer.
+        return loky.ProcessPoolExecutor(self.parallelism, timeout=None, context=LokyContext())
 
     async def run(self, computation: Computation) -> Any:
         work = await asyncio.to_thread(self._arrays.pickled, computation)
