@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,14 +23,14 @@ __all__ = ["ReadTable", "Table", "read_ids"]
 class Table:
     """Rows in ascending order of their ids.
 
-    ``values`` float32 (rows, features), NaN is missing; ``label`` float64 (rows,), None if the
+    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), None if the
     party has none.
     """
 
     ids: tuple[str, ...]
     features: tuple[str, ...]
     values: NDArray[np.float32]
-    label: NDArray[np.float64] | None
+    label: NDArray[np.float32] | None
 
     def digest(self, salt: str) -> str:
         """What parties compare to see that they hold the same ids, without telling them."""
@@ -42,18 +42,21 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """Read ``data`` at the party ``where``; with its label column only if ``labelled``."""
+    """Read ``data`` at the party ``where``; with its label column only if there is a check for it.
+
+    ``check_label`` (the labels in the order of the file, where they are) returns them as float32.
+    """
 
     where: str
     data: DataSection
-    labelled: bool = False
+    check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None
 
     def run(self) -> Table:
         """Raises DataError naming party, file, row (line of the file) and column."""
         data, name = self.data, f"{self.where}: {self.data.path}"
         rows = _rows(data.path, name)
         header = next(rows)[1]
-        label = data.label if self.labelled else None
+        label = data.label if self.check_label else None
         for role, column in (("id", data.id), ("label", label), *(("", c) for c in data.ignore)):
             if column is not None and column not in header:
                 raise DataError(
@@ -74,12 +77,15 @@ class ReadTable:
         if not ids:
             raise DataError(f"{name}: there are no rows")
         order = _order(ids, lines, name)
+        checked = None
+        if self.check_label is not None:
+            checked = self.check_label(np.array(labels), f"{name}, column {label!r}")[order]
         matrix = np.array(values, dtype=np.float64).reshape(len(ids), len(features))
         return Table(
             tuple(ids[index] for index in order),
             features,
             feature_matrix(matrix, features, name)[order],
-            np.array(labels)[order] if label is not None else None,
+            checked,
         )
 
 

@@ -32,10 +32,9 @@ class LoadActiveTable:
     salt: str
 
     def run(self) -> ActiveTable:
-        table = ReadTable(self.party, self.data, labelled=True).run()
-        where = f"{self.party}: {self.data.path}, column {self.data.label!r}"
-        assert table.label is not None
-        label = OBJECTIVES[self.params.objective].labels(table.label, where)
+        table = ReadTable(self.party, self.data, OBJECTIVES[self.params.objective].labels).run()
+        label = table.label
+        assert label is not None
         seed = np.random.SeedSequence(self.params.seed, spawn_key=(len(label),))
         drawn = np.random.Generator(np.random.Philox(seed)).random(len(label))
         held_out = drawn < self.evaluation

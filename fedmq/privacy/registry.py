@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
@@ -27,11 +29,18 @@ def engine_named(name: str, options: Mapping[str, Any], where: str) -> Engine:
     engine = ENGINES.get(name)
     if engine is None:
         raise ConfigError(f"{where}: engine: {name!r} is unknown; use {', '.join(ENGINES)}")
-    try:
-        return engine(**options)
-    except TypeError:
+    unknown = [option for option in options if option not in engine.options()]
+    if unknown:
         allowed = ", ".join(engine.options()) or "none"
-        given = ", ".join(options)
         raise ConfigError(
-            f"{where}: engine {name!r} has no such options ({given}); it has {allowed}"
+            f"{where}: engine_options: engine {name!r} has no {unknown[0]!r}; it has {allowed}"
+        )
+    try:
+        return TypeAdapter(engine).validate_python(dict(options)) if options else engine()
+    except ConfigError as error:
+        raise ConfigError(f"{where}: engine_options: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            f"{where}: engine_options: {first['loc'][0]} = {first['input']!r}: {first['msg']}"
         ) from None

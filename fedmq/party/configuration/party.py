@@ -27,8 +27,11 @@ def _in_folder(path: Path, info: ValidationInfo) -> Path:
     return Path(folder) / path
 
 
-def _url(url: str) -> str:
-    BrokerAddress.parse(url)
+def _url(url: str, key: str = "broker") -> str:
+    try:
+        BrokerAddress.parse(url)
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
     return url
 
 
@@ -74,11 +77,8 @@ class PartyFile(Section):
         """
         party = read_toml(path, cls)
         if BROKER_VARIABLE in os.environ:
-            url = os.environ[BROKER_VARIABLE]
-            try:
-                party = party.model_copy(update={"broker": _url(url)})
-            except ConfigError as error:
-                raise ConfigError(f"{BROKER_VARIABLE}: {error}") from None
+            url = _url(os.environ[BROKER_VARIABLE], BROKER_VARIABLE)
+            party = party.model_copy(update={"broker": url})
         federation = Federation.read(party.federation)
         if party.party not in federation.parties:
             raise ConfigError(

@@ -43,7 +43,9 @@ def read_toml(path: Path, model: type[Model]) -> Model:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_line(error.errors()[0], model)}") from None
+        # A key that is misspelt is missing too: the misspelling says more.
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        raise ConfigError(f"{path}: {_line(first, model)}") from None
 
 
 def _line(error: Any, model: type[Section]) -> str:

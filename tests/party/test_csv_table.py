@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import DataError
+from fedmq.party.configuration.party import DataSection
+from fedmq.party.csv_table import ReadTable, Table, read_ids
+from fedmq.party.tables import LoadActiveTable
+
+GOOD = "id,age,income,y\nb,30,1.5,0\na,,2e3,1\nc,51,NA,1\n"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data.csv"
+
+
+def section(path: Path, **values: Any) -> DataSection:
+    return DataSection(path=path, **{"id": "id", "label": "y", **values})
+
+
+def table(path: Path, text: str, **values: Any) -> Table:
+    path.write_text(text)
+    return ReadTable("bank", section(path, **values), OBJECTIVES["binary:logistic"].labels).run()
+
+
+def test_rows_come_in_the_order_of_their_ids(path: Path) -> None:
+    read = table(path, GOOD)
+    assert read.ids == ("a", "b", "c")
+    assert read.features == ("age", "income")
+    assert read.label is not None
+    assert read.label.tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(
+        read.values, np.array([[np.nan, 2000], [30, 1.5], [51, np.nan]], dtype=np.float32)
+    )
+    assert read.values.dtype == np.float32
+
+
+def test_columns_may_be_left_out(path: Path) -> None:
+    assert table(path, GOOD, ignore=("income",)).features == ("age",)
+
+
+def test_a_passive_partys_table_has_no_label(path: Path) -> None:
+    path.write_text(GOOD)
+    read = ReadTable("telco", section(path, label=None)).run()
+    assert read.label is None
+    assert read.features == ("age", "income", "y")
+
+
+@pytest.mark.parametrize("mark", ["", "NA", "?"])
+def test_missing_values_have_marks(path: Path, mark: str) -> None:
+    read = table(path, f"id,x,y\na,{mark},0\nb, 1 ,1\n", missing=("", "NA", "?"))
+    np.testing.assert_array_equal(read.values[:, 0], [np.nan, 1])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(path: Path) -> None:
+    assert table(path, "\ufeff" + GOOD).ids == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", ": the file is empty"),
+        ("id,age,y\n", ": there are no rows"),
+        ("age,y\n1,0\n", ": there is no column 'id' (id)"),
+        ("id,age\na,1\n", ": there is no column 'y' (label)"),
+        ("id,age,age,y\na,1,2,0\n", ": column 'age' appears more than once"),
+        ("id,age,y\na,1,0\nb,old,1\n", ", line 3, column 'age': 'old' is no number;"),
+        ("id,age,y\na,1,0\nb,2,yes\n", ", line 3, column 'y': 'yes' is no number;"),
+        ("id,age,y\na,1,0\nb,2\n", ", line 3: 2 cells, the header has 3"),
+        ("id,age,y\na,1,0\nb,2,0,4\n", ", line 3: 4 cells, the header has 3"),
+        ("id,age,y\na,1,0\n,2,1\n", ", line 3: the id is empty"),
+        (
+            "id,age,y\na,1,0\nb,2,1\na,3,1\nb,4,0\n",
+            ": 2 ids are repeated, such as 'a' in line 4; each row needs an id of its own",
+        ),
+        ("id,age,y\nb,1,0\na,inf,1\n", ": column 'age', row 2 is infinite or too large"),
+    ],
+)
+def test_a_wrong_table_is_one_line_that_names_party_file_and_place(
+    path: Path, text: str, line: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        table(path, text)
+    assert str(caught.value).startswith(f"bank: {path}{line}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_column_to_leave_out_must_be_there(path: Path) -> None:
+    with pytest.raises(DataError, match="there is no column 'agee'"):
+        table(path, GOOD, ignore=("agee",))
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_file_that_cannot_be_read_is_named(path: Path, missing: bool) -> None:
+    if not missing:
+        path.write_bytes(b"id,\xff\n")
+    with pytest.raises(DataError, match=rf"^bank: {path}: (there is no such file|cannot be read)"):
+        ReadTable("bank", section(path)).run()
+
+
+@pytest.mark.parametrize(("label", "shown"), [("2", "2"), ("", "nan"), ("0.5", "0.5")])
+def test_a_label_that_is_not_binary_is_named_by_its_row_in_the_file(
+    path: Path, label: str, shown: str
+) -> None:
+    path.write_text(f"id,age,y\nb,1,0\na,2,{label}\n")
+    load = LoadActiveTable("bank", section(path), TrainParams(), evaluation=0.0, salt="s")
+    with pytest.raises(DataError) as caught:
+        load.run()
+    assert str(caught.value) == (
+        f"bank: {path}, column 'y': label in row 2 is {shown}; binary:logistic takes 0 and 1"
+    )
+
+
+def test_the_rows_held_out_are_the_same_each_time(path: Path) -> None:
+    path.write_text("id,x,y\n" + "".join(f"p{row},{row},{row % 2}\n" for row in range(200)))
+    load = LoadActiveTable("bank", section(path), TrainParams(seed=3), evaluation=0.25, salt="s")
+    first, second = load.run(), load.run()
+    np.testing.assert_array_equal(first.evaluation, second.evaluation)
+    assert 30 <= first.evaluation.sum() <= 70
+
+
+def test_the_digest_tells_same_ids_from_others(path: Path) -> None:
+    def digest(text: str, salt: str) -> str:
+        return table(path, text).digest(salt)
+
+    shuffled = "id,y\nb,0\na,1\n"
+    assert digest("id,y\na,0\nb,0\n", "s") == digest(shuffled, "s")
+    assert digest(shuffled, "s") != digest(shuffled, "t")
+    assert digest(shuffled, "s") != digest("id,y\na,0\nc,0\n", "s")
+    assert digest("id,y\na,0\nbc,0\n", "s") != digest("id,y\nab,0\nc,0\n", "s")
+
+
+def test_ids_come_in_the_order_of_their_file(path: Path) -> None:
+    path.write_text("id,more\nc,1\na,2\nc,3\n")
+    assert read_ids(path, "id") == ["c", "a", "c"]
+
+
+def test_the_only_column_of_ids_needs_no_name(path: Path) -> None:
+    path.write_text("person\nc\na\n")
+    assert read_ids(path, None) == ["c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a,b\n1,2\n", "there is no id column 'id'"), ("id\n", "there are no ids"), ("", "empty")],
+)
+def test_a_wrong_file_of_ids_is_named(path: Path, text: str, line: str) -> None:
+    path.write_text(text)
+    with pytest.raises(DataError, match=rf"^{path}: .*{line}"):
+        read_ids(path, "id")
