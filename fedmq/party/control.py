@@ -82,7 +82,7 @@ class ControlServer:
             ) from None
 
     async def close(self) -> None:
-        """Stop listening, and hang up on those who still wait."""
+        """Stop listening; those who still wait are answered when their command ends."""
         if self._server is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)

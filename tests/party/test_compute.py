@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedmq.errors import DataError, FedmqError
+from fedmq.party.compute import ComputePool, ProcessPool, ThreadPool
+from tests.party.computations import Copy, DieAlways, DieOnce, Fail, ProcessId, SumUp
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[ProcessPool]:
+    pool = ProcessPool(2)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture(params=["threads", "processes"])
+async def pool(request: pytest.FixtureRequest) -> AsyncIterator[ComputePool]:
+    pool = ThreadPool() if request.param == "threads" else ProcessPool(1)
+    yield pool
+    await pool.close()
+
+
+async def test_results_come_back(pool: ComputePool) -> None:
+    array = np.arange(100_000)
+    total, _ = await pool.run(SumUp(array))
+    assert total == array.sum()
+    np.testing.assert_array_equal(await pool.run(Copy(array)), array)
+
+
+async def test_errors_come_back_as_they_were_raised(pool: ComputePool) -> None:
+    with pytest.raises(DataError, match="^bank: data.csv, line 3: nonsense$"):
+        await pool.run(Fail())
+
+
+async def test_processes_are_others_than_this_one(processes: ProcessPool) -> None:
+    found = set(await asyncio.gather(*(processes.run(ProcessId()) for _ in range(20))))
+    assert os.getpid() not in found
+    assert 1 <= len(found) <= 2
+
+
+async def test_large_arrays_are_shared_not_copied(processes: ProcessPool) -> None:
+    _, writeable = await processes.run(SumUp(np.ones(1 << 20)))
+    assert not writeable
+
+
+async def test_work_of_a_worker_that_died_is_done_again(
+    processes: ProcessPool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    others = [processes.run(SumUp(np.arange(number))) for number in range(1, 9)]
+    with caplog.at_level(logging.WARNING):
+        value, *sums = await asyncio.gather(processes.run(DieOnce(tmp_path / "died", 42)), *others)
+    assert value == 42
+    assert [total for total, _ in sums] == [sum(range(number)) for number in range(1, 9)]
+    assert "a compute worker died; its work is done again" in caplog.text
+    assert (await processes.run(SumUp(np.ones(3))))[0] == 3
+
+
+async def test_work_that_always_kills_its_worker_is_given_up(processes: ProcessPool) -> None:
+    with pytest.raises(FedmqError, match="^DieAlways: compute workers die again and again"):
+        await processes.run(DieAlways())
