@@ -36,7 +36,7 @@ async def test_results_come_back(pool: ComputePool) -> None:
 
 
 async def test_errors_come_back_as_they_were_raised(pool: ComputePool) -> None:
-    with pytest.raises(DataError, match="^bank: data.csv, line 3: nonsense$"):
+    with pytest.raises(DataError, match=r"^bank: data.csv, line 3: nonsense$"):
         await pool.run(Fail())
 
 
@@ -64,5 +64,5 @@ async def test_work_of_a_worker_that_died_is_done_again(
 
 
 async def test_work_that_always_kills_its_worker_is_given_up(processes: ProcessPool) -> None:
-    with pytest.raises(FedmqError, match="^DieAlways: compute workers die again and again"):
+    with pytest.raises(FedmqError, match=r"^DieAlways: compute workers die again and again"):
         await processes.run(DieAlways())

@@ -56,7 +56,7 @@ async def test_a_request_is_answered_by_events_and_a_result(tmp_path: Path) -> N
 
 async def test_an_error_keeps_its_words_and_its_exit_code(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        with pytest.raises(DaemonError, match="^bank: no such ids$") as caught:
+        with pytest.raises(DaemonError, match=r"^bank: no such ids$") as caught:
             await answer(tmp_path, do="refuse")
     assert caught.value.exit_code == DataError.exit_code
 
@@ -65,7 +65,7 @@ async def test_a_fault_of_the_daemon_stays_in_its_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path):
-        with pytest.raises(DaemonError, match="^internal error: ZeroDivisionError") as caught:
+        with pytest.raises(DaemonError, match=r"^internal error: ZeroDivisionError") as caught:
             await answer(tmp_path, do="stumble")
         assert await answer(tmp_path, do="count", to=0)
     assert "42" not in str(caught.value)
@@ -108,7 +108,7 @@ async def test_who_waits_while_the_daemon_stops_is_still_answered(tmp_path: Path
     await begun.wait()
     await server.close()
     release.set()
-    with pytest.raises(DaemonError, match="^bank is shutting down$"):
+    with pytest.raises(DaemonError, match=r"^bank is shutting down$"):
         await asked
 
 

@@ -54,10 +54,10 @@ def test_models_are_listed_the_oldest_first(store: ModelStore) -> None:
 
 
 def test_a_model_that_is_not_here_is_named_with_those_that_are(store: ModelStore) -> None:
-    with pytest.raises(DataError, match="^model 'credit' has no share here; there are: none$"):
+    with pytest.raises(DataError, match=r"^model 'credit' has no share here; there are: none$"):
         store.passive("credit")
     store.save(passive_share("other"))
-    with pytest.raises(DataError, match="there are: other$"):
+    with pytest.raises(DataError, match=r"there are: other$"):
         store.passive("credit")
 
 
@@ -86,10 +86,10 @@ def test_a_share_is_written_whole_or_not_at_all(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ConfigError, match="credit.json: the share cannot be written: No space"):
+    with pytest.raises(ConfigError, match=r"credit.json: the share cannot be written: No space"):
         store.save(passive_share().model_copy(update={"party": "retail"}))
     assert store.path("credit").read_text() == before
-    assert os.listdir(store.path("credit").parent) == ["credit.json"]
+    assert [each.name for each in store.path("credit").parent.iterdir()] == ["credit.json"]
 
 
 def test_a_share_half_written_by_a_crash_is_no_model(store: ModelStore) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ LARGE = 1 << 20
 
 
 def open_files() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
+    return {each.name for each in Path("/proc/self/fd").iterdir()}
 
 
 def arrays() -> list[tuple[str, NDArray[Any]]]:
