@@ -108,11 +108,18 @@ class SessionRunner:
             raise
         except Exception as error:  # a fault of ours must not leave the session hanging
             log.exception("%s failed on %s", self.session.mailbox.address, type(event).__name__)
-            effects = self.session.handle(Cancelled(f"internal error: {type(error).__name__}"))
+            effects = self._given_up(f"internal error: {type(error).__name__}")
         for effect in effects:
             self._act(effect)
         if self.session.closed and not self.closed.done():
             self.closed.set_result(None)
+
+    def _given_up(self, reason: str) -> list[Effect]:
+        """The session's own end, or an end without its peers where even that fails."""
+        try:
+            return self.session.handle(Cancelled(reason))
+        except Exception:
+            return [Fail(FedmqError(reason))]
 
     def _act(self, effect: Effect) -> None:
         match effect:

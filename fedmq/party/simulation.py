@@ -23,6 +23,7 @@ from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training_active import ActiveTable, ActiveTraining
 from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.transport.topology import check_name
 
 __all__ = ["simulate"]
 
@@ -112,6 +113,7 @@ def _column(label: Any) -> Any:
 
 def _check_parties(tables: Mapping[str, Any]) -> None:
     for party in tables:
+        check_name("party", party)
         if party == ACTIVE:
             raise ConfigError(f"passive: {ACTIVE!r} is the name of the label holder here")
 

@@ -1,0 +1,120 @@
+"""What all parties train together is what XGBoost trains on the joined table, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import fedmq
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.xgboost_parity import compare, train_reference
+from tests.boosting.tables import Table, pooled, scattered
+
+pytest.importorskip("xgboost")
+
+WEAK = {"key_bits": 512, "allow_weak_keys": True}
+
+Columns = Sequence[NDArray[np.integer[Any]]]
+
+
+def in_order(table: Table, parties: int) -> Columns:
+    return np.array_split(np.arange(table.X.shape[1]), parties)
+
+
+def shuffled(table: Table, parties: int) -> Columns:
+    """Columns dealt out at random, to hands of unequal size."""
+    random = np.random.default_rng(7)
+    order = random.permutation(table.X.shape[1])
+    ends = np.sort(random.choice(np.arange(1, len(order)), parties - 1, replace=False))
+    return np.split(order, ends)
+
+
+def trained(
+    table: Table, hands: Columns, params: fedmq.TrainParams, engine: str = "plain", **more: Any
+) -> fedmq.SimulatedModel:
+    first, *others = (table.X[:, hand] for hand in hands)
+    passive = {f"passive{number}": values for number, values in enumerate(others)}
+    return fedmq.simulate(
+        active=first, label=table.y, passive=passive, params=params, engine=engine, **more
+    )
+
+
+def assert_identical(
+    table: Table, hands: Columns, params: fedmq.TrainParams, model: fedmq.SimulatedModel
+) -> None:
+    """Every node is XGBoost's."""
+    values = table.X[:, np.concatenate(hands)]
+    bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
+    parity = compare(train_reference(bins, table.y, params), model.joined_trees(), bins)
+    assert parity.first_difference is None
+    assert parity.identical == parity.total > 5 * params.num_boost_round
+
+
+def shares(model: fedmq.SimulatedModel) -> Mapping[str, str]:
+    return {
+        "active": model.share.dumps(),
+        **{party: share.dumps() for party, share in model.passive_shares.items()},
+    }
+
+
+@pytest.mark.parametrize("deal", [in_order, shuffled])
+@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize("max_depth", [3, 6])
+@pytest.mark.parametrize("name", ["made up", "breast", "credit2"])
+def test_the_model_is_xgboosts(name: str, max_depth: int, parties: int, deal: Any) -> None:
+    table = pooled(name) if name != "made up" else scattered(2_000, 9, seed=1, missing=0.1)
+    hands = deal(table, parties)
+    params = fedmq.TrainParams(num_boost_round=10, max_depth=max_depth, max_bin=32)
+    assert_identical(table, hands, params, trained(table, hands, params))
+
+
+@pytest.mark.parametrize("max_depth", [3, 6])
+def test_missing_values_go_where_xgboost_sends_them(max_depth: int) -> None:
+    table = pooled("credit1", 20_000)
+    assert np.isnan(table.X).any()
+    hands = shuffled(table, 3)
+    params = fedmq.TrainParams(num_boost_round=10, max_depth=max_depth, max_bin=32)
+    assert_identical(table, hands, params, trained(table, hands, params))
+
+
+def test_a_regression_is_xgboosts() -> None:
+    table = pooled("motor")
+    hands = in_order(table, 3)
+    params = fedmq.TrainParams(
+        objective="reg:squarederror", num_boost_round=10, max_depth=4, max_bin=32, base_score=0.5
+    )
+    model = trained(table, hands, params)
+    assert_identical(table, hands, params, model)
+    scores = model.predict(
+        active=table.X[:, hands[0]],
+        passive={f"passive{i}": table.X[:, hand] for i, hand in enumerate(hands[1:])},
+    )
+    assert model.evals_result["train"]["rmse"][-1] == pytest.approx(
+        np.sqrt(np.mean((scores - table.y) ** 2)), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("engine", ["paillier", "ou"])
+@pytest.mark.parametrize("name", ["breast", "motor"])
+def test_encrypted_sums_give_the_same_model_bit_for_bit(name: str, engine: str) -> None:
+    table = pooled(name)
+    objective = "reg:squarederror" if name == "motor" else "binary:logistic"
+    hands = in_order(table, 3)
+    params = fedmq.TrainParams(
+        objective=objective, num_boost_round=3, max_depth=4, max_bin=16, subsample=0.8
+    )
+    encrypted = trained(table, hands, params, engine, engine_options=WEAK)
+    assert shares(encrypted) == shares(trained(table, hands, params))
+
+
+def test_missing_values_under_encryption_give_the_same_model_bit_for_bit() -> None:
+    table = pooled("credit1", 1_000)
+    hands = in_order(table, 2)
+    params = fedmq.TrainParams(num_boost_round=2, max_depth=4, max_bin=16)
+    encrypted = trained(table, hands, params, "paillier", engine_options=WEAK)
+    assert shares(encrypted) == shares(trained(table, hands, params))
+    assert_identical(table, hands, params, encrypted)
