@@ -1,0 +1,31 @@
+"""A broker and the example federation on it, for all tests that need real daemons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleBroker]:
+    """A private RabbitMQ node with the project's own files."""
+    node = ExampleBroker(tmp_path_factory.mktemp("broker"))
+    node.start()
+    yield node
+    node.discard()
+
+
+@pytest.fixture(scope="module")
+def demo(
+    tmp_path_factory: pytest.TempPathFactory, broker: ExampleBroker
+) -> Iterator[ExampleFederation]:
+    """The example federation with its three daemons running."""
+    federation = ExampleFederation(tmp_path_factory.mktemp("federation"), broker)
+    try:
+        federation.start(*PARTIES)
+        yield federation
+    finally:
+        federation.discard()

@@ -1,0 +1,118 @@
+"""The example federation as processes: its files, its daemons, and its broker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from examples.demo import make_tables
+from fedmq.party.configuration.party import BROKER_VARIABLE
+from tests.rabbitmq_node import BROKER, RabbitNode
+
+EXAMPLE = Path(make_tables.__file__).parent
+ACTIVE, *PASSIVE = PARTIES = make_tables.PARTIES
+FEDMQ = str(Path(sys.executable).with_name("fedmq"))
+
+
+class ExampleBroker(RabbitNode):
+    """A node with the project's own files, whose users have the example's passwords."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.federation = "demo"
+        shutil.copytree(BROKER, directory, dirs_exist_ok=True)
+
+    def url(
+        self, user: str = RabbitNode.ADMIN, password: str | None = None, vhost: str = ""
+    ) -> str:
+        return super().url(user, password or f"{user}-example", vhost)
+
+
+class Daemon:
+    """One ``fedmq run``; its log is a file."""
+
+    def __init__(self, config: Path, broker: str, *more: str) -> None:
+        self.log = config.with_name("daemon.log")
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [FEDMQ, "run", str(config), *more],
+                env={**os.environ, BROKER_VARIABLE: broker},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_until_says(self, words: str, seconds: float = 30) -> None:
+        """Wait for ``words`` in the log."""
+        deadline = time.monotonic() + seconds
+        while words not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+
+    def terminate(self) -> tuple[int, float]:
+        """SIGTERM; the exit code, and the seconds it took."""
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30), time.monotonic() - begun
+
+    def discard(self) -> None:
+        """End the process, however it does."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class ExampleFederation:
+    """A copy of ``examples/demo`` with its tables, whose parties accept short keys."""
+
+    def __init__(self, folder: Path, broker: ExampleBroker) -> None:
+        self.folder = folder
+        self.broker = broker
+        self.daemons: dict[str, Daemon] = {}
+        shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("state"))
+        make_tables.main(folder)
+        for party in PARTIES:
+            self.config(party).write_text(
+                self.config(party).read_text() + "allow_weak_keys = true\n[compute]\nworkers = 1\n"
+            )
+
+    def config(self, party: str) -> Path:
+        """A party's configuration file."""
+        return self.folder / party / "party.toml"
+
+    def table(self, party: str) -> Path:
+        """A party's training table."""
+        return self.folder / party / "tables" / "training.csv"
+
+    def state(self, party: str) -> Path:
+        """A party's state folder."""
+        return self.folder / party / "state"
+
+    def models(self, party: str) -> list[str]:
+        """What lies in the folder of a party's shares."""
+        folder = self.state(party) / "models"
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+    def job(self, text: str) -> Path:
+        """A job file of the active party."""
+        path = self.folder / ACTIVE / "job.toml"
+        path.write_text(text)
+        return path
+
+    def start(self, *parties: str) -> None:
+        """Start daemons, and wait until they are ready."""
+        for party in parties:
+            self.daemons[party] = Daemon(self.config(party), self.broker.url(party))
+        for party in parties:
+            self.daemons[party].wait_until_says(f"{party} is ready in demo")
+
+    def discard(self) -> None:
+        """End all daemons."""
+        for daemon in self.daemons.values():
+            daemon.discard()

@@ -1,0 +1,472 @@
+"""Three ``fedmq run`` processes and the ``fedmq`` command, over a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aio_pika
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+import fedmq
+from fedmq.boosting.model import ActiveShare
+from fedmq.boosting.params import TrainParams
+from fedmq.messages.codec import decode
+from fedmq.messages.envelope import Envelope
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.control import ask
+from fedmq.party.model_store import ModelStore
+from fedmq.party.tables import LoadActiveTable
+from tests.cli.command import fedmq as command
+from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
+from tests.protocol.inspection import leaks, secrets_of
+
+pytestmark = pytest.mark.xdist_group("broker")
+
+PARAMS = """
+[params]
+num_boost_round = 4
+max_depth = 3
+max_bin = 16
+eval_metric = ["logloss", "auc"]
+"""
+
+WEAK = """
+engine_options = { key_bits = 512, allow_weak_keys = true }
+evaluation = 0.2
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(demo: ExampleFederation) -> str:
+    """A model trained by the daemons with Paillier and a short key."""
+    job = demo.job(f'model = "weak"\n{WEAK}{PARAMS}')
+    result = command("train", job, "--json").result
+    assert result["model"] == "weak"
+    assert result["trees"] == 4
+    return "weak"
+
+
+def table(demo: ExampleFederation, party: str, name: str = "training") -> pd.DataFrame:
+    path = demo.table(party).with_name(f"{name}.csv")
+    return pd.read_csv(path, index_col="id").sort_index()
+
+
+def features(demo: ExampleFederation, party: str, name: str = "training") -> pd.DataFrame:
+    return table(demo, party, name).drop(columns="label", errors="ignore")
+
+
+def held_out(demo: ExampleFederation, params: TrainParams, share: float) -> NDArray[np.bool_]:
+    config, _ = PartyFile.read(demo.config(ACTIVE))
+    return LoadActiveTable(ACTIVE, config.data, params, share, salt="").run().evaluation
+
+
+def in_process(
+    demo: ExampleFederation, share: ActiveShare, evaluation: float
+) -> fedmq.SimulatedModel:
+    """The same training by ``simulate``, in plain."""
+    return fedmq.simulate(
+        active=features(demo, ACTIVE),
+        label=table(demo, ACTIVE)["label"],
+        passive={party: features(demo, party) for party in PASSIVE},
+        params=share.params,
+        engine="plain",
+        evaluation=held_out(demo, share.params, evaluation),
+    )
+
+
+def assert_same_model(demo: ExampleFederation, model: str, evaluation: float) -> None:
+    share = ModelStore(demo.state(ACTIVE)).active(model)
+    expected = in_process(demo, share, evaluation)
+    assert share.parties == PARTIES
+    assert share.history == expected.share.history
+    assert share.best_iteration == expected.share.best_iteration
+    assert share.lookup_table.model_dump_json() == expected.share.lookup_table.model_dump_json()
+    assert len(share.trees) == len(expected.share.trees)
+    for ours, theirs in zip(share.trees, expected.share.trees, strict=True):
+        assert ours.model_dump_json() == theirs.model_dump_json()
+    for party in PASSIVE:
+        ours = ModelStore(demo.state(party)).passive(model).lookup_table
+        theirs = expected.passive_shares[party].lookup_table
+        assert ours.model_dump_json() == theirs.model_dump_json()
+
+
+def read_scores(path: Path) -> dict[str, np.float32]:
+    with path.open(newline="") as file:
+        return {row["id"]: np.float32(row["score"]) for row in csv.DictReader(file)}
+
+
+# Training and predicting
+
+
+def test_the_daemons_train_the_model_of_the_simulation(
+    demo: ExampleFederation, trained: str
+) -> None:
+    assert_same_model(demo, trained, evaluation=0.2)
+
+
+def test_a_model_of_a_full_key_is_the_same(demo: ExampleFederation) -> None:
+    params = PARAMS.replace("num_boost_round = 4", "num_boost_round = 1")
+    job = demo.job(f'model = "strong"\nengine = "paillier"\n{params}')
+    shown = command("train", job)
+    assert shown.code == 0
+    assert "training, trees 1/1" in shown.err
+    assert shown.out.startswith("model strong: 1 trees in ")
+    assert_same_model(demo, "strong", evaluation=0)
+
+
+def test_people_who_were_not_trained_on_are_scored(
+    demo: ExampleFederation, trained: str, tmp_path: Path
+) -> None:
+    ids = demo.table(ACTIVE).with_name("ids.csv")
+    output = tmp_path / "scores.csv"
+    done = command(
+        "predict", demo.config(ACTIVE), ids, "--model", trained, "--output", output, "--json"
+    )
+    asked = pd.read_csv(ids)["id"].tolist()
+    assert done.result == {"model": trained, "rows": len(asked), "output": str(output)}
+    found = read_scores(output)
+    assert list(found) == asked
+    share = ModelStore(demo.state(ACTIVE)).active(trained)
+    model = in_process(demo, share, 0.2)
+    expected = model.predict(
+        active=features(demo, ACTIVE, "serving").loc[asked],
+        passive={party: features(demo, party, "serving").loc[asked] for party in PASSIVE},
+    )
+    np.testing.assert_array_equal(list(found.values()), expected)
+    labels = table(demo, ACTIVE, "serving").loc[asked, "label"]
+    assert ((expected > 0.5) == labels).mean() > 0.9
+
+
+def test_models_and_status_tell_what_happened(demo: ExampleFederation, trained: str) -> None:
+    active = {
+        each["model"]: each for each in command("models", demo.config(ACTIVE), "--json").result
+    }
+    assert active[trained]["trees"] == 4
+    assert active[trained]["metrics"].keys() == {
+        "train-logloss", "train-auc", "eval-logloss", "eval-auc",
+    }  # fmt: skip
+    listed = command("models", demo.config(PASSIVE[0]))
+    assert f"{trained}: " in listed.out
+    assert "records of this party" in listed.out
+    status = command("status", demo.config(ACTIVE), "--json").result
+    assert status["connected"]
+    assert status["parties"] == list(PARTIES)
+    assert status["dead_letters"] == 0
+    session = next(each for each in status["sessions"] if each["model"] == trained)
+    assert (session["done"], session["total"], session["unit"]) == (4, 4, "tree")
+    assert f"of {trained}: 4 of 4 trees" in command("status", demo.config(ACTIVE)).out
+
+
+# What travels
+
+
+async def listen(broker: ExampleBroker, declare: bool) -> list[bytes]:
+    """Put a queue behind everything that is said in the federation; then take what lies there."""
+    connection = await aio_pika.connect(broker.url())
+    async with connection, connection.channel() as channel:
+        if declare:
+            queue = await channel.declare_queue("tap", durable=True)
+            await queue.bind("fedmq.demo", "#")
+            return []
+        queue = await channel.get_queue("tap")
+        taken = []
+        while message := await queue.get(no_ack=True, fail=False):
+            taken.append(message.body)
+        await queue.delete()
+        return taken
+
+
+@contextmanager
+def tapped(broker: ExampleBroker) -> Iterator[list[Envelope]]:
+    heard: list[Envelope] = []
+    asyncio.run(listen(broker, declare=True))
+    try:
+        yield heard
+    finally:
+        heard += [decode(body) for body in asyncio.run(listen(broker, declare=False))]
+
+
+def test_no_message_over_the_broker_tells_a_secret(
+    demo: ExampleFederation, broker: ExampleBroker
+) -> None:
+    job = demo.job(f'model = "tapped"\n{WEAK}{PARAMS}')
+    with tapped(broker) as heard:
+        assert command("train", job, "--json").result["trees"] == 4
+    kinds = {envelope.header.kind for envelope in heard}
+    assert {"gradient broadcast", "histogram reply", "split outcome"} <= kinds
+    share = ModelStore(demo.state(ACTIVE)).active("tapped")
+    shares = {party: ModelStore(demo.state(party)).passive("tapped") for party in PASSIVE}
+    secrets = secrets_of(
+        {party: features(demo, party).to_numpy(np.float32) for party in PARTIES},
+        table(demo, ACTIVE)["label"].to_numpy(np.float32),
+        held_out(demo, share.params, 0.2),
+        {ACTIVE: share, **shares},
+    )
+    assert leaks(heard, secrets) == set()
+
+
+# Refusals: each in one line, and nothing half-written
+
+
+@contextmanager
+def edited(path: Path, before: str, after: str) -> Iterator[None]:
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    try:
+        yield
+    finally:
+        path.write_text(text)
+
+
+def refused(demo: ExampleFederation, model: str, job: str) -> tuple[int, str]:
+    """The exit code and error of a training that must leave nothing behind."""
+    outcome = command("train", demo.job(f'model = "{model}"\n{job}'), "--json")
+    for party in PARTIES:
+        assert not [name for name in demo.models(party) if name.startswith(model)]
+    return outcome.code, outcome.error
+
+
+def test_an_engine_that_no_policy_allows_is_refused_with_the_reason(
+    demo: ExampleFederation,
+) -> None:
+    code, error = refused(demo, "open", f'engine = "plain"\n{PARAMS}')
+    assert code == 6
+    assert error in [
+        f"{party} refused the session: {party} does not take part with engine 'plain', "
+        "only paillier, ou"
+        for party in PASSIVE
+    ]
+
+
+def test_other_ids_are_refused_with_the_reason(demo: ExampleFederation) -> None:
+    with edited(demo.table("telco"), "\nP0001,", "\nQ0001,"):
+        code, error = refused(demo, "other", WEAK + PARAMS)
+    assert code == 6
+    assert error.startswith("telco refused the session: the ids do not match: telco and bank hold")
+    assert "P0001" not in error
+    assert "Q0001" not in error
+
+
+def test_another_number_of_rows_is_refused_with_the_reason(demo: ExampleFederation) -> None:
+    with edited(demo.table("retail"), "\nP0001,", "\nQ0001," + "1," * 9 + "1\nP0001,"):
+        code, error = refused(demo, "more", WEAK + PARAMS)
+    assert code == 6
+    assert error.startswith("retail refused the session: the rows do not match: retail holds")
+
+
+def test_what_is_wrong_with_a_partys_data_stays_with_that_party(demo: ExampleFederation) -> None:
+    telco = demo.table("telco")
+    with edited(telco, "\nP0001,", "\nP0001,confidential"):
+        code, error = refused(demo, "broken", WEAK + PARAMS)
+    assert code == 6
+    assert error == (
+        "telco refused the session: its own data could not be loaded; its log says why"
+    )
+    log = demo.daemons["telco"].log.read_text()
+    assert f"{telco}, line 2, column 'radius_error': 'confidential" in log
+    assert "confidential" not in demo.daemons[ACTIVE].log.read_text()
+
+
+def test_what_is_wrong_with_the_active_partys_data_is_told_to_its_owner(
+    demo: ExampleFederation,
+) -> None:
+    path = demo.table(ACTIVE)
+    with edited(path, "\nP0001,0,", "\nP0001,2,"):
+        code, error = refused(demo, "label", WEAK + PARAMS)
+    assert code == 4
+    assert error == (
+        f"bank: {path}, column 'label': label in row 1 is 2; binary:logistic takes 0 and 1"
+    )
+    with edited(path, "id,label,", "id,outcome,"):
+        code, error = refused(demo, "label", WEAK + PARAMS)
+    assert (code, error) == (4, f"bank: {path}: there is no column 'label' (label)")
+
+
+def test_a_model_is_not_trained_over(demo: ExampleFederation, trained: str) -> None:
+    before = {party: demo.models(party) for party in PARTIES}
+    outcome = command("train", demo.job(f'model = "{trained}"\n{WEAK}{PARAMS}'))
+    assert outcome.code == 3
+    assert outcome.error == f"model '{trained}' exists already; choose another name"
+    assert {party: demo.models(party) for party in PARTIES} == before
+
+
+@pytest.mark.parametrize("do", ["train", "predict"])
+def test_only_the_active_party_is_asked(demo: ExampleFederation, do: str, tmp_path: Path) -> None:
+    ids = demo.table(ACTIVE).with_name("ids.csv")
+    if do == "train":
+        job = demo.job(f'party = "../telco/party.toml"\n{WEAK}{PARAMS}')
+        outcome = command("train", job)
+    else:
+        outcome = command("predict", demo.config("telco"), ids, "-o", tmp_path / "scores.csv")
+    assert outcome.code == 7
+    assert outcome.error == f"telco holds no label: ask the daemon of bank to {do}"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("ids", "more", "line"),
+    [
+        ("id\nP0001\nX1\nX2\n", [], "2 of the ids are not in it, such as 'X1', 'X2'"),
+        ("id\n", [], "there are no ids"),
+        ("a,b\n1,2\n", [], "there is no id column 'id'"),
+        ("id\nP0001\n", ["--model", "nothing"], "model 'nothing' has no share here; there are: "),
+    ],
+)
+def test_predictions_that_cannot_be_made_leave_no_file(
+    demo: ExampleFederation, trained: str, tmp_path: Path, ids: str, more: list[str], line: str
+) -> None:
+    asked, output = tmp_path / "ids.csv", tmp_path / "scores.csv"
+    asked.write_text(ids)
+    outcome = command("predict", demo.config(ACTIVE), asked, "-o", output, *more)
+    assert outcome.code == 4
+    assert line in outcome.error
+    assert [path.name for path in tmp_path.iterdir()] == ["ids.csv"]
+
+
+def test_scores_that_cannot_be_written_are_an_error(
+    demo: ExampleFederation, trained: str, tmp_path: Path
+) -> None:
+    asked = tmp_path / "ids.csv"
+    asked.write_text("id\nP0001\n")
+    output = tmp_path / "nowhere" / "scores.csv"
+    outcome = command("predict", demo.config(ACTIVE), asked, "-m", trained, "-o", output)
+    assert (outcome.code, outcome.error) == (
+        3,
+        f"{output}: cannot be written: No such file or directory",
+    )
+
+
+def test_a_share_that_a_party_lost_is_named_by_the_party_alone(
+    demo: ExampleFederation, trained: str, tmp_path: Path
+) -> None:
+    asked = tmp_path / "ids.csv"
+    asked.write_text("id\nP0001\n")
+    share = ModelStore(demo.state("retail")).path(trained)
+    aside = share.with_suffix(".aside")
+    share.rename(aside)
+    output = tmp_path / "scores.csv"
+    try:
+        outcome = command("predict", demo.config(ACTIVE), asked, "-m", trained, "-o", output)
+    finally:
+        aside.rename(share)
+    assert outcome.code == 6
+    assert outcome.error.startswith("retail refused the session: ")
+    assert not output.exists()
+
+
+# The broker, and the daemon's own life
+
+
+def test_a_second_daemon_of_a_party_is_refused(demo: ExampleFederation) -> None:
+    outcome = command("run", demo.config("telco"), FEDMQ_BROKER=demo.broker.url("telco"))
+    assert outcome.code == 3
+    assert outcome.error.endswith("another daemon of this party runs already; stop it first")
+    assert command("status", demo.config("telco"), "--json").result["connected"]
+
+
+def test_a_wrong_password_is_one_line(demo: ExampleFederation, tmp_path: Path) -> None:
+    text = demo.config("telco").read_text().replace('state = "state"', f'state = "{tmp_path}"')
+    config = demo.config("telco").with_name("copy.toml")
+    config.write_text(text)
+    url = demo.broker.url("telco", "guess")
+    outcome = command("run", config, FEDMQ_BROKER=url)
+    assert outcome.code == 5
+    assert "refuses user 'telco'; check the user's name and password" in outcome.error
+    assert "guess" not in outcome.err
+
+
+def test_a_broker_that_cannot_be_reached_is_one_line(
+    demo: ExampleFederation, tmp_path: Path
+) -> None:
+    text = demo.config("telco").read_text().replace('state = "state"', f'state = "{tmp_path}"')
+    config = demo.config("telco").with_name("copy.toml")
+    config.write_text(text)
+    outcome = command("run", config, FEDMQ_BROKER="amqp://telco:x@127.0.0.1:1/")
+    assert outcome.code == 5
+    assert "broker 127.0.0.1:1" in outcome.error
+    assert "cannot be reached" in outcome.error
+
+
+def test_without_a_daemon_every_command_says_so(tmp_path: Path, demo: ExampleFederation) -> None:
+    text = demo.config(ACTIVE).read_text().replace('state = "state"', f'state = "{tmp_path}"')
+    config = demo.config(ACTIVE).with_name("idle.toml")
+    config.write_text(text)
+    ids = demo.table(ACTIVE).with_name("ids.csv")
+    for outcome in (
+        command("status", config),
+        command("models", config),
+        command("cancel", config, "abc"),
+        command("predict", config, ids, "-o", tmp_path / "scores.csv"),
+        command("train", demo.job(f'party = "idle.toml"\n{PARAMS}')),
+    ):
+        assert outcome.code == 7
+        assert outcome.error == f"no daemon runs at {tmp_path}; start it with: fedmq run PARTY.toml"
+    assert not list(tmp_path.iterdir())
+
+
+LONG = "[params]\nnum_boost_round = 500\nmax_bin = 8\n"
+
+
+def begin_training(demo: ExampleFederation, model: str) -> str:
+    """The session of a training that would take minutes; watched by nobody after its first tree."""
+    job = demo.job(f'model = "{model}"\n{WEAK}{LONG}')
+    request = {"do": "train", "job": TrainingJob.read(job).model_dump(mode="json")}
+
+    async def watch_first_tree() -> str:
+        async for event in ask(demo.state(ACTIVE), request):
+            if event["event"] == "progress" and event["done"]:
+                return str(event["session"])
+        raise AssertionError("the training ended")
+
+    return asyncio.run(watch_first_tree())
+
+
+def sessions(demo: ExampleFederation, party: str, session: str) -> str:
+    status = command("status", demo.config(party), "--json").result
+    return next(each["state"] for each in status["sessions"] if each["session"] == session)
+
+
+def test_a_cancelled_training_ends_at_every_party(demo: ExampleFederation) -> None:
+    session = begin_training(demo, "cancelled")
+    done = command("cancel", demo.config(ACTIVE), session)
+    assert (done.code, done.out) == (0, f"session {session} is cancelled\n")
+    for party in PASSIVE:
+        demo.daemons[party].wait_until_says("bank gave up: bank cancelled the session")
+    assert {sessions(demo, party, session) for party in PARTIES} == {"failed"}
+    again = command("cancel", demo.config(ACTIVE), session)
+    assert again.code == 7
+    assert again.error == f"session {session} does not run here; see: fedmq status"
+    assert not [name for party in PARTIES for name in demo.models(party) if "cancelled" in name]
+
+
+def test_a_daemon_told_to_stop_ends_within_five_seconds_and_tells_the_others(
+    demo: ExampleFederation,
+) -> None:
+    session = begin_training(demo, "stopped")
+    code, seconds = demo.daemons["telco"].terminate()
+    assert code == 0
+    assert seconds < 5
+    demo.daemons[ACTIVE].wait_until_says("telco gave up: telco is shutting down")
+    assert sessions(demo, ACTIVE, session) == "failed"
+    demo.daemons["retail"].wait_until_says("bank gave up")
+    demo.start("telco")
+    status = command("status", demo.config("telco"), "--json").result
+    assert status["connected"]
+    assert status["sessions"] == []
+
+
+def test_idle_daemons_stop_at_once(demo: ExampleFederation) -> None:
+    ended = [demo.daemons[party].terminate() for party in PARTIES]
+    assert [code for code, _ in ended] == [0, 0, 0]
+    assert max(seconds for _, seconds in ended) < 5
+    assert not list(demo.folder.glob("*/state/control.sock"))
+    demo.start(*PARTIES)
