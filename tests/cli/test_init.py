@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import csv
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.csv_table import ReadTable
+from tests.cli.command import Outcome, fedmq
+
+PARTIES = ("--active", "bank", "--passive", "telco", "--passive", "retail")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    folder = tmp_path_factory.mktemp("init") / "my-federation"
+    return folder, fedmq("init", folder, *PARTIES, "--example")
+
+
+def test_a_new_federation_has_what_each_side_needs(made: tuple[Path, Outcome]) -> None:
+    folder, outcome = made
+    assert outcome.code == 0
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == {
+        "federation.toml",
+        *(f"broker/{name}" for name in ("definitions.json", "enabled_plugins", "node")),
+        "broker/rabbitmq.conf",
+        *(f"bank/{name}" for name in ("party.toml", "train.toml", "ids.csv")),
+        *(
+            f"{party}/{name}"
+            for party in ("bank", "telco", "retail")
+            for name in ("party.toml", "data.csv", "serving.csv")
+        ),
+    }
+
+
+def test_it_says_what_to_type_next(made: tuple[Path, Outcome]) -> None:
+    folder, outcome = made
+    assert outcome.out.splitlines()[1:] == [
+        f"  {folder}/broker/node start {folder}/broker --port 5672",
+        *(f"  fedmq run {folder}/{party}/party.toml" for party in ("bank", "telco", "retail")),
+        f"Then: fedmq train {folder}/bank/train.toml",
+    ]
+
+
+def test_its_files_can_be_read(made: tuple[Path, Outcome]) -> None:
+    folder, _ = made
+    for party in ("bank", "telco", "retail"):
+        config, federation = PartyFile.read(folder / party / "party.toml")
+        assert federation.parties == ("bank", "telco", "retail")
+        assert config.party == party
+        assert config.policy.engines == ("paillier", "ou")
+        trained, served = ReadTable(party, config.data), ReadTable(party, config.serving)
+        assert set(trained.run().ids) < set(served.run().ids)
+        assert trained.run().features == served.run().features
+    job = TrainingJob.read(folder / "bank" / "train.toml")
+    assert job.party == folder / "bank" / "party.toml"
+
+
+def test_the_people_to_score_are_not_trained_on(made: tuple[Path, Outcome]) -> None:
+    folder, _ = made
+
+    def ids(name: str) -> set[str]:
+        with (folder / "bank" / name).open(newline="") as file:
+            return {row["id"] for row in csv.DictReader(file)}
+
+    assert not ids("ids.csv") & ids("data.csv")
+    assert ids("ids.csv") | ids("data.csv") == ids("serving.csv")
+
+
+def test_secrets_are_readable_by_their_owner_alone_and_drawn_anew(
+    made: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    folder, outcome = made
+    brokers = {}
+    for party in ("bank", "telco", "retail"):
+        path = folder / party / "party.toml"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        brokers[party] = PartyFile.read(path)[0].broker
+    assert stat.S_IMODE((folder / "broker" / "definitions.json").stat().st_mode) == 0o600
+    fedmq("init", tmp_path / "other", *PARTIES)
+    other = PartyFile.read(tmp_path / "other" / "bank" / "party.toml")[0].broker
+    assert len({*brokers.values(), other}) == 4
+    password = other.split(":")[2].split("@")[0]
+    assert password not in (tmp_path / "other" / "broker" / "definitions.json").read_text()
+    assert password not in outcome.out
+
+
+def test_the_broker_has_a_user_for_each_party(made: tuple[Path, Outcome]) -> None:
+    folder, _ = made
+    definitions = json.loads((folder / "broker" / "definitions.json").read_text())
+    assert {"bank", "telco", "retail"} <= {user["name"] for user in definitions["users"]}
+    assert (folder / "broker" / "node").stat().st_mode & stat.S_IXUSR
+
+
+def test_another_broker_and_name_may_be_chosen(tmp_path: Path) -> None:
+    outcome = fedmq(
+        "init", tmp_path / "f", *PARTIES[:4],
+        "--name", "credit", "--broker", "mq.example.org:5673", "--json",
+    )  # fmt: skip
+    assert outcome.result == {
+        "folder": str(tmp_path / "f"),
+        "federation": "credit",
+        "parties": ["bank", "telco"],
+    }
+    config, federation = PartyFile.read(tmp_path / "f" / "telco" / "party.toml")
+    assert config.broker.endswith("@mq.example.org:5673/")
+    assert federation.name == "credit"
+    assert not list((tmp_path / "f").rglob("*.csv"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--active", "bank", "--passive", "bank"), "a party is named twice"),
+        (("--active", "Bank", "--passive", "telco"), "party 'Bank': a name starts with a letter"),
+        (("--active", "bank", "--passive", "broker"), "a party may not be named broker"),
+        (("--active", "bank", "--passive", "telco", "--name", "a b"), "federation 'a b': a name"),
+    ],
+)
+def test_names_that_cannot_be_are_refused_and_nothing_is_written(
+    tmp_path: Path, arguments: tuple[str, ...], line: str
+) -> None:
+    outcome = fedmq("init", tmp_path / "f", *arguments)
+    assert outcome.code == 3
+    assert outcome.error.startswith(line)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    outcome = fedmq("init", tmp_path, *PARTIES)
+    assert outcome.code == 3
+    assert outcome.error == f"{tmp_path}: the folder is not empty; choose another one"
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from importlib.metadata import version
+
+import pytest
+
+from fedmq.cli import main as entry
+from fedmq.errors import ConfigError, FedmqError
+from tests.cli.command import fedmq
+from tests.party.daemons import FEDMQ
+
+
+def test_help_lists_the_commands() -> None:
+    outcome = fedmq("--help")
+    assert outcome.code == 0
+    for name in ("init", "run", "train", "predict", "status", "cancel", "models", "demo"):
+        assert f"\n  {name} " in outcome.out
+
+
+def test_the_version_is_the_packages() -> None:
+    assert version("fedmq") in fedmq("--version").out
+
+
+@pytest.mark.parametrize("arguments", [("dance",), ("train",), ("init", "f"), ("train", "--fast")])
+def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
+    outcome = fedmq(*arguments)
+    assert outcome.code == 2
+    assert outcome.err.startswith("Usage: fedmq")
+
+
+def test_a_wrong_file_ends_with_3_and_one_line() -> None:
+    outcome = fedmq("train", "nowhere.toml")
+    assert outcome.code == 3
+    assert outcome.err == "fedmq: nowhere.toml: there is no such file\n"
+
+
+def test_every_error_has_an_exit_code_of_its_own() -> None:
+    def leaves(error: type[FedmqError]) -> list[type[FedmqError]]:
+        return [error, *(leaf for each in error.__subclasses__() for leaf in leaves(each))]
+
+    direct = FedmqError.__subclasses__()
+    codes = [error.exit_code for error in direct]
+    assert len(set(codes)) == len(codes)
+    assert not {0, 1, 2, 130} & set(codes)
+    for error in direct:
+        assert {each.exit_code for each in leaves(error)} == {error.exit_code}
+
+
+def test_an_error_of_several_lines_is_printed_in_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise ConfigError("one\n  two\nthree")
+
+    monkeypatch.setattr(entry.cli, "main", fail)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 3
+    assert capsys.readouterr().err == "fedmq: one two three\n"
+
+
+def test_the_demo_ends_with_one_line_of_json() -> None:
+    outcome = fedmq("demo", "--trees", "2", "--engine", "plain")
+    assert outcome.code == 0
+    result = json.loads(outcome.out)
+    assert list(result) == [
+        "parties",
+        "trees",
+        "test_auc",
+        "xgboost_nodes_identical",
+        "seconds_per_tree",
+        "bytes_sent",
+    ]
+    assert (result["parties"], result["trees"]) == (3, 2)
+    identical, total = map(int, result["xgboost_nodes_identical"].split("/"))
+    assert identical == total > 0
+    assert result["test_auc"] > 0.9
+    progress = outcome.err.splitlines()
+    assert [line.split("  ")[0] for line in progress] == [
+        "training, trees 1/2",
+        "training, trees 2/2",
+    ]
+
+
+def test_an_unknown_engine_is_refused_by_the_demo() -> None:
+    outcome = fedmq("demo", "--engine", "magic")
+    assert outcome.code == 3
+    assert outcome.error == "simulate: engine: 'magic' is unknown; use plain, paillier, ou"
+
+
+def test_an_interrupted_demo_ends_with_130() -> None:
+    process = subprocess.Popen(
+        [FEDMQ, "demo", "--trees", "200"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("training, trees 1/200")
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""

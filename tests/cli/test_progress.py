@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from fedmq.cli.progress import ProgressBar
+
+
+def test_plain_lines_tell_time_what_is_known_and_for_whom_it_waits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ProgressBar("training, trees") as bar:
+        bar.show(0, 4, note="waiting for telco")
+        bar.show(1, 4, {"train-auc": 0.5})
+        bar.show(1, 4, {"train-auc": 0.5})
+        bar.show(2, None)
+    waiting, first, second = capsys.readouterr().err.splitlines()
+    assert waiting == "training, trees 0/4  waiting for telco"
+    assert first.startswith("training, trees 1/4  0.0 s, about 0.")
+    assert first.endswith("left  train-auc 0.50000")
+    assert second == "training, trees 2/?"
+
+
+def test_quiet_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar("training, trees", quiet=True) as bar:
+        bar.show(1, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_output_is_left_to_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar("training, trees") as bar:
+        bar.show(1, 2)
+    assert capsys.readouterr().out == ""
