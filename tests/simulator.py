@@ -1,7 +1,8 @@
 """All parties of a session under a seeded schedule that drops, repeats, delays and reorders.
 
 Time is virtual, computations run inline, envelopes pass through their bytes. Invariants are
-checked after every event, and a schedule that never ends is an error.
+checked after every event, and a schedule that never ends is an error. A party may die at a given
+time, and what it sends may be rewritten on the way, as a peer that breaks the protocol would.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.errors import FedmqError
+from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope
 from fedmq.protocol.events import (
@@ -62,7 +64,12 @@ class _Due:
 
 
 class Simulation:
-    """Runs ``machines`` by party; the first one is started. ``tap`` sees every envelope sent."""
+    """Runs ``machines`` by party; the first one is started. ``tap`` sees every envelope sent.
+
+    ``deaths`` are the times, in seconds, from which on a party neither hears nor says anything;
+    ``outages`` those between which nothing reaches or leaves it.
+    ``rewrite`` makes the body that arrives of each body that is sent.
+    """
 
     def __init__(
         self,
@@ -70,17 +77,23 @@ class Simulation:
         seed: int = 0,
         link: Link | None = None,
         tap: Callable[[Envelope], None] = lambda _: None,
-        silent: Sequence[str] = (),
+        deaths: Mapping[str, float] | None = None,
+        outages: Mapping[str, tuple[float, float]] | None = None,
+        rewrite: Callable[[Envelope], Body] = lambda envelope: envelope.body,
     ) -> None:
         self.random = np.random.default_rng(seed)
         self.link = link or Link()
         self.tap = tap
-        self.silent = set(silent)
+        self.deaths = dict(deaths or {})
+        self.outages = dict(outages or {})
+        self.rewrite = rewrite
         self.results: dict[str, Any] = {}
         self.errors: dict[str, FedmqError] = {}
         self.reports: list[tuple[str, Report]] = []
         self.waits: list[tuple[str, Waiting]] = []
         self.now = 0.0
+        self.ended = 0.0
+        """When the last party's machine finished or failed."""
         self._queue: list[_Due] = []
         self._number = 0
         self._timers: dict[tuple[str, str], int] = {}
@@ -101,11 +114,13 @@ class Simulation:
     def run(self) -> None:
         """Run until nothing is left to happen."""
         first = next(iter(self.sessions))
-        self._act(first, self.sessions[first].handle(Start()))
+        self._push(0.0, first, Start())
         for _ in range(_MOST_EVENTS):
             if not self._queue:
                 break
             due = heapq.heappop(self._queue)
+            if self._is_dead(due.party, due.time):
+                continue
             self.now = due.time
             if due.timer is None or self._timers.get((due.party, due.event.name)) == due.timer:
                 session = self.sessions[due.party]
@@ -114,14 +129,30 @@ class Simulation:
         else:
             raise Hang(f"no end after {_MOST_EVENTS} events")
         for party, session in self.sessions.items():
-            if party not in self.silent and not session.over:
+            asked = party == first or session.machine.state.name != "READY"
+            if asked and not session.over and not self._is_dead(party, self.now):
                 raise Hang(f"{party} waits for ever in {session.machine.state}")
+
+    def cause(self, seconds: float, party: str, event: Any) -> None:
+        """Let ``event`` happen to ``party`` in so many seconds."""
+        self._push(seconds, party, event)
+
+    def say(self, party: str, recipient: str, body: Body) -> None:
+        """Let ``party`` say something that its machine would not say here."""
+        self._act(party, self.sessions[party].mailbox.send(recipient, body))
+
+    def _is_cut_off(self, party: str) -> bool:
+        begins, ends = self.outages.get(party, (np.inf, np.inf))
+        return begins <= self.now < ends
+
+    def _is_dead(self, party: str, time: float) -> bool:
+        return time >= self.deaths.get(party, np.inf)
 
     def _act(self, party: str, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Transmit(envelope):
-                    self._transmit(party, envelope)
+                    self._transmit(envelope)
                 case RunComputation(ticket, computation):
                     self._compute(party, ticket, computation)
                 case SetTimer(name, seconds):
@@ -132,25 +163,29 @@ class Simulation:
                     self._timers.pop((party, name), None)
                 case Finish(result):
                     self.results[party] = result
+                    self.ended = self.now
                 case Fail(error):
                     self.errors[party] = error
+                    self.ended = self.now
                 case Report():
                     self.reports.append((party, effect))
                 case Waiting():
                     self.waits.append((party, effect))
 
-    def _transmit(self, party: str, envelope: Envelope) -> None:
-        data = encode(envelope)
-        assert len(data) <= 2**20, f"{envelope.header.kind} has {len(data)} bytes"
-        self.tap(envelope)
-        recipient = envelope.header.recipient
-        if party in self.silent or recipient in self.silent:
+    def _transmit(self, envelope: Envelope) -> None:
+        body = self.rewrite(envelope)
+        header = envelope.header.model_copy(update={"kind": body.kind})
+        sent = Envelope(header, body)
+        self.tap(sent)
+        data = encode(sent)
+        assert len(data) <= 2**20, f"{header.kind} has {len(data)} bytes"
+        if self._is_cut_off(header.sender) or self._is_cut_off(header.recipient):
             return
         copies = 1 + (self.random.random() < self.link.repeat)
         for _ in range(copies):
             if self.random.random() >= self.link.drop:
                 delay = 0.001 + self.random.random() * self.link.delay
-                self._push(delay, recipient, Arrived(decode(data)))
+                self._push(delay, header.recipient, Arrived(decode(data)))
 
     def _compute(self, party: str, ticket: int, computation: Any) -> None:
         try:

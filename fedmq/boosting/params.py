@@ -60,7 +60,7 @@ class TrainParams(BaseModel):
     colsample_bytree: Annotated[float, Field(gt=0, le=1)] = 1.0
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
     base_score: float = 0.5
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     eval_metric: tuple[MetricName, ...] = ()
     early_stopping_rounds: Annotated[int, Field(ge=1)] | None = None
     active_only_trees: Annotated[int, Field(ge=0)] = 0

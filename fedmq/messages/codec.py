@@ -18,6 +18,8 @@ from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 __all__ = ["KINDS", "decode", "encode"]
 
 _MAGIC = "fedmq"
+_LONGEST_LIST = 2**15  # the nodes of the deepest wave
+_LONGEST_NAME = 100  # of what an error repeats from a message
 _Model = TypeVar("_Model", bound=BaseModel)
 
 KINDS: dict[str, type[Body]] = {
@@ -56,7 +58,7 @@ def _header(fields: Any) -> Header:
     version = fields.get("version") if isinstance(fields, dict) else None
     if version != PROTOCOL_VERSION:
         raise MessageError(
-            f"a message of protocol version {version!r} arrived, this party speaks "
+            f"a message of protocol version {_shown(version)} arrived, this party speaks "
             f"{PROTOCOL_VERSION}: bring all parties to the same fedmq version"
         )
     return _validate(Header, fields)
@@ -64,7 +66,7 @@ def _header(fields: Any) -> Header:
 
 def _unpack(data: bytes, what: str) -> Any:
     try:
-        return msgpack.unpackb(data, strict_map_key=True, max_array_len=1 << 20)
+        return msgpack.unpackb(data, strict_map_key=True, max_array_len=_LONGEST_LIST)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise MessageError(f"{len(data)} bytes are not {what}: {error or 'cut short'}") from None
 
@@ -76,4 +78,8 @@ def _validate(model: type[_Model], fields: Any) -> _Model:
         # The offending value stays out of the text: it may be another party's data.
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "fields"
-        raise MessageError(f"{model.__name__}: {where}: {first['msg']}") from None
+        raise MessageError(f"{model.__name__}: {_shown(where)}: {first['msg']}") from None
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:_LONGEST_NAME]

@@ -53,12 +53,12 @@ class TrainingOpen(Body):
     engine: Name
     public: Payload
     """The engine's public parameters."""
-    trees: Annotated[int, Field(ge=1)]
+    trees: Annotated[int, Field(ge=1, lt=2**32)]
     active_only_trees: Count
     max_depth: Annotated[int, Field(ge=1, le=16)]
     max_bin: Annotated[int, Field(ge=2, le=65535)]
     colsample_bytree: Annotated[float, Field(gt=0, le=1)]
-    seed: int
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class SessionAccept(Body):
@@ -161,7 +161,7 @@ class SplitOutcome(Body):
 
     tree: Index
     node: Node
-    record: Index
+    record: Annotated[int, Field(ge=0, lt=2**31)]
     left: Bitmap
     """Over the rows of the node, or over all rows when the engine hides row sets."""
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
+from fedmq.errors import MessageError
 from fedmq.privacy.engine import (
     PIECE_BYTES,
     ActiveHalf,
@@ -53,6 +54,13 @@ class Plain(Engine):
         return _Passive(bins)
 
 
+def _pairs(values: Values, name: str) -> NDArray[np.int64]:
+    pairs = values.get(name)
+    if not isinstance(pairs, np.ndarray) or pairs.dtype != np.int64 or pairs.shape[1:] != (2,):
+        raise MessageError(f"{name}: pairs of g and h as int64 are needed")
+    return pairs
+
+
 class _Active(ActiveHalf):
     def open(self) -> Plan[Values]:
         return {}
@@ -69,7 +77,7 @@ class _Active(ActiveHalf):
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
-        return Sums(np.concatenate([piece["left"] for piece in pieces]))
+        return Sums(np.concatenate([_pairs(piece, "left") for piece in pieces]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +101,10 @@ class _Passive(PassiveHalf):
         self._histograms: dict[int, NDArray[np.int64]] = {}
 
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
-        self._pairs[piece.rows] = piece.values["pairs"]
+        pairs = _pairs(piece.values, "pairs")
+        if len(pairs) != len(piece.rows):
+            raise MessageError(f"{len(pairs)} gradients for {len(piece.rows)} rows")
+        self._pairs[piece.rows] = pairs
         self._carried[piece.rows] = True
         return
         yield

@@ -105,7 +105,7 @@ class PassiveInference(Machine):
         self._fail(event.error, but=self.peers[0])
 
     def _refuse(self, reason: str) -> None:
-        self._send(self.peers[0], SessionRefuse(reason=reason))
+        self._send(self.peers[0], SessionRefuse(reason=reason[:2000]))
         self._fail(Refused(reason), but=self.peers[0])
 
     def _on_hop(self, event: Received) -> None:

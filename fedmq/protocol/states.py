@@ -137,10 +137,7 @@ ACTIVE_TRAINING: Table = _table(
                 Computed: ("_on_computed", (_A.OPENING, _A.DERIVING)),
             },
         ),
-        **_rows(
-            _A.DERIVING,
-            {Computed: ("_on_computed", (_A.DERIVING, _A.GROWING, _A.FINISHED))},
-        ),
+        **_rows(_A.DERIVING, {Computed: ("_on_computed", (_A.GROWING, _A.FINISHED))}),
         **_rows(
             _A.GROWING,
             {

@@ -180,7 +180,7 @@ class PassiveTraining(Machine):
         self._fail(event.error, but=self._peer)
 
     def _refuse(self, reason: str) -> None:
-        self._send(self._peer, SessionRefuse(reason=reason))
+        self._send(self._peer, SessionRefuse(reason=reason[:2000]))
         self._fail(Refused(reason), but=self._peer)
 
     # A tree begins

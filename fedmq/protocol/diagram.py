@@ -1,0 +1,139 @@
+"""The state machines as a page of Mermaid diagrams, drawn from the tables and nothing else.
+
+``python -m fedmq.protocol.diagram`` prints docs/reference/state-machines.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from fedmq.messages.body import Abort, Body
+from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost
+from fedmq.protocol.states import (
+    ACTIVE_INFERENCE,
+    ACTIVE_TRAINING,
+    PASSIVE_INFERENCE,
+    PASSIVE_TRAINING,
+    ActiveInferenceState,
+    ActiveTrainingState,
+    PassiveInferenceState,
+    PassiveTrainingState,
+    Table,
+)
+
+__all__ = ["MACHINES", "Drawing", "page"]
+
+_BREAKDOWNS = (Abort, PeerLost, Cancelled, ComputationFailed)
+_HEAD = """\
+# State machines
+
+Printed by `python -m fedmq.protocol.diagram` from the tables in `fedmq/protocol/states.py`, which
+alone decide what is legal; a test fails when this page differs from them. An event that a table
+lacks is an error that changes nothing. If a peer's message caused it, the session ends, and every
+party is told the reason.
+
+Messages are set in *italics*. The other events come from the party itself: Start; Computed and
+ComputationFailed, a computation has ended; PeerLost, a peer has not answered within the retry
+policy; Cancelled, the party's owner wants the session to end.
+"""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One machine: its name, its table and its states, the first of which is the initial one."""
+
+    name: str
+    table: Table
+    states: type[Enum]
+
+    def diagram(self) -> str:
+        """The machine as a Mermaid ``stateDiagram-v2``; what always fails is one note."""
+        first, *_, finished, failed = self.states
+        lines = ["stateDiagram-v2", f"    [*] --> {first.name}"]
+        for (source, target), events in self._edges(failed).items():
+            lines.append(f"    {source.name} --> {target.name}: {', '.join(events)}")
+        endings = ", ".join(_label(event) for event in _BREAKDOWNS)
+        lines += [
+            f"    {finished.name} --> [*]",
+            f"    {failed.name} --> [*]",
+            f"    note left of {failed.name}",
+            f"        from every state above on {endings},",
+            "        or when a peer breaks the protocol",
+            "    end note",
+        ]
+        return "\n".join(lines)
+
+    def _edges(self, failed: Enum) -> Mapping[tuple[Enum, Enum], list[str]]:
+        edges: dict[tuple[Enum, Enum], list[str]] = {}
+        for source, event in self._live():
+            for target in self.table[source, event].to:
+                if target is not failed or event not in _BREAKDOWNS:
+                    edges.setdefault((source, target), []).append(_label(event))
+        return edges
+
+    def state_table(self) -> str:
+        """What each state means."""
+        return _table(
+            ("state", "meaning"), ([f"`{state.name}`", str(state.value)] for state in self.states)
+        )
+
+    def event_table(self) -> str:
+        """State by event: where each may lead, empty where it is illegal."""
+        events = list(dict.fromkeys(event for _, event in self._live()))
+        live = [state for state in self.states if any(state is each for each, _ in self._live())]
+        rows = (
+            [_emphasised(event), *(self._targets(state, event) for state in live)]
+            for event in events
+        )
+        return _table(("event", *(f"`{state.name}`" for state in live)), rows)
+
+    def _live(self) -> Iterator[tuple[Enum, type]]:
+        """State and event wherever something happens, in the order of the states."""
+        *_, finished, failed = self.states
+        for state in self.states:
+            if state not in (finished, failed):
+                own = [event for at, event in self.table if at is state]
+                yield from ((state, event) for event in sorted(own, key=_BREAKDOWNS.__contains__))
+
+    def _targets(self, state: Enum, event: type) -> str:
+        transition = self.table.get((state, event))
+        return ", ".join(target.name for target in transition.to) if transition else ""
+
+
+MACHINES = (
+    Drawing("Training: the active party", ACTIVE_TRAINING, ActiveTrainingState),
+    Drawing("Training: a passive party", PASSIVE_TRAINING, PassiveTrainingState),
+    Drawing("Inference: the active party", ACTIVE_INFERENCE, ActiveInferenceState),
+    Drawing("Inference: a passive party", PASSIVE_INFERENCE, PassiveInferenceState),
+)
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    sections = [
+        f"## {each.name}\n\n```mermaid\n{each.diagram()}\n```\n\n"
+        f"{each.state_table()}\n\n{each.event_table()}\n\n"
+        f"In `{list(each.states)[-2].name}` and `{list(each.states)[-1].name}` whatever still "
+        "comes in is let pass."
+        for each in MACHINES
+    ]
+    return "\n".join([_HEAD, "\n\n".join(sections), ""])
+
+
+def _label(event: type) -> str:
+    return event.kind if issubclass(event, Body) else event.__name__
+
+
+def _emphasised(event: type) -> str:
+    return f"*{_label(event)}*" if issubclass(event, Body) else _label(event)
+
+
+def _table(head: tuple[str, ...], rows: Iterator[list[str]]) -> str:
+    lines = [list(head), ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,191 @@
+"""Strategies for everything that can be said, drawn from the models' own bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fedmq.messages import body, inference, training
+from fedmq.messages.array import Array, Bitmap
+from fedmq.messages.body import Body
+from fedmq.messages.codec import KINDS
+from fedmq.messages.envelope import Envelope, Header
+
+DTYPES = ("|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8")
+
+naturals = st.integers(0, 2**32 - 1)
+trees = naturals
+nodes = st.integers(1, 2**24 - 1)
+pieces = st.integers(0, 2**20 - 1)
+rounds = st.integers(0, 255)
+text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+words = text.filter(bool)
+models = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+names = st.from_regex(r"\A[a-z][a-z0-9_-]{0,31}\Z")
+
+
+@st.composite
+def arrays(draw: st.DrawFn, dtypes: tuple[str, ...] = DTYPES, axes: int = 3) -> Array:
+    dtype = draw(st.sampled_from(dtypes))
+    shape = tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=axes)))
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    return Array(dtype=dtype, shape=shape, data=draw(st.binary(min_size=size, max_size=size)))  # type: ignore[arg-type]
+
+
+uint32s = arrays(("<u4",), axes=1)
+bitmaps = st.lists(st.booleans(), max_size=40).map(lambda bits: Bitmap.of(np.array(bits, np.bool_)))
+scalars = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | text
+payloads = st.dictionaries(text, arrays() | scalars, max_size=4)
+
+
+@st.composite
+def hops(draw: st.DrawFn) -> inference.InferenceHop:
+    counts = np.array(draw(st.lists(st.integers(0, 5), max_size=5)), np.uint32)
+    records = draw(st.lists(naturals, min_size=len(counts), max_size=len(counts)))
+    total = int(counts.sum())
+    rows = draw(st.lists(naturals, min_size=total, max_size=total))
+    return inference.InferenceHop(
+        hop=draw(naturals),
+        records=Array.of(np.array(records, np.uint32)),
+        counts=Array.of(counts),
+        rows=Array.of(np.array(rows, np.uint32)),
+    )
+
+
+queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
+STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
+    body.SessionRefuse: st.builds(body.SessionRefuse, reason=words),
+    body.Abort: st.builds(body.Abort, reason=words),
+    body.Probe: st.builds(body.Probe),
+    body.Acknowledge: st.builds(body.Acknowledge),
+    training.TrainingOpen: st.builds(
+        training.TrainingOpen,
+        model=models,
+        rows=st.integers(1, 8_000_000 - 1),
+        alignment=text,
+        evaluation=bitmaps,
+        engine=words,
+        public=payloads,
+        trees=st.integers(1, 2**32 - 1),
+        active_only_trees=naturals,
+        max_depth=st.integers(1, 16),
+        max_bin=st.integers(2, 65535),
+        colsample_bytree=st.floats(0, 1, exclude_min=True),
+        seed=st.integers(0, 2**63 - 1),
+    ),
+    training.SessionAccept: st.builds(training.SessionAccept, setup_pieces=pieces),
+    training.EngineSetup: st.builds(training.EngineSetup, piece=pieces, payload=payloads),
+    training.TreeStarted: st.builds(training.TreeStarted, tree=trees, pieces=pieces),
+    training.GradientBroadcast: st.builds(
+        training.GradientBroadcast, tree=trees, piece=pieces, rows=uint32s, payload=payloads
+    ),
+    training.HistogramRequest: st.builds(
+        training.HistogramRequest,
+        tree=trees,
+        round=rounds,
+        nodes=st.lists(queries, min_size=1, max_size=4).map(tuple),
+    ),
+    training.QueryPiece: st.builds(
+        training.QueryPiece, tree=trees, node=nodes, round=rounds, piece=pieces, payload=payloads
+    ),
+    training.HistogramReply: st.builds(
+        training.HistogramReply,
+        tree=trees,
+        node=nodes,
+        round=rounds,
+        piece=pieces,
+        pieces=st.integers(1, 2**20 - 1),
+        payload=payloads,
+    ),
+    training.SplitDecision: st.builds(
+        training.SplitDecision, tree=trees, node=nodes, candidates=uint32s
+    ),
+    training.SplitOutcome: st.builds(
+        training.SplitOutcome,
+        tree=trees,
+        node=nodes,
+        record=st.integers(0, 2**31 - 1),
+        left=bitmaps,
+    ),
+    training.NodeAssignment: st.builds(
+        training.NodeAssignment, tree=trees, node=nodes, left=bitmaps
+    ),
+    training.TreeFinished: st.builds(training.TreeFinished, tree=trees),
+    training.SessionFinished: st.builds(training.SessionFinished, trees=naturals),
+    inference.InferenceOpen: st.builds(
+        inference.InferenceOpen, model=models, rows=st.integers(1, 2**31 - 1), id_pieces=pieces
+    ),
+    inference.SampleIds: st.builds(
+        inference.SampleIds, start=naturals, ids=st.lists(text, max_size=5).map(tuple)
+    ),
+    inference.InferenceAccept: st.builds(inference.InferenceAccept),
+    inference.InferenceHop: hops(),
+    inference.HopReply: st.builds(inference.HopReply, hop=naturals, left=bitmaps),
+    inference.InferenceFinished: st.builds(inference.InferenceFinished),
+}
+
+bodies = st.sampled_from(list(KINDS.values())).flatmap(lambda model: STRATEGIES[model])
+
+
+@st.composite
+def envelopes(draw: st.DrawFn, said: st.SearchStrategy[Any] = bodies) -> Envelope:
+    drawn = draw(said)
+    header = Header(
+        id=draw(words),
+        federation=draw(names),
+        session=draw(words),
+        attempt=draw(st.integers(1, 2**31 - 1)),
+        sender=draw(names),
+        recipient=draw(names),
+        sequence=draw(st.integers(0, 2**62 - 1)),
+        acknowledged=draw(st.integers(0, 2**62 - 1)),
+        kind=drawn.kind,
+    )
+    return Envelope(header, drawn)
+
+
+_BITS = Bitmap.of(np.array([True, False]))
+_NUMBERS = Array.of(np.array([1], np.uint32))
+_FIELDS: dict[str, Any] = {
+    "model": "model",
+    "rows": 1,
+    "alignment": "",
+    "evaluation": _BITS,
+    "engine": "plain",
+    "public": {},
+    "trees": 1,
+    "active_only_trees": 0,
+    "max_depth": 1,
+    "max_bin": 2,
+    "colsample_bytree": 1.0,
+    "seed": 0,
+    "reason": "no",
+    "setup_pieces": 0,
+    "piece": 0,
+    "pieces": 1,
+    "payload": {},
+    "tree": 0,
+    "node": 1,
+    "nodes": (training.NodeQuery(node=1, pieces=0),),
+    "round": 0,
+    "candidates": _NUMBERS,
+    "record": 0,
+    "records": _NUMBERS,
+    "counts": _NUMBERS,
+    "left": _BITS,
+    "id_pieces": 0,
+    "start": 0,
+    "ids": ("a",),
+    "hop": 0,
+}
+
+
+def example(kind: type[Body]) -> Body:
+    """A body of ``kind``, the same each time."""
+    fields = {name: _FIELDS[name] for name in kind.model_fields}
+    if "rows" in fields and kind.model_fields["rows"].annotation is not int:
+        fields["rows"] = _NUMBERS
+    return kind(**fields)

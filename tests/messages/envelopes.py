@@ -1,0 +1,42 @@
+"""Envelopes as they should be, and bytes that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from fedmq.messages.body import Body
+from fedmq.messages.codec import KINDS
+from fedmq.messages.envelope import Envelope, Header
+
+
+def envelope(said: Body) -> Envelope:
+    header = Header(
+        id="session/1/bank/telco/1",
+        federation="demo",
+        session="session",
+        attempt=1,
+        sender="bank",
+        recipient="telco",
+        sequence=1,
+        acknowledged=0,
+        kind=said.kind,
+    )
+    return Envelope(header, said)
+
+
+def bytes_of(header: Any, said: Any, magic: Any = "fedmq") -> bytes:
+    return bytes(msgpack.packb([magic, msgpack.packb(header), msgpack.packb(said)]))
+
+
+def tampered(said: Body, **fields: Any) -> bytes:
+    """The bytes of ``said`` with other or further fields in its body."""
+    right = envelope(said)
+    return bytes_of(right.header.model_dump(), {**said.model_dump(), **fields})
+
+
+def headed(**fields: Any) -> bytes:
+    """The bytes of a probe with other or further fields in its header."""
+    right = envelope(KINDS["probe"]())
+    return bytes_of({**right.header.model_dump(), **fields}, {})

@@ -1,0 +1,87 @@
+"""Everything that can be said survives its bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
+from fedmq.messages.body import Body
+from fedmq.messages.codec import KINDS, decode, encode
+from fedmq.messages.envelope import Envelope
+from fedmq.messages.training import HistogramReply, SplitDecision
+from tests.messages.bodies import DTYPES, STRATEGIES, arrays, bitmaps, envelopes
+from tests.messages.envelopes import envelope
+
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+def test_a_strategy_exists_for_everything_that_can_be_said() -> None:
+    assert STRATEGIES.keys() == set(KINDS.values())
+
+
+def test_kinds_have_distinct_names() -> None:
+    assert all(kind == model.kind for kind, model in KINDS.items())
+    assert len(KINDS) == len(set(KINDS.values())) > 20
+
+
+@kinds
+def test_every_body_comes_back_equal(kind: type[Body]) -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(envelopes(STRATEGIES[kind]))
+    def check(said: Envelope) -> None:
+        heard = decode(encode(said))
+        assert heard == said
+        assert type(heard.body) is kind
+        assert encode(heard) == encode(said)
+
+    check()
+
+
+@given(arrays())
+def test_arrays_come_back_with_their_dtype_shape_and_bytes(array: Array) -> None:
+    values = array.numpy()
+    assert values.dtype.str == array.dtype
+    assert values.shape == array.shape
+    assert values.tobytes() == array.data
+    assert Array.of(values) == array
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_of_the_other_byte_order_or_with_gaps_are_made_plain(dtype: str) -> None:
+    values = np.arange(24).reshape(4, 6).astype(dtype)
+    for each in (values[:, ::2], values.T, values.astype(values.dtype.newbyteorder(">"))):
+        np.testing.assert_array_equal(Array.of(each).numpy(), each)
+        assert Array.of(each).dtype == dtype
+
+
+def test_floats_that_are_no_numbers_travel_bit_for_bit() -> None:
+    odd = np.array([np.nan, np.inf, -np.inf, -0.0, 5e-324])
+    assert Array.of(odd).numpy().tobytes() == odd.tobytes()
+
+
+@given(bitmaps)
+def test_bitmaps_come_back_bit_by_bit(bitmap: Bitmap) -> None:
+    assert Bitmap.of(bitmap.numpy()) == bitmap
+    assert len(bitmap.numpy()) == bitmap.count
+
+
+def test_payloads_come_back_as_the_engine_gave_them() -> None:
+    said = {"vector": np.arange(3), "matrix": np.eye(2), "count": 3, "share": 0.5, "name": "x"}
+    body = HistogramReply(tree=0, node=1, round=0, piece=0, pieces=1, payload=pack_payload(said))
+    heard = decode(encode(envelope(body))).body
+    assert isinstance(heard, HistogramReply)
+    values = unpack_payload(heard.payload)
+    assert values.keys() == said.keys()
+    for name, value in said.items():
+        np.testing.assert_array_equal(values[name], value)
+        assert type(values[name]) is type(value)
+
+
+def test_what_arrives_cannot_be_written_to() -> None:
+    heard = decode(encode(envelope(SplitDecision(tree=0, node=1, candidates=Array.of(
+        np.arange(3, dtype=np.uint32))))))  # fmt: skip
+    assert isinstance(heard.body, SplitDecision)
+    with pytest.raises(ValueError, match="read-only"):
+        heard.body.candidates.numpy()[0] = 1

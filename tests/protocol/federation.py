@@ -1,0 +1,148 @@
+"""Small tables, dealt out to parties, and the machines that learn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.joined_tree import JoinedTree
+from fedmq.boosting.model import ActiveShare, PassiveShare
+from fedmq.boosting.params import TrainParams
+from fedmq.privacy.engine import Computation, Engine, Given
+from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
+from fedmq.privacy.paillier import Paillier
+from fedmq.privacy.plain import Plain
+from fedmq.protocol.inference_active import ActiveInference
+from fedmq.protocol.inference_passive import PassiveInference, PassiveRows
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.training_active import ActiveTable, ActiveTraining
+from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from tests.simulator import Simulation
+
+ACTIVE = "bank"
+PLAIN = Plain()
+PAILLIER = Paillier(key_bits=256, allow_weak_keys=True)
+OU = OkamotoUchiyama(key_bits=384, allow_weak_keys=True)
+
+
+def names(prefix: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{prefix}_secret_name_{number}" for number in range(count))
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Who holds which columns of one table; the active party comes first."""
+
+    columns: Mapping[str, NDArray[np.float32]]
+    label: NDArray[np.float32]
+    evaluation: NDArray[np.bool_]
+    params: TrainParams = field(
+        default_factory=lambda: TrainParams(num_boost_round=2, max_depth=3, max_bin=8)
+    )
+    engine: Engine = PLAIN
+    secret: int = 7
+    loads: Mapping[str, Computation] = field(default_factory=dict)
+    """What passive parties load, where it is not their columns."""
+
+    @classmethod
+    def dealt(
+        cls,
+        X: NDArray[np.float32],
+        label: NDArray[np.float32],
+        counts: Sequence[int],
+        **params: Any,
+    ) -> Federation:
+        """The columns of ``X`` dealt out from left to right; ``counts`` go to bank, telco, ..."""
+        parties = (ACTIVE, "telco", "shop", "clinic")[: len(counts)]
+        parts = np.split(X, np.cumsum(counts)[:-1], axis=1)
+        held = TrainParams(**{"num_boost_round": 2, "max_depth": 3, "max_bin": 8, **params})
+        columns = dict(zip(parties, parts, strict=True))
+        return cls(columns, label, np.zeros(len(label), np.bool_), held)
+
+    def having(self, **changes: Any) -> Federation:
+        """The same but for ``changes``: fields of this class, or training parameters."""
+        own = {name: changes.pop(name) for name in list(changes) if hasattr(self, name)}
+        params = TrainParams(**{**self.params.model_dump(), **changes})
+        return replace(self, params=params, **own)
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return tuple(self.columns)[1:]
+
+    def training(self) -> dict[str, Machine]:
+        own = ActiveTable(
+            self.columns[ACTIVE],
+            names(ACTIVE, self.columns[ACTIVE].shape[1]),
+            self.label,
+            self.evaluation,
+            alignment="the same ids",
+        )
+        machines: dict[str, Machine] = {
+            ACTIVE: ActiveTraining(
+                "model", ACTIVE, self.peers, own, self.params, self.engine, parallelism=2
+            )
+        }
+        for peer in self.peers:
+            values = self.columns[peer]
+            table = PassiveTable(values, names(peer, values.shape[1]), "the same ids")
+            load = self.loads.get(peer, Given(table))
+            machines[peer] = PassiveTraining(
+                peer, ACTIVE, load, lambda _: self.engine, self.secret, parallelism=2
+            )
+        return machines
+
+    def scoring(
+        self, shares: Mapping[str, ActiveShare | PassiveShare], ids: Sequence[str] | None = None
+    ) -> dict[str, Machine]:
+        """Machines that score all rows; with ``ids``, passive parties hold them in reverse."""
+        share = shares[ACTIVE]
+        assert isinstance(share, ActiveShare)
+        active = ActiveInference(share, self.columns[ACTIVE], ids)
+        machines: dict[str, Machine] = {ACTIVE: active}
+        for peer in active.peers:
+            own, values = shares[peer], self.columns[peer]
+            assert isinstance(own, PassiveShare)
+            rows = PassiveRows(own, values, None)
+            if ids is not None:
+                row_of = {name: row for row, name in enumerate(reversed(ids))}
+                rows = PassiveRows(own, values[::-1], row_of)
+            machines[peer] = PassiveInference(ACTIVE, self.loads.get(peer, Given(rows)))
+        return machines
+
+    def train(self, **schedule: Any) -> Simulation:
+        """A training under a schedule, run to its end."""
+        return ran(self.training(), **schedule)
+
+
+def ran(machines: Mapping[str, Machine], **schedule: Any) -> Simulation:
+    simulation = Simulation(machines, **schedule)
+    simulation.run()
+    return simulation
+
+
+def small(
+    rows: int = 80, counts: Sequence[int] = (2, 2, 1), seed: int = 0, **params: Any
+) -> Federation:
+    """Made-up rows with ties, missing values and some evaluation rows."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(rows, sum(counts))).round(1).astype(np.float32)
+    label = (X @ np.arange(1, 1 + X.shape[1]) + random.normal(size=rows) > 0).astype(np.float32)
+    X[random.random(X.shape) < 0.15] = np.nan
+    federation = Federation.dealt(X, label, counts, **{"min_child_weight": 0.1, **params})
+    return replace(federation, evaluation=random.random(rows) < 0.2)
+
+
+def shares(simulation: Simulation) -> dict[str, str]:
+    """What every party keeps, as the bytes that it keeps."""
+    assert not simulation.errors
+    return {party: share.dumps() for party, share in simulation.results.items()}
+
+
+def joined(federation: Federation, simulation: Simulation) -> list[JoinedTree]:
+    """The trees with everybody's thresholds."""
+    tables = [simulation.results[party].lookup_table for party in federation.columns]
+    return [JoinedTree.of(tree, tables) for tree in simulation.results[ACTIVE].trees]

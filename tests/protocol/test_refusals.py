@@ -1,0 +1,358 @@
+"""Who does not want, cannot, or breaks the rules: every party hears of it, and nothing hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import Aborted, ConfigError, DataError, MessageError, Refused
+from fedmq.messages import training as say
+from fedmq.messages.array import Array, Bitmap, pack_payload
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.privacy import plain
+from fedmq.privacy.engine import AskedNode, Engine, Given
+from fedmq.privacy.paillier import Paillier
+from fedmq.protocol.events import Arrived
+from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from tests.protocol.best_engine import BestOfAll
+from tests.protocol.federation import (
+    ACTIVE,
+    OU,
+    PAILLIER,
+    PLAIN,
+    Federation,
+    names,
+    ran,
+    small,
+)
+from tests.protocol.hidden_rows_engine import HiddenRows
+from tests.protocol.sorrow import Sorrow
+from tests.simulator import Link, Simulation
+
+# Refusals
+
+
+def refusal_of(federation: Federation, **changes: Any) -> Simulation:
+    """A training whose telco differs in ``changes`` from what it should be."""
+    values = federation.columns["telco"]
+    right: dict[str, Any] = {
+        "load": Given(PassiveTable(values, names("telco", values.shape[1]), "the same ids")),
+        "engine": lambda _: federation.engine,
+    }
+    telco = PassiveTraining("telco", ACTIVE, secret=1, **{**right, **changes})
+    return ran({**federation.training(), "telco": telco})
+
+
+def assert_refused(simulation: Simulation, reason: str) -> None:
+    refused = simulation.errors[ACTIVE]
+    assert isinstance(refused, Refused)
+    assert str(refused).startswith("telco refused the session: ")
+    assert reason in str(refused)
+    told = simulation.errors["shop"]
+    assert isinstance(told, Aborted)
+    assert reason in str(told)
+    assert "telco" in simulation.errors
+    assert not simulation.results
+
+
+def test_another_number_of_rows_is_refused_with_both_numbers() -> None:
+    federation = small()
+    table = PassiveTable(federation.columns["telco"][:-1], names("telco", 2), "the same ids")
+    simulation = refusal_of(federation, load=Given(table))
+    assert_refused(simulation, "the rows do not match: telco holds 79, bank 80")
+
+
+def test_other_ids_are_refused() -> None:
+    federation = small()
+    table = PassiveTable(federation.columns["telco"], names("telco", 2), "other ids")
+    assert_refused(refusal_of(federation, load=Given(table)), "the ids do not match")
+
+
+def test_an_engine_that_a_party_does_not_want_is_refused_with_its_reason() -> None:
+    def find(name: str) -> Engine:
+        raise Refused(f"engine {name} is not among those that telco allows")
+
+    simulation = refusal_of(small(), engine=find)
+    assert_refused(simulation, "engine plain is not among those that telco allows")
+
+
+def test_a_key_that_is_too_short_for_a_party_is_refused() -> None:
+    federation = small().having(engine=PAILLIER)
+    simulation = refusal_of(federation, engine=lambda _: Paillier())
+    assert_refused(simulation, "2048")
+
+
+def test_data_that_cannot_be_loaded_is_a_refusal_and_its_reason_stays_at_home() -> None:
+    sorrow = Sorrow(DataError("telco.csv: row 7, column age: 'x' is no number"))
+    simulation = refusal_of(small(), load=sorrow)
+    assert isinstance(simulation.errors["telco"], DataError)
+    assert_refused(simulation, "its own data could not be loaded")
+    for party in (ACTIVE, "shop"):
+        assert "age" not in str(simulation.errors[party])
+
+
+def test_the_longest_reason_still_fits_its_message() -> None:
+    def find(name: str) -> Engine:
+        raise Refused("no " * 5000)
+
+    assert_refused(refusal_of(small(), engine=find), "no no no")
+
+
+@pytest.mark.parametrize("engine", [PLAIN, PAILLIER], ids=lambda engine: engine.name)
+def test_arithmetic_that_fails_in_the_middle_ends_the_session_everywhere(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: Any) -> None:
+        raise DataError("bank: label in row 3 is 7")
+
+    monkeypatch.setattr("fedmq.protocol.training_steps.ScoreCandidates.run", run)
+    simulation = small().having(engine=engine).train()
+    assert isinstance(simulation.errors[ACTIVE], DataError)
+    for party in ("telco", "shop"):
+        assert isinstance(simulation.errors[party], Aborted)
+        assert "row 3" not in str(simulation.errors[party])
+
+
+def test_a_key_without_room_for_the_sums_ends_the_session_everywhere() -> None:
+    tiny = Paillier(key_bits=64, allow_weak_keys=True)
+    simulation = small().having(engine=tiny).train()
+    assert isinstance(simulation.errors[ACTIVE], ConfigError)
+    assert "key_bits" in str(simulation.errors[ACTIVE])
+    assert set(simulation.errors) == {ACTIVE, "telco", "shop"}
+
+
+# Breaches
+
+Forgery = Callable[[Any], Body]
+
+
+def _rewritten(kind: type[Body], forge: Forgery) -> Callable[[Envelope], Body]:
+    return lambda sent: forge(sent.body) if isinstance(sent.body, kind) else sent.body
+
+
+def _with(**changes: Any) -> Forgery:
+    return lambda body: type(body)(**{**dict(body), **changes})
+
+
+def _shifted(name: str, by: int = 1) -> Forgery:
+    return lambda body: type(body)(**{**dict(body), name: getattr(body, name) + by})
+
+
+def _payload(**values: Any) -> Forgery:
+    return lambda body: type(body)(**{**dict(body), "payload": pack_payload(values)})
+
+
+def _beyond_the_rows(body: Any) -> Body:
+    return _with(rows=Array.of(body.rows.numpy() + np.uint32(80)))(body)
+
+
+SHORT = Bitmap.of(np.ones(3, np.bool_))
+STRAY = say.SplitOutcome(tree=0, node=1, record=0, left=SHORT)
+TOO_MANY = Array.of(np.array([10_000], np.uint32))
+NONE = Array.of(np.empty(0, np.uint32))
+
+BREACHES: list[tuple[str, type[Body], Forgery]] = [
+    ("a split of another tree", say.SplitOutcome, _shifted("tree")),
+    ("a split of another node", say.SplitOutcome, _shifted("node", 4)),
+    ("a split of too few rows", say.SplitOutcome, _with(left=SHORT)),
+    ("a split instead of sums", say.HistogramReply, lambda _: STRAY),
+    ("sums of another tree", say.HistogramReply, _shifted("tree")),
+    ("sums of another node", say.HistogramReply, _shifted("node", 8)),
+    ("sums of another round", say.HistogramReply, _shifted("round")),
+    ("sums that begin in the middle", say.HistogramReply, _shifted("piece")),
+    ("a refusal in the middle", say.SplitOutcome, lambda _: say.SessionAccept(setup_pieces=0)),
+    ("setup pieces that were not announced", say.SessionAccept, lambda _: say.EngineSetup(
+        piece=0, payload={})),
+    ("a decision about another tree", say.SplitDecision, _shifted("tree")),
+    ("a decision about a node that is not there", say.SplitDecision, _shifted("node", 64)),
+    ("a decision for a candidate that is not there", say.SplitDecision,
+     _with(candidates=TOO_MANY)),
+    ("a decision for nothing", say.SplitDecision, _with(candidates=NONE)),
+    ("an assignment of too few rows", say.NodeAssignment, _with(left=SHORT)),
+    ("an assignment of another tree", say.NodeAssignment, _shifted("tree")),
+    ("an assignment of a node that is not there", say.NodeAssignment, _shifted("node", 64)),
+    ("gradients of another tree", say.GradientBroadcast, _shifted("tree")),
+    ("gradients of rows that are not there", say.GradientBroadcast, _beyond_the_rows),
+    ("a request about another tree", say.HistogramRequest, _shifted("tree")),
+    ("a tree that is past the last", say.TreeStarted, _shifted("tree", 99)),
+    ("the end of another tree", say.TreeFinished, _shifted("tree")),
+    ("the end of a model that has more trees", say.SessionFinished, _with(trees=0)),
+    ("a question that nobody asked", say.SplitDecision, lambda body: say.QueryPiece(
+        tree=body.tree, node=body.node, round=0, piece=0, payload={})),
+    ("an end before the answers", say.GradientBroadcast, lambda _: say.TreeFinished(tree=0)),
+    ("a second opening", say.TreeStarted, lambda _: say.SessionAccept(setup_pieces=0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "forge"), [each[1:] for each in BREACHES], ids=[each[0] for each in BREACHES]
+)
+@pytest.mark.parametrize("engine", [PLAIN, PAILLIER], ids=lambda engine: engine.name)
+def test_a_breach_ends_the_session_on_both_sides_with_a_reason(
+    kind: type[Body], forge: Forgery, engine: Engine
+) -> None:
+    federation = small(counts=(1, 2, 2)).having(engine=engine)
+    simulation = federation.train(rewrite=_rewritten(kind, forge))
+    assert simulation.errors
+    over = simulation.results.keys() | simulation.errors.keys()
+    assert over == {ACTIVE, "telco", "shop"}
+    for error in simulation.errors.values():
+        assert "broke the protocol" in str(error)
+
+
+MALFORMED: dict[str, Any] = {
+    "nothing": {},
+    "another key": {"rubbish": 1},
+    "a number": {"left": 1, "pairs": 1, "packed": 1, "ciphertexts": 1, "part": 1},
+    "a text": {"left": "x", "pairs": "x", "packed": "x", "ciphertexts": "x", "part": "x"},
+}
+for _dtype in (np.uint8, np.int64, np.float64):
+    for _shape in [(0,), (3,), (0, 2), (3, 2), (2, 3, 4), (80, 64), (64, 2), (4, 64)]:
+        _values = np.zeros(_shape, _dtype)
+        MALFORMED[f"{_dtype.__name__} {_shape}"] = {
+            "left": _values, "pairs": _values, "packed": _values, "count": 2,
+            "ciphertexts": _values, "h": 50, "slot": 101, "part": _values,
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", [PLAIN, PAILLIER, OU], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("kind", [say.HistogramReply, say.GradientBroadcast])
+@pytest.mark.parametrize("values", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_payload_never_ends_the_session_on_one_side_alone(
+    values: dict[str, Any], kind: type[Body], engine: Engine
+) -> None:
+    federation = small(counts=(1, 2, 2)).having(engine=engine)
+    simulation = federation.train(rewrite=_rewritten(kind, _payload(**values)))
+    # Any number of int64 pairs is well-formed to the plain engine.
+    fits = engine is PLAIN and kind is say.HistogramReply and _is_pairs(values.get("left"))
+    assert simulation.errors.keys() == (set() if fits else {ACTIVE, "telco", "shop"})
+
+
+def _is_pairs(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.int64 and value.shape[1:] == (2,)
+
+
+@pytest.mark.parametrize("values", MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize("engine", [PAILLIER, OU], ids=lambda engine: engine.name)
+def test_a_malformed_key_is_refused(values: dict[str, Any], engine: Engine) -> None:
+    federation = small().having(engine=engine)
+    public = pack_payload({"n": next(iter(values.values()), 0)})
+    simulation = federation.train(rewrite=_rewritten(say.TrainingOpen, _with(public=public)))
+    assert isinstance(simulation.errors[ACTIVE], Refused)
+
+
+def test_a_reply_that_follows_a_complete_one_is_a_breach() -> None:
+    simulation = Simulation(small(counts=(1, 2)).training())
+    more: list[say.HistogramReply] = []
+
+    def tap(envelope: Envelope) -> None:
+        body = envelope.body
+        if isinstance(body, say.HistogramReply) and not more:
+            more.append(body.model_copy(update={"piece": body.pieces, "pieces": body.pieces + 1}))
+            simulation.say("telco", ACTIVE, more[0])
+
+    simulation.tap = tap
+    simulation.run()
+    assert "was not asked for" in str(simulation.errors[ACTIVE])
+    assert "broke the protocol" in str(simulation.errors["telco"])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_tree_that_ends_before_the_sums_are_answered_is_a_breach(seed: int) -> None:
+    federation = small(counts=(1, 2)).having(engine=PAILLIER)
+    simulation = Simulation(federation.training(), seed, Link(delay=2.0))
+    asked: list[int] = []
+
+    def tap(envelope: Envelope) -> None:
+        body = envelope.body
+        if isinstance(body, say.HistogramRequest) and body.nodes[0].node > 1 and not asked:
+            asked.append(body.tree)
+            simulation.say(ACTIVE, "telco", say.TreeFinished(tree=body.tree))
+
+    simulation.tap = tap
+    simulation.run()
+    assert simulation.errors.keys() == {ACTIVE, "telco"}
+    assert "bank broke the protocol" in str(simulation.errors["telco"])
+
+
+def test_a_node_that_is_split_while_it_is_asked_about_is_a_breach() -> None:
+    federation = small(counts=(0, 2, 2))
+    machines = federation.having(engine=BestOfAll(federation.params)).training()
+    simulation = Simulation(machines)
+    put_off: list[say.QueryPiece] = []
+    went_left: list[Bitmap] = []
+
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        if isinstance(body, say.SplitOutcome) and body.node == 1:
+            went_left.append(body.left)
+        if not isinstance(body, say.QueryPiece) or body.node != 2 or put_off:
+            return body
+        put_off.append(body)
+        simulation.say(ACTIVE, envelope.header.recipient, body)
+        standing = int(went_left[0].numpy().sum())
+        left = Bitmap.of(np.ones(standing, np.bool_))
+        return say.NodeAssignment(tree=body.tree, node=body.node, left=left)
+
+    simulation.rewrite = rewrite
+    simulation.run()
+    assert "split meanwhile" in str(simulation.errors["telco"])
+    assert simulation.errors.keys() == {ACTIVE, "telco", "shop"}
+
+
+def test_an_engine_that_gives_up_in_the_middle_of_a_wave_asks_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask = plain._Active.ask
+
+    def give_up(self: Any, peer: str, asked: AskedNode) -> Any:
+        if asked.node == 3:
+            raise ConfigError("key_bits: no room")
+        return (yield from ask(self, peer, asked))
+
+    monkeypatch.setattr(plain._Active, "ask", give_up)
+    said: list[Any] = []
+    simulation = small(counts=(1, 2)).train(tap=lambda envelope: said.append(envelope.body))
+    assert str(simulation.errors[ACTIVE]) == "key_bits: no room"
+    assert isinstance(simulation.errors["telco"], Aborted)
+    requests = [body for body in said if isinstance(body, say.HistogramRequest)]
+    assert [[query.node for query in request.nodes] for request in requests] == [[1]]
+
+
+def test_more_setup_pieces_than_were_announced_are_a_breach() -> None:
+    federation = small().having(engine=HiddenRows())
+    fewer = _rewritten(say.SessionAccept, _with(setup_pieces=2))
+    simulation = federation.train(rewrite=fewer)
+    assert simulation.errors.keys() == {ACTIVE, "telco", "shop"}
+
+
+@pytest.mark.parametrize("record", [2**31, 2**32 - 1])
+def test_a_record_beyond_what_a_tree_can_hold_is_no_message(record: int) -> None:
+    with pytest.raises(ValueError, match="record"):
+        say.SplitOutcome(tree=0, node=1, record=record, left=SHORT)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_that_no_generator_takes_is_no_message(seed: int) -> None:
+    opening: list[Any] = []
+    small().train(tap=lambda envelope: opening.append(envelope.body))
+    with pytest.raises(ValueError, match="seed"):
+        type(opening[0])(**{**dict(opening[0]), "seed": seed})
+
+
+def test_an_envelope_of_a_foreign_party_is_refused_and_changes_nothing() -> None:
+    federation = small()
+    simulation = Simulation(federation.training())
+    envelopes: list[Envelope] = []
+    simulation.tap = envelopes.append
+    simulation.run()
+    foreign = envelopes[0].header.model_copy(update={"sender": "stranger"})
+    fresh = Simulation(federation.training()).sessions["telco"]
+    with pytest.raises(MessageError, match="stranger takes no part"):
+        fresh.handle(Arrived(replace(envelopes[0], header=foreign)))
+    assert fresh.machine.state.name == "READY"

@@ -1,0 +1,227 @@
+"""The privacy promise, checked against every message of real trainings and predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.gradients import Gradients
+from fedmq.messages import training as say
+from fedmq.messages.envelope import Envelope
+from fedmq.messages.inference import HopReply, InferenceHop
+from fedmq.privacy import plain
+from fedmq.privacy.engine import Engine, Query
+from fedmq.protocol.growth import depth
+from tests.protocol.federation import (
+    ACTIVE,
+    OU,
+    PAILLIER,
+    PLAIN,
+    Federation,
+    names,
+    ran,
+)
+from tests.protocol.inspection import Numbers, Secret, leaks
+from tests.protocol.wiretap import ROWS, federation, trained
+
+
+def active_only(what: str, values: Any) -> Secret:
+    return Numbers(what, [ACTIVE], values)
+
+
+# The promise
+
+
+@pytest.mark.parametrize("engine", [PAILLIER, OU], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("params", [{}, {"max_depth": 1}, {"colsample_bytree": 0.7}], ids=str)
+def test_no_message_of_an_encrypted_training_tells_a_secret(
+    engine: Engine, params: dict[str, Any]
+) -> None:
+    said, secrets, simulation = trained(federation(**params).having(engine=engine))
+    owners = np.concatenate([tree.owner for tree in simulation.results[ACTIVE].trees])
+    assert set(owners.tolist()) > {-1}
+    assert leaks(said, secrets) == set()
+
+
+def test_no_message_of_a_prediction_tells_a_secret() -> None:
+    made = federation()
+    _, secrets, simulation = trained(made)
+    said: list[Envelope] = []
+    scores = ran(made.scoring(simulation.results), tap=said.append).results[ACTIVE]
+    assert any(isinstance(each.body, InferenceHop) for each in said)
+    own = [
+        active_only("scores", scores.margins),
+        active_only("scores", scores.predictions),
+    ]
+    assert leaks(said, [*secrets, *own]) == set()
+
+
+def test_a_passive_share_holds_its_own_splits_and_nothing_of_the_trees() -> None:
+    _, _, simulation = trained(federation())
+    share = simulation.results["telco"].model_dump()
+    assert share.keys() == {"version", "model_id", "format", "party", "lookup_table"}
+    assert share["lookup_table"].keys() == {
+        "feature_names",
+        "feature",
+        "threshold",
+        "default_left",
+    }
+
+
+def test_the_active_share_knows_the_splits_of_others_by_number_alone() -> None:
+    _, _, simulation = trained(federation())
+    document = simulation.results[ACTIVE].dumps()
+    for peer in ("telco", "shop"):
+        assert not any(name in document for name in names(peer, 2))
+        for threshold in simulation.results[peer].lookup_table.threshold.tolist():
+            assert str(threshold) not in document
+
+
+def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
+    said, _, _ = trained(federation().having(engine=PAILLIER))
+    scalars = {
+        (type(each.body).__name__, name)
+        for each in said
+        if each.header.recipient != ACTIVE
+        for name, value in dict(each.body).items()
+        if isinstance(value, int | float)
+    }
+    assert {name for _, name in scalars} == {
+        "rows", "trees", "active_only_trees", "max_depth", "max_bin", "colsample_bytree", "seed",
+        "tree", "pieces", "piece", "round", "node",
+    }  # fmt: skip
+    assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
+
+
+def test_a_payload_is_ciphertexts_their_layout_and_their_number() -> None:
+    said, _, _ = trained(federation().having(engine=PAILLIER))
+    keys = {
+        (each.header.kind, key)
+        for each in said
+        for name in ("payload", "public")
+        for key in getattr(each.body, name, {})
+    }
+    assert keys == {
+        ("training open", "n"),
+        ("gradient broadcast", "ciphertexts"),
+        ("gradient broadcast", "h"),
+        ("gradient broadcast", "slot"),
+        ("histogram reply", "packed"),
+        ("histogram reply", "count"),
+    }
+
+
+def test_the_slot_layout_that_passive_parties_see_does_not_depend_on_the_labels() -> None:
+    def layouts(made: Federation) -> list[tuple[Any, Any]]:
+        bodies = [each.body for each in trained(made.having(engine=PAILLIER))[0]]
+        pieces = [body for body in bodies if isinstance(body, say.GradientBroadcast)]
+        return [(body.payload["h"], body.payload["slot"]) for body in pieces]
+
+    made = federation()
+    flipped = made.having(label=1 - made.label)
+    ones = made.having(label=(np.arange(ROWS) < 3).astype(np.float32))
+    assert layouts(made) == layouts(flipped) == layouts(ones)
+
+
+@pytest.mark.parametrize("engine", [PLAIN, PAILLIER], ids=lambda engine: engine.name)
+def test_at_the_last_level_only_the_owner_and_the_active_party_learn_the_partition(
+    engine: Engine,
+) -> None:
+    said, _, _ = trained(federation().having(engine=engine))
+    last = [
+        each
+        for each in said
+        if depth(getattr(each.body, "node", 1)) == 2 and each.header.kind != "histogram reply"
+    ]
+    assert {each.header.kind for each in last} == {"split decision", "split outcome"}
+    decided = {
+        (each.header.recipient, each.body.tree, each.body.node)
+        for each in last
+        if isinstance(each.body, say.SplitDecision)
+    }
+    told = {
+        (each.header.sender, each.body.tree, each.body.node)
+        for each in last
+        if isinstance(each.body, say.SplitOutcome)
+    }
+    assert decided == told
+    assert len({(tree, node) for _, tree, node in decided}) == len(decided)
+
+
+def test_who_goes_left_is_told_to_each_party_at_most_once() -> None:
+    said, _, _ = trained(federation())
+    told = [
+        (each.header.recipient, each.body.tree, each.body.node)
+        for each in said
+        if isinstance(each.body, say.NodeAssignment)
+    ]
+    assert len(told) == len(set(told)) > 3
+
+
+def test_a_hop_asks_only_about_rows_that_stand_before_the_record() -> None:
+    made = federation()
+    _, _, simulation = trained(made)
+    said: list[Envelope] = []
+    ran(made.scoring(simulation.results), tap=said.append)
+    asked = [each.body for each in said if isinstance(each.body, InferenceHop)]
+    answers = [each.body for each in said if isinstance(each.body, HopReply)]
+    assert sum(hop.rows.shape[0] for hop in asked) == sum(each.left.count for each in answers)
+    records = sum(len(simulation.results[peer].lookup_table) for peer in made.peers)
+    assert 0 < sum(hop.rows.shape[0] for hop in asked) < ROWS * records
+
+
+# Order and noise
+
+
+@pytest.fixture
+def orders(monkeypatch: pytest.MonkeyPatch) -> list[dict[tuple[int, int, int], tuple[int, ...]]]:
+    """Orders in which candidates are shown, by (tree, node, number of candidates); per training."""
+    seen: list[dict[tuple[int, int, int], tuple[int, ...]]] = []
+    answer = plain._Passive.answer
+
+    def recorded(self: Any, queries: list[Query]) -> Any:
+        for query in queries:
+            key = (query.tree, query.node, id(self._bins))
+            seen[-1][key] = tuple(query.order.tolist())
+        return answer(self, queries)
+
+    monkeypatch.setattr(plain._Passive, "answer", recorded)
+    return seen
+
+
+def test_candidates_come_in_another_order_for_each_node_and_in_each_run(orders: Any) -> None:
+    for secret in (1, 2):
+        orders.append({})
+        federation().having(secret=secret).train()
+    for run in orders:
+        assert len(run) > 10
+        for order in run.values():
+            assert sorted(order) == list(range(len(order)))
+            assert list(order) != sorted(order)
+        of_one_party = [order for (*_, bins), order in run.items() if bins == next(iter(run))[2]]
+        assert len(of_one_party) == len(set(of_one_party))
+    assert not set(orders[0].values()) & set(orders[1].values())
+
+
+@pytest.mark.parametrize("engine", [PAILLIER, OU], ids=lambda engine: engine.name)
+def test_no_ciphertext_comes_twice_though_plaintexts_do(engine: Engine) -> None:
+    made = federation(subsample=1.0).having(engine=engine)
+    said, _, _ = trained(made)
+    sent = {("bank", "telco"): "ciphertexts", ("telco", "bank"): "packed"}
+    for (sender, recipient), name in sent.items():
+        ciphertexts = [
+            bytes(row)
+            for each in said
+            if (each.header.sender, each.header.recipient) == (sender, recipient)
+            and each.header.sequence
+            for key, value in getattr(each.body, "payload", {}).items()
+            if key == name
+            for row in value.numpy()
+        ]
+        assert len(ciphertexts) == len(set(ciphertexts)) > 30
+    gradients = Gradients.of(
+        np.zeros(ROWS, np.float32), made.label, ~made.evaluation, made.params, 0
+    )
+    assert len(np.unique(gradients.pairs[gradients.carried], axis=0)) == 2
