@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.transport.topology import password_hash
+from tests.party.daemons import EXAMPLE, PARTIES
+from tests.rabbitmq_node import BROKER
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def ran(script: Path, *replacements: tuple[str, str]) -> str:
+    """What ``script`` prints; nothing may go to standard error."""
+    text = script.read_text()
+    for before, after in replacements:
+        assert before in text
+        text = text.replace(before, after)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-"],
+        input=text, check=False, capture_output=True, text=True, timeout=110,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_script_trains_predicts_and_exports() -> None:
+    out = ran(
+        EXAMPLES / "simulate.py",
+        ("num_boost_round=3", "num_boost_round=1"),
+        ('engine="paillier"', 'engine="plain"'),
+    )
+    assert out.startswith("tree 1 of 1 {'train-auc': 0.9")
+    assert float(re.findall(r"right: (.*)", out)[0]) > 0.9
+    assert "telco to active: 1 session accept" in out
+    assert re.search(r"0:\[(active|telco|retail)\.f\d<", out)
+
+
+def test_the_script_has_no_guard() -> None:
+    assert "if __name__" not in (EXAMPLES / "simulate.py").read_text().partition('"""\n')[2]
+
+
+def test_the_notebook_runs_in_a_running_event_loop() -> None:
+    body = (EXAMPLES / "notebook.py").read_text()
+    cells = "\n".join(f"    {line}" for line in body.splitlines())
+    inside = f"import asyncio\nasync def notebook():\n{cells}\nasyncio.run(notebook())\n"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-"],
+        input=inside, check=False, capture_output=True, text=True, timeout=110,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_the_passwords_of_the_example_are_those_of_the_brokers_files(party: str) -> None:
+    config, _ = PartyFile.read(EXAMPLE / party / "party.toml")
+    password = config.broker.split(":")[2].split("@")[0]
+    users = json.loads((BROKER / "definitions.json").read_text())["users"]
+    [stored] = [user["password_hash"] for user in users if user["name"] == party]
+    assert password_hash(password, base64.b64decode(stored)[:4]) == stored
+
+
+def test_the_example_asks_for_a_full_key() -> None:
+    job = TrainingJob.read(EXAMPLE / "bank" / "train.toml")
+    assert (job.engine, job.engine_options) == ("paillier", {})
