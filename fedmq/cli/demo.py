@@ -24,7 +24,9 @@ _PASSIVE = ("telco", "retail")
 
 
 @click.command()
-@click.option("--trees", type=click.IntRange(1), default=20, show_default=True)
+@click.option(
+    "--trees", type=click.IntRange(1), default=20, show_default=True, help="Number of trees."
+)
 @click.option("--engine", default="paillier", show_default=True, help="Privacy engine.")
 def demo(trees: int, engine: str) -> None:
     """Train three parties on breast-cancer data, and compare with XGBoost on the joined table.

@@ -17,8 +17,11 @@ class Federation(Section):
     """The federation's name, its label holder, and the others in the order that decides ties."""
 
     name: PartyName
+    """The federation's name; it is part of every queue's name on the broker."""
     active: PartyName
+    """The party that holds the label."""
     passive: tuple[PartyName, ...]
+    """The other parties. Of two equally good splits, the earlier party's is taken."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

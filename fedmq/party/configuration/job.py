@@ -29,12 +29,17 @@ class TrainingJob(Section):
     """What to train, with which engine, and which share of the rows to hold out for evaluation."""
 
     party: FilePath = Path("party.toml")
+    """The active party's file; relative to the folder of this one."""
     model: ModelId | None = None
     """The model's name; made from the date when left out."""
     engine: str = "paillier"
+    """How the gradients are kept secret; every party's policy must allow it."""
     engine_options: Mapping[str, Any] = Field(default_factory=dict)
+    """The engine's own options, such as ``{ key_bits = 3072 }``."""
     evaluation: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of the rows that is scored after each tree, but not learned from."""
     params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
+    """The training parameters."""
 
     @classmethod
     def read(cls, path: Path) -> TrainingJob:

@@ -42,31 +42,45 @@ class DataSection(Section):
     """A CSV file with a header: which column is the id, which the label; the rest are features."""
 
     path: FilePath
+    """The CSV file, with a header."""
     id: str
+    """The column that names each row; the same people have the same ids at every party."""
     label: str | None = None
+    """The column to learn; at the active party only."""
     ignore: tuple[str, ...] = ()
+    """Columns that are left out."""
     missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "null")
+    """What a cell without a value holds."""
 
 
 class ComputeSection(Section):
     """Worker processes for the arithmetic; all cores when left out."""
 
     workers: Annotated[int, Field(ge=1)] | None = None
+    """Worker processes; one per core when left out."""
 
 
 class PartyFile(Section):
     """One party of a federation: its broker account, its data, its state folder, its policy."""
 
     party: PartyName
+    """This party's name, which is also its user's on the broker."""
     federation: FilePath
+    """The federation file, the same at every party."""
     broker: Annotated[str, AfterValidator(_url)]
+    """The broker's URL; the environment variable FEDMQ_BROKER overrides it."""
     state: FilePath = Path("state")
+    """The folder of this party's model shares and of the daemon's control socket."""
     data: DataSection
+    """The rows to learn from."""
     serving: DataSection | None = None
     """Where the rows to predict are looked up; ``data`` when left out."""
     compute: ComputeSection = ComputeSection()
+    """The arithmetic."""
     policy: PolicySection = PolicySection()
+    """What this party takes part in."""
     retry: RetryPolicy = RetryPolicy()
+    """When messages are sent again, in seconds, and when a peer counts as lost."""
 
     @classmethod
     def read(cls, path: Path) -> tuple[Self, Federation]:

@@ -23,4 +23,6 @@ class PolicySection(Section):
     """What this party takes part in."""
 
     engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
+    """The engines that this party takes part with."""
     allow_weak_keys: bool = False
+    """Whether keys below 2048 bits are accepted: for trials only."""

@@ -17,9 +17,12 @@ Model = TypeVar("Model", bound="Section")
 
 
 class Section(BaseModel):
-    """A table of a configuration file: frozen, and nothing but the declared keys."""
+    """A table of a configuration file: frozen, and nothing but the declared keys.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    The text below a key is its description in the reference.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 def read_toml(path: Path, model: type[Model]) -> Model:

@@ -1,0 +1,290 @@
+"""Writes the pages of docs/reference that are drawn from the code.
+
+::
+
+    python docs/generate.py          (or: make docs)
+
+A test fails when a page differs from what this script would write.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from fedmq import errors
+from fedmq.boosting.params import ALIASES, TrainParams
+from fedmq.cli.main import cli
+from fedmq.messages import body, inference, training
+from fedmq.messages.array import Array, Bitmap
+from fedmq.messages.body import Body
+from fedmq.messages.codec import KINDS
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.privacy.registry import ENGINES
+from fedmq.protocol import diagram
+
+REFERENCE = Path(__file__).parent / "reference"
+
+PARAMETERS: Mapping[str, str] = {
+    "objective": "what is learned",
+    "num_boost_round": "number of trees",
+    "max_depth": "levels of splits in a tree",
+    "eta": "how much of a leaf's weight counts",
+    "reg_lambda": "L2 regularisation of leaf weights",
+    "gamma": "gain that a split must exceed",
+    "min_child_weight": "least sum of hessians on either side of a split",
+    "subsample": "share of the rows that each tree learns from",
+    "colsample_bytree": "share of each party's columns that a tree may use",
+    "max_bin": "most bins of a feature",
+    "base_score": "prediction before the first tree",
+    "seed": "of the rows and columns sampled, and of the evaluation rows",
+    "eval_metric": "one name or a list; the objective's own when left out",
+    "early_stopping_rounds": "stop after so many trees without a better value of the last metric",
+    "active_only_trees": "so many first trees use the active party alone (RL-SecureBoost)",
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def first_paragraph(documented: Any) -> str:
+    """The first paragraph of a docstring, in one line and without reST."""
+    text = inspect.getdoc(documented) or ""
+    return plain(text.split("\n\n")[0])
+
+
+def plain(text: str) -> str:
+    """One line; code in Markdown's single backquotes."""
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text)
+    return " ".join(text.replace("``", "`").split())
+
+
+# Configuration
+
+
+def configuration() -> str:
+    """docs/reference/configuration.md."""
+    parts = [
+        "# Configuration\n",
+        "Drawn from the code by `make docs`. A key that is not listed is an error, as is a missing",
+        "one that is required. Paths are relative to the folder of the file they stand in.",
+    ]
+    for name, model in (
+        ("federation.toml", Federation),
+        ("party.toml", PartyFile),
+        ("train.toml", TrainingJob),
+    ):
+        doc = inspect.getmodule(model)
+        parts += [f"\n## {name}\n", first_paragraph(doc), "", *sections(model)]
+    parts += [
+        "\n### [params]\n",
+        "XGBoost's parameters under XGBoost's names, with its aliases.",
+        "",
+        table(["key", "values", "default", "meaning"], parameters()),
+        "\n### [engine_options]\n",
+        table(["engine", "options", "exact"], engines()),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def sections(model: type[BaseModel], title: str = "") -> Iterator[str]:
+    """A table of the keys of ``model``, and one for each of its sections."""
+    inner: list[tuple[str, type[BaseModel]]] = []
+    rows = []
+    for name, field in model.model_fields.items():
+        section = section_of(field)
+        if section is not None:
+            if section is not TrainParams:
+                inner.append((name, section))
+            continue
+        rows.append([f"`{name}`", words(field), default(field), plain(field.description or "")])
+    if title:
+        yield f"\n### [{title}]\n"
+        yield f"{first_paragraph(model)}\n"
+    yield table(["key", "values", "default", "meaning"], rows)
+    for name, section in inner:
+        yield from sections(section, name)
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of a field that is a table of its own."""
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def words(field: FieldInfo) -> str:
+    """What a field may hold."""
+    bounds = [
+        f"{sign} {getattr(each, name)}"
+        for each in field.metadata
+        for name, sign in (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
+        if hasattr(each, name)
+    ]
+    return ", ".join([kind_in_words(field.annotation), *bounds])
+
+
+def kind_in_words(kind: Any) -> str:
+    """A type in words."""
+    origin, inside = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return kind_in_words(inside[0])
+    if origin is Literal:
+        return ", ".join(f"`{each}`" for each in inside)
+    if origin in (Union, UnionType):
+        return " or ".join(kind_in_words(each) for each in inside if each is not type(None))
+    if origin is tuple:
+        return f"list of {kind_in_words(inside[0])}"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "table"
+    names = {
+        str: "text", int: "whole number", float: "number", bool: "`true` or `false`", Path: "path",
+        Array: "array", Bitmap: "bitmap", bytes: "bytes", Any: "anything",
+    }  # fmt: skip
+    return names.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def default(field: FieldInfo) -> str:
+    """A field's default as TOML has it."""
+    if field.is_required():
+        return "required"
+    value = field.default
+    if value is PydanticUndefined or value is None:
+        return ""
+    return f"`{json.dumps(value, default=str)}`"
+
+
+def parameters() -> Iterator[Sequence[str]]:
+    """Rows of the table of training parameters."""
+    for name, field in TrainParams.model_fields.items():
+        aliases = [f"`{alias}`" for alias, of in ALIASES.items() if of == name]
+        names = ", ".join([f"`{name}`", *aliases])
+        given = default(field) if name != "eval_metric" else ""
+        yield [names, words(field), given, PARAMETERS[name]]
+
+
+def engines() -> Iterator[Sequence[str]]:
+    """Rows of the table of engines."""
+    for name, engine in ENGINES.items():
+        made = engine()
+        options = [f"`{each} = {json.dumps(getattr(made, each))}`" for each in engine.options()]
+        yield [f"`{name}`", ", ".join(options) or "none", "yes" if engine.exact else "no"]
+
+
+# Commands and exit codes
+
+
+def commands() -> str:
+    """docs/reference/cli.md."""
+    parts = ["# Commands\n", "Drawn from the code by `make docs`.", f"\n{cli.help}"]
+    for name, command in cli.commands.items():
+        shown = [each for each in command.params if isinstance(each, click.Option)]
+        places = [each.make_metavar(click.Context(command)) for each in command.params
+                  if isinstance(each, click.Argument)]  # fmt: skip
+        parts.append(f"\n## fedmq {name}\n")
+        parts.append(f"    fedmq {' '.join([name, '[OPTIONS]', *places])}\n")
+        parts.append(plain(f"{inspect.cleandoc(command.help or '')} {command.epilog or ''}"))
+        rows = [[option_names(each), each.help or "", option_default(each)] for each in shown]
+        parts += ["", table(["option", "meaning", "default"], rows)]
+    return "\n".join(parts) + "\n"
+
+
+def option_names(option: click.Option) -> str:
+    """The spellings of an option, and what it takes."""
+    takes = "" if option.is_flag else f" {option.type.name.split()[0].upper()}"
+    return ", ".join(f"`{each}{takes}`" for each in option.opts)
+
+
+def option_default(option: click.Option) -> str:
+    """What an option is when it is left out."""
+    if option.required:
+        return "required"
+    return f"`{option.default}`" if isinstance(option.default, str | int) and option.default else ""
+
+
+def exit_codes() -> str:
+    """docs/reference/exit-codes.md."""
+    named = [getattr(errors, name) for name in errors.__all__]
+    rows = [
+        ["0", "done", ""],
+        ["1", "an error inside fedmq", "`FedmqError`"],
+        ["2", "wrong usage of a command", ""],
+    ]
+    for error in sorted(errors.FedmqError.__subclasses__(), key=lambda each: each.exit_code):
+        below = [each for each in named if error in each.__mro__ and each is not error]
+        names = ", ".join(f"`{each.__name__}`" for each in (error, *below))
+        rows.append([str(error.exit_code), first_paragraph(error), names])
+    rows.append(["130", "interrupted by Ctrl-C", ""])
+    return (
+        "# Exit codes\n\nDrawn from the code by `make docs`. Every error is one line on standard "
+        "error that begins with `fedmq:`.\n\n"
+        + table(["code", "what", "raised in Python as"], rows)
+        + "\n"
+    )
+
+
+# Messages
+
+
+def messages() -> str:
+    """docs/reference/messages.md."""
+    parts = [
+        "# Messages\n",
+        'Drawn from the code by `make docs`. A message is msgpack: `["fedmq", header, body]`, both',
+        "packed apart. Arrays and bitmaps travel as raw bytes with dtype and shape; payloads are",
+        "named arrays and numbers of the privacy engine. No message exceeds 1 MiB. An unknown",
+        "version, kind or field is refused.",
+    ]
+    rooms: tuple[tuple[str, ModuleType], ...] = (
+        ("Any session", body),
+        ("Training", training),
+        ("Inference", inference),
+    )
+    for title, module in rooms:
+        kinds = {name: model for name, model in KINDS.items() if model in module.BODIES}
+        rows = [
+            [f"**{name}**", first_paragraph(model), said(model)] for name, model in kinds.items()
+        ]
+        parts += [f"\n## {title}\n", table(["kind", "what it says", "fields"], rows)]
+    return "\n".join(parts) + "\n"
+
+
+def said(model: type[Body]) -> str:
+    """The fields of a body."""
+    return ", ".join(f"`{name}`" for name in model.model_fields)
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "cli.md": commands,
+    "exit-codes.md": exit_codes,
+    "messages.md": messages,
+    "state-machines.md": diagram.page,
+}
+
+
+def main() -> None:
+    """Write all pages."""
+    for name, page in PAGES.items():
+        (REFERENCE / name).write_text(page(), encoding="utf-8")
+        print(f"docs/reference/{name}")
+
+
+if __name__ == "__main__":
+    main()

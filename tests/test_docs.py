@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+
+from fedmq.boosting.params import TrainParams
+from fedmq.cli.main import cli
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.privacy.registry import ENGINES
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), ROOT / "brokers/rabbitmq/README.md"]
+CONFIGURED = [Federation, PartyFile, TrainingJob]
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_generated_pages_are_current(generate: ModuleType) -> None:
+    for name, page in generate.PAGES.items():
+        assert (DOCS / "reference" / name).read_text() == page(), "run: make docs"
+
+
+def test_every_page_of_the_reference_is_generated(generate: ModuleType) -> None:
+    assert {path.name for path in (DOCS / "reference").iterdir()} == set(generate.PAGES)
+
+
+def test_every_parameter_has_a_meaning(generate: ModuleType) -> None:
+    assert list(generate.PARAMETERS) == list(TrainParams.model_fields)
+
+
+def test_every_key_of_a_configuration_file_has_a_meaning(generate: ModuleType) -> None:
+    def check(model: Any) -> None:
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name}"
+            section = generate.section_of(field)
+            if section not in (None, TrainParams):
+                check(section)
+
+    for model in CONFIGURED:
+        check(model)
+
+
+def test_every_option_has_a_meaning() -> None:
+    for name, command in cli.commands.items():
+        assert command.help, name
+        for option in command.params:
+            assert not isinstance(option, click.Option) or option.help, f"{name} {option.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_found_from_the_first_one() -> None:
+    listed = set(re.findall(r"\]\(([^)]+\.md)\)", (DOCS / "index.md").read_text()))
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"index.md"}
+    assert listed == pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_options_exist(page: Path) -> None:
+    for block in blocks(page, "sh"):
+        for line in block.splitlines():
+            words = re.sub(r"^docker compose exec bank ", "", line).split()
+            if not words or words[0] != "fedmq":
+                continue
+            command = cli.commands[words[1]]
+            spelt = {each for option in command.params for each in option.opts}
+            assert {word for word in words if word.startswith("--")} <= spelt, line
+
+
+@pytest.mark.parametrize("block", blocks(DOCS / "how-to" / "party-file.md", "toml"))
+def test_pieces_of_configuration_are_valid(block: str) -> None:
+    document = {
+        "party": "bank",
+        "federation": "federation.toml",
+        "broker": "amqp://bank:secret@127.0.0.1/",
+        "data": {"path": "data.csv", "id": "id"},
+    }
+    assert PartyFile.model_validate({**document, **tomllib.loads(block)}).party == "bank"
+
+
+def test_the_leakage_page_says_what_the_engines_say() -> None:
+    page = (DOCS / "explanation" / "leakage.md").read_text()
+    for engine in ENGINES.values():
+        assert f"`{engine.name}`" in page
+        assert engine.leakage.passive in page
+
+
+def test_the_makefile_has_the_targets_that_pages_name() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        named = re.findall(r"(?:^|`)make (\w+)", page.read_text(), re.MULTILINE)
+        assert set(named) <= targets
+
+
+def test_continuous_integration_runs_the_readmes_test_command() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "\nexec make test </dev/null\n" in script
+    assert any("make test" in block.splitlines() for block in blocks(ROOT / "README.md", "sh"))
+
+
+def test_the_walk_through_of_readme_and_tutorial_is_the_same() -> None:
+    def typed(page: Path) -> list[str]:
+        lines = [line for block in blocks(page, "sh") for line in block.splitlines()]
+        return [line for line in lines if "my-federation" in line]
+
+    readme = typed(ROOT / "README.md")
+    tutorial = typed(DOCS / "first-federation.md")
+    assert readme == [line for line in tutorial if line in readme]
+    assert len(readme) == 9
