@@ -6,6 +6,8 @@ import asyncio
 import logging
 import os
 import pickle
+import threading
+import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,6 +23,8 @@ from fedmq.privacy.engine import Computation
 __all__ = ["ComputePool", "ProcessPool", "ThreadPool", "cores"]
 
 log = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 1.0
 
 
 def cores() -> int:
@@ -72,7 +76,13 @@ class ProcessPool(ComputePool):
     def _started(self) -> loky.ProcessPoolExecutor:
         # Idle workers stay: their tables of powers are worth more than their memory.
         # The context is asked for by its class: by its name, joblib's copy of loky would answer.
-        return loky.ProcessPoolExecutor(self.parallelism, timeout=None, context=LokyContext())
+        return loky.ProcessPoolExecutor(
+            self.parallelism,
+            timeout=None,
+            context=LokyContext(),
+            initializer=_die_with,
+            initargs=(os.getpid(),),
+        )
 
     async def run(self, computation: Computation) -> Any:
         work = await asyncio.to_thread(self._arrays.pickled, computation)
@@ -93,6 +103,17 @@ class ProcessPool(ComputePool):
 
     async def close(self) -> None:
         await asyncio.to_thread(self._executor.shutdown, wait=True, kill_workers=True)
+
+
+def _die_with(owner: int) -> None:
+    """Let this worker end when its owner was killed: nobody else would stop it."""
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
 
 
 def _run(work: bytes) -> Any:

@@ -63,7 +63,10 @@ class Daemon:
 
     def discard(self) -> None:
         """End the process, however it does."""
-        if self.process.poll() is None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
 

@@ -3,10 +3,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from fedmq.errors import DataError, FedmqError
@@ -66,3 +69,22 @@ async def test_work_of_a_worker_that_died_is_done_again(
 async def test_work_that_always_kills_its_worker_is_given_up(processes: ProcessPool) -> None:
     with pytest.raises(FedmqError, match=r"^DieAlways: compute workers die again and again"):
         await processes.run(DieAlways())
+
+
+def test_workers_end_when_their_owner_is_killed() -> None:
+    script = (
+        "import asyncio, time\n"
+        "from fedmq.party.compute import ProcessPool\n"
+        "from tests.party.computations import ProcessId\n"
+        "async def main():\n"
+        "    print(await ProcessPool(1).run(ProcessId()), flush=True)\n"
+        "    time.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    with owner:
+        assert owner.stdout is not None
+        worker = psutil.Process(int(owner.stdout.readline()))
+        assert worker.is_running()
+        owner.kill()
+    worker.wait(timeout=20)
