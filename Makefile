@@ -31,7 +31,7 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 	@echo "import-linter" && $(BIN)/lint-imports
 
 pytest: $(VENV)/test.stamp rabbitmq lint
-	@$(BIN)/pytest --numprocesses 2 --dist loadgroup
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 bench: $(VENV)/test.stamp ## seconds per tree beside XGBoost; DATA=folder with credit2_*.csv
 	@test -n "$(DATA)" || { echo "say where the data is: make bench DATA=folder" >&2; exit 2; }
