@@ -18,7 +18,6 @@ import yaml
 from fedmq.party.configuration.party import BROKER_VARIABLE
 from tests.party.daemons import PARTIES, ExampleBroker
 
-
 ROOT = Path(__file__).parent.parent
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]

@@ -28,7 +28,6 @@ from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
 from tests.protocol.inspection import leaks, secrets_of
 
-
 PARAMS = """
 [params]
 num_boost_round = 4

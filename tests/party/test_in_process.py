@@ -7,7 +7,6 @@ from fedmq.errors import LinkError
 from tests.boosting.tables import scattered
 from tests.party.daemons import ExampleBroker
 
-
 X, Y = scattered(300, 6, seed=4, missing=0.1)
 
 
