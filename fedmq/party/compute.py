@@ -9,7 +9,9 @@ import pickle
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import loky
@@ -18,6 +20,7 @@ from loky.process_executor import BrokenProcessPool
 
 from fedmq.errors import FedmqError
 from fedmq.party.shared_arrays import SharedArrays
+from fedmq.party.trace import Span
 from fedmq.privacy.engine import Computation
 
 __all__ = ["ComputePool", "ProcessPool", "ThreadPool", "cores"]
@@ -32,14 +35,17 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+OnDone = Callable[[Span], None]
+
+
 class ComputePool(ABC):
     """Runs computations beside the event loop; ``parallelism`` of them at once."""
 
     parallelism: int
 
     @abstractmethod
-    async def run(self, computation: Computation) -> Any:
-        """The result of ``computation``.
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        """The result of ``computation``; ``on_done`` is told when and where it was computed.
 
         Raises:
             FedmqError: the computation raised it, or could not be done.
@@ -58,8 +64,11 @@ class ThreadPool(ComputePool):
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="fedmq-compute")
 
-    async def run(self, computation: Computation) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, computation.run)
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        loop = asyncio.get_running_loop()
+        result, span = await loop.run_in_executor(self._executor, _timed, computation)
+        on_done(span)
+        return result
 
     async def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -84,7 +93,12 @@ class ProcessPool(ComputePool):
             initargs=(os.getpid(),),
         )
 
-    async def run(self, computation: Computation) -> Any:
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        result, span = await self._run(computation)
+        on_done(span)
+        return result
+
+    async def _run(self, computation: Computation) -> Any:
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:
@@ -116,5 +130,12 @@ def _die_with(owner: int) -> None:
     threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
 
 
-def _run(work: bytes) -> Any:
-    return pickle.loads(work).run()  # noqa: S301 (made by this party a moment ago)
+def _run(work: bytes) -> tuple[Any, Span]:
+    result, span = _timed(pickle.loads(work))  # noqa: S301 (made by this party a moment ago)
+    return result, replace(span, worker=os.getpid())
+
+
+def _timed(computation: Computation) -> tuple[Any, Span]:
+    start = time.time()
+    result = computation.run()
+    return result, Span(threading.get_ident(), start, time.time())

@@ -15,6 +15,7 @@ from fedmq.errors import ConfigError
 from fedmq.party.compute import ComputePool
 from fedmq.party.runner import SessionRunner
 from fedmq.party.switchboard import Switchboard
+from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
@@ -39,6 +40,7 @@ async def run_machines(
     lane: Lane,
     traffic: Traffic,
     on_report: Callable[[Report], None] = lambda _: None,
+    trace: Trace | None = None,
 ) -> list[Any]:
     """Run one session of all ``machines``, the first of which begins; their results in order."""
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
@@ -56,6 +58,7 @@ async def run_machines(
                 pool,
                 traffic,
                 on_report if party == first else lambda _: None,
+                trace=trace,
             )
             stack.callback(runner.stop)
             runners.append(runner)

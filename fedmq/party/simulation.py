@@ -16,6 +16,7 @@ from fedmq.party.compute import ProcessPool, ThreadPool
 from fedmq.party.frame import feature_table
 from fedmq.party.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.party.simulated_model import ACTIVE, SimulatedModel
+from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
 from fedmq.privacy.engine import Given
 from fedmq.privacy.registry import engine_named
@@ -40,6 +41,7 @@ def simulate(
     evaluation: ArrayLike | None = None,
     workers: int | None = None,
     on_report: Callable[[Report], None] = lambda _: None,
+    trace: Trace | None = None,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
@@ -56,6 +58,7 @@ def simulate(
             (rows,) or row numbers.
         workers: worker processes for encryption and encrypted sums; all cores by default.
         on_report: called after each tree, on another thread.
+        trace: collects what every party computed and said, and when.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -92,7 +95,7 @@ def simulate(
             machines[party] = PassiveTraining(
                 party, ACTIVE, load, lambda _: spec, secret, parallelism=width
             )
-        return await run_machines(machines, pool, broker, "training", traffic, on_report)
+        return await run_machines(machines, pool, broker, "training", traffic, on_report, trace)
 
     share, *others = in_own_loop(train())
     return SimulatedModel(share, others, traffic)
