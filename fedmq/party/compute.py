@@ -136,6 +136,7 @@ def _run(work: bytes) -> tuple[Any, Span]:
 
 
 def _timed(computation: Computation) -> tuple[Any, Span]:
-    start = time.time()
+    start, busy = time.time(), time.thread_time()
     result = computation.run()
-    return result, Span(threading.get_ident(), start, time.time())
+    busy = time.thread_time() - busy
+    return result, Span(threading.get_ident(), start, time.time(), busy)

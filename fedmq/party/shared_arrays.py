@@ -1,8 +1,9 @@
 """Computations as bytes for another process, with their large arrays in shared memory.
 
 An array goes into shared memory when a computation first mentions it and stays there as long as
-the array lives: ciphertexts that every wave reads are copied once. Where the system has no
-anonymous shared files, arrays travel inside the bytes.
+the array lives: what every wave reads is copied once, and not at all if it was made there in the
+first place (`fedmq.privacy.large_array`). Where processes cannot open each other's files, arrays
+travel inside the bytes.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedmq.privacy.large_array import descriptor_of, large_zeros
 
 __all__ = ["SharedArrays"]
 
@@ -27,11 +31,11 @@ _WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less 
 class SharedArrays:
     """Pickles computations for other processes of this user on this machine.
 
-    An array that was handed out must not change afterwards.
+    What a computation reads of an array must not change afterwards.
     """
 
     def __init__(self) -> None:
-        self._files: dict[int, int] = {}
+        self._copies: dict[int, NDArray[Any]] = {}
         self._lock = threading.RLock()  # computations are pickled by several threads
 
     def pickled(self, computation: Any) -> bytes:
@@ -46,29 +50,24 @@ class SharedArrays:
             array.nbytes < _WORTH_SHARING
             or array.dtype.hasobject
             or not (array.flags.c_contiguous or array.flags.f_contiguous)
-            or not hasattr(os, "memfd_create")
+            or not Path("/proc/self/fd").exists()
         ):
             return None
+        file = descriptor_of(array)
+        if file is not None:
+            return file
         key = id(array)
         with self._lock:
-            if key not in self._files:
-                self._files[key] = _file_of(array)
+            if key not in self._copies:
+                copy = large_zeros((array.size,), array.dtype)
+                copy[:] = array.ravel(order="K")
+                self._copies[key] = copy
                 weakref.finalize(array, self._forget, key)
-            return self._files[key]
+            return descriptor_of(self._copies[key])
 
     def _forget(self, key: int) -> None:
         with self._lock:
-            os.close(self._files.pop(key))
-
-
-def _file_of(array: NDArray[Any]) -> int:
-    file = os.memfd_create("fedmq-array")
-    os.ftruncate(file, array.nbytes)
-    with mmap.mmap(file, array.nbytes) as memory:
-        target: NDArray[Any] = np.frombuffer(memory, dtype=array.dtype)
-        target[:] = array.ravel(order="K")
-        del target  # the mapping cannot be closed while an array looks into it
-    return file
+            del self._copies[key]
 
 
 class _Pickler(pickle.Pickler):

@@ -9,8 +9,8 @@ of several parties can be laid into one.
 from __future__ import annotations
 
 import json
-import os
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -27,11 +27,15 @@ _STATES, _SENT, _RECEIVED, _FIRST_WORKER = 0, 1, 2, 10
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When and by which worker (a process or thread number) something was done; seconds."""
+    """When and by which worker (a process or thread number) something was done; seconds.
+
+    ``busy``: how much of it a core was really at work, and not taken by others.
+    """
 
     worker: int
     start: float
     end: float
+    busy: float
 
 
 class Trace:
@@ -41,6 +45,8 @@ class Trace:
     """
 
     def __init__(self) -> None:
+        self.busy: dict[tuple[str, str], float] = defaultdict(float)
+        """Seconds of a core by party and computation."""
         self._events: list[dict[str, Any]] = []
         self._parties: dict[str, int] = {}
         self._workers: dict[tuple[str, int], int] = {}
@@ -62,8 +68,12 @@ class Trace:
             (party, span.worker),
             _FIRST_WORKER + sum(each == party for each, _ in self._workers),
         )
-        waited = round(1e3 * (span.start - asked), 3)
-        self._span(party, worker, what, span.start, span.end, {"waited ms": waited})
+        self.busy[party, what] += span.busy
+        said = {
+            "waited ms": round(1e3 * (span.start - asked), 3),
+            "busy ms": round(1e3 * span.busy, 3),
+        }
+        self._span(party, worker, what, span.start, span.end, said)
 
     def sent(self, header: Header, size: int, start: float) -> None:
         """A message of ``size`` bytes left between ``start`` and now, and the broker has it."""
@@ -116,7 +126,7 @@ class Trace:
         try:
             part = path.with_name(path.name + ".part")
             part.write_text(json.dumps(self.document()), encoding="utf-8")
-            os.replace(part, path)
+            part.replace(path)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -194,6 +194,10 @@ class PassiveHalf(ABC):
         return ()
         yield
 
+    def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        """A tree begins, in which ``candidates`` will be asked for."""
+        return
+
     @abstractmethod
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
         """Take a piece of the gradient broadcast."""

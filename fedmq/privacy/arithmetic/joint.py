@@ -62,13 +62,16 @@ class JointCells:
         return len(self.first_of)
 
 
-def plan_cells(bins: NDArray[np.integer]) -> list[FeatureCells | JointCells]:
-    """Groups of features to sum jointly, covering each column of ``bins`` (rows, features) once."""
+def plan_cells(bins: NDArray[np.integer], *, joint: bool = True) -> list[FeatureCells | JointCells]:
+    """Groups of features to sum jointly, covering each column of ``bins`` (rows, features) once.
+
+    Every group is one feature unless ``joint``.
+    """
     rows = len(bins)
     groups: dict[int, FeatureCells | JointCells] = {
         feature: _feature_cells(feature, bins[:, feature]) for feature in range(bins.shape[1])
     }
-    if rows <= _LEAST_SAVING:
+    if not joint or rows <= _LEAST_SAVING:
         return list(groups.values())
     names = list(groups)
     sizes = {
@@ -79,10 +82,10 @@ def plan_cells(bins: NDArray[np.integer]) -> list[FeatureCells | JointCells]:
         a, b = min(sizes, key=sizes.__getitem__)
         if rows - sizes[a, b] < _LEAST_SAVING:
             break
-        joint = _join(groups.pop(a), groups.pop(b))
+        union = _join(groups.pop(a), groups.pop(b))
         sizes = {pair: size for pair, size in sizes.items() if not {a, b} & set(pair)}
-        sizes |= {(name, joined): _joint_size(group, joint) for name, group in groups.items()}
-        groups[joined] = joint
+        sizes |= {(name, joined): _joint_size(group, union) for name, group in groups.items()}
+        groups[joined] = union
         joined += 1
     return list(groups.values())
 

@@ -76,10 +76,11 @@ class PrivateKey(ABC):
         Ciphertexts must lie in (0, modulus), as `wire.from_wire` makes sure of.
         """
 
-    def encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
+    def encrypt(self, plaintexts: Sequence[int], *, short_noise: bool = True) -> list[mpz]:
         """One ciphertext for each integer, each under fresh noise.
 
-        Raises `DataError` for a plaintext that would not decrypt to itself.
+        ``short_noise``: from tables (see `noise`); otherwise as the scheme was first published, a
+        hundred times slower. Raises `DataError` for a plaintext that would not decrypt to itself.
         """
         public = self.public
         bound = 1 << (public.plaintext_bits - 1)
@@ -90,6 +91,10 @@ class PrivateKey(ABC):
                     f"key; use fewer fraction bits, or a key of more than {public.n.bit_length()} "
                     "bits"
                 )
+        if not short_noise:
+            modulus = public.modulus
+            raw = self.raw_encrypt(plaintexts)
+            return [c * public.draw_noise_base() % modulus for c in raw]
         return self._encrypt_under(plaintexts, owner_digits(len(plaintexts)))
 
     @abstractmethod
