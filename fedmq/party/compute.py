@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import os
 import pickle
@@ -74,12 +75,45 @@ class ThreadPool(ComputePool):
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
+class _Turns:
+    """Who is next: the most urgent first, and of these whoever came first."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._came = 0
+
+    async def take(self, urgency: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._came += 1
+        heapq.heappush(self._waiting, (-urgency, self._came, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
 class ProcessPool(ComputePool):
     """Worker processes, which need no guarded ``__main__``. A worker that dies is replaced."""
 
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
+        # One computation at work and one at hand for each worker; the others can still be overtaken.
+        self._turns = _Turns(2 * self.parallelism)
         self._executor = self._started()
 
     def _started(self) -> loky.ProcessPoolExecutor:
@@ -94,7 +128,11 @@ class ProcessPool(ComputePool):
         )
 
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
-        result, span = await self._run(computation)
+        await self._turns.take(getattr(computation, "urgency", 0))
+        try:
+            result, span = await self._run(computation)
+        finally:
+            self._turns.give()
         on_done(span)
         return result
 

@@ -15,6 +15,7 @@ from fedmq.errors import FedmqError
 from fedmq.party.compute import ComputePool
 from fedmq.party.runner import SessionRunner
 from fedmq.party.switchboard import Switchboard
+from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import Report, Waiting
 from fedmq.protocol.machine import Machine
@@ -96,6 +97,7 @@ class Sessions:
         machine: Machine,
         on_result: Callable[[Any], None] = lambda _: None,
         on_change: Callable[[RunningSession], None] = lambda _: None,
+        trace: Trace | None = None,
     ) -> RunningSession:
         """Make a session known and ready to receive; ``on_result`` takes its result.
 
@@ -124,6 +126,7 @@ class Sessions:
             traffic,
             reported,
             waited,
+            trace,
         )
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Header
 
-__all__ = ["Span", "Trace"]
+__all__ = ["Span", "Trace", "check_writable", "write_trace"]
 
 _STATES, _SENT, _RECEIVED, _FIRST_WORKER = 0, 1, 2, 10
 
@@ -121,15 +121,6 @@ class Trace:
             labels.append(_label("thread_name", self._parties[party], thread, name))
         return {"displayTimeUnit": "ms", "traceEvents": labels + self._events}
 
-    def write(self, path: Path) -> None:
-        """Write the trace to ``path``; raises `ConfigError` if that cannot be."""
-        try:
-            part = path.with_name(path.name + ".part")
-            part.write_text(json.dumps(self.document()), encoding="utf-8")
-            part.replace(path)
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-
     def _span(
         self, party: str, thread: int, name: str, start: float, end: float, args: dict[str, Any]
     ) -> None:
@@ -139,6 +130,22 @@ class Trace:
         number = self._parties.setdefault(party, len(self._parties) + 1)
         when = round(1e6 * at)
         self._events.append({"ph": phase, "pid": number, "tid": thread, "ts": when, **fields})
+
+
+def check_writable(path: Path) -> None:
+    """Raise `ConfigError` before the work if its trace could not be written to ``path``."""
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: there is no folder {path.parent}")
+
+
+def write_trace(document: Mapping[str, Any], path: Path) -> None:
+    """Write a `Trace.document` to ``path``; raises `ConfigError` if that cannot be."""
+    try:
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps(document), encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _label(what: str, process: int, thread: int, name: str) -> dict[str, Any]:

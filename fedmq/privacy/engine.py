@@ -57,7 +57,10 @@ PIECE_BYTES = 1_000_000
 
 
 class Computation(Protocol):
-    """A pure piece of arithmetic: picklable, so that any process can run it."""
+    """A pure piece of arithmetic: picklable, so that any process can run it.
+
+    One with ``urgency`` below 0 lets all others go first; left out, it is 0.
+    """
 
     def run(self) -> Any:
         """The result; the same on every machine."""

@@ -27,10 +27,10 @@ OWNER_EXPONENT_BITS = 448
 # Exponents of others exceed the order of the noise by so many bits: it is 2^-64 from uniform.
 _STATISTICAL_BITS = 64
 
-# Windows, by measurement at 2048 bits. For the owner, 8 bits: wider ones need tables that fall out
+# Windows, by measurement at 2048 bits. For the owner, 7 bits: wider ones need tables that fall out
 # of the cache, and win nothing. For others, who hide few ciphertexts with a four times longer
 # exponent, 6 bits: 13 MB, built in 0.08 s.
-OWNER_WINDOW = 8
+OWNER_WINDOW = 7
 _PUBLIC_WINDOW = 6
 
 

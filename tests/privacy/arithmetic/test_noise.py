@@ -63,4 +63,4 @@ def test_digits_use_the_whole_window_and_never_repeat(window: int) -> None:
 def test_an_owners_exponent_is_more_than_twice_as_long_as_the_strength_of_long_keys() -> None:
     strength_of_7680_bits = 192  # NIST SP 800-57 part 1 rev. 5, table 2
     assert 2 * strength_of_7680_bits <= noise.OWNER_EXPONENT_BITS
-    assert 8 * len(noise.owner_digits(1)[0]) == noise.OWNER_EXPONENT_BITS
+    assert noise.OWNER_WINDOW * len(noise.owner_digits(1)[0]) == noise.OWNER_EXPONENT_BITS
