@@ -112,7 +112,7 @@ class ProcessPool(ComputePool):
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
-        # One computation at work and one at hand for each worker; the others can still be overtaken.
+        # One computation at work and one at hand for each worker; others can be overtaken.
         self._turns = _Turns(2 * self.parallelism)
         self._executor = self._started()
 
