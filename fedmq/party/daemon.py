@@ -22,6 +22,7 @@ from fedmq.party.model_store import ModelStore
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sessions import Sessions
 from fedmq.party.switchboard import Switchboard
+from fedmq.privacy.large_array import limit_memory
 from fedmq.transport.link import LinkState
 from fedmq.transport.rabbitmq import RabbitMQLink
 
@@ -40,6 +41,7 @@ class Daemon:
         self._link = RabbitMQLink(
             config.broker, federation.name, config.party, on_state=self._on_link_state
         )
+        limit_memory(config.compute.memory_bytes, config.state)
         pool = ProcessPool(config.compute.workers)
         self._switchboard = Switchboard(federation.name, config.party, self._on_unknown)
         sessions = Sessions(federation.name, self._link, self._switchboard, pool, config.retry)

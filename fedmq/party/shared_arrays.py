@@ -2,7 +2,7 @@
 
 An array goes into shared memory when a computation first mentions it and stays there as long as
 the array lives: what every wave reads is copied once, and not at all if it was made there in the
-first place (`fedmq.privacy.large_array`). Where processes cannot open each other's files, arrays
+first place (`fedmq.privacy.large_array`). Where the system has no anonymous shared files, arrays
 travel inside the bytes.
 """
 
@@ -15,13 +15,12 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.privacy.large_array import descriptor_of, large_zeros
+from fedmq.privacy.large_array import FILES, descriptor_of
 
 __all__ = ["SharedArrays"]
 
@@ -35,7 +34,7 @@ class SharedArrays:
     """
 
     def __init__(self) -> None:
-        self._copies: dict[int, NDArray[Any]] = {}
+        self._files: dict[int, int] = {}
         self._lock = threading.RLock()  # computations are pickled by several threads
 
     def pickled(self, computation: Any) -> bytes:
@@ -50,7 +49,7 @@ class SharedArrays:
             array.nbytes < _WORTH_SHARING
             or array.dtype.hasobject
             or not (array.flags.c_contiguous or array.flags.f_contiguous)
-            or not Path("/proc/self/fd").exists()
+            or not hasattr(os, "memfd_create")
         ):
             return None
         file = descriptor_of(array)
@@ -58,16 +57,23 @@ class SharedArrays:
             return file
         key = id(array)
         with self._lock:
-            if key not in self._copies:
-                copy = large_zeros((array.size,), array.dtype)
-                copy[:] = array.ravel(order="K")
-                self._copies[key] = copy
-                weakref.finalize(array, self._forget, key)
-            return descriptor_of(self._copies[key])
+            if key not in self._files:
+                file, in_memory = FILES.create(array.nbytes)
+                _write(array, file)
+                self._files[key] = file
+                weakref.finalize(array, self._forget, key, array.nbytes, in_memory)
+            return self._files[key]
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: int, size: int, in_memory: bool) -> None:
         with self._lock:
-            del self._copies[key]
+            FILES.close(self._files.pop(key), size, in_memory)
+
+
+def _write(array: NDArray[Any], file: int) -> None:
+    with mmap.mmap(file, array.nbytes) as memory:
+        target: NDArray[Any] = np.frombuffer(memory, dtype=array.dtype)
+        target[:] = array.ravel(order="K")
+        del target  # the mapping cannot be closed while an array looks into it
 
 
 class _Pickler(pickle.Pickler):

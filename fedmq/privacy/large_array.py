@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["LargeFiles", "descriptor_of", "large_zeros", "limit_memory"]
+__all__ = ["FILES", "LargeFiles", "descriptor_of", "large_zeros", "limit_memory"]
 
 
 class LargeFiles:
@@ -34,8 +34,9 @@ class LargeFiles:
     def create(self, size: int) -> tuple[int, bool]:
         """The descriptor of a new file of ``size`` zero bytes, and whether it lies in memory."""
         with self._lock:
-            fits = self.limit is None or self.in_memory + size <= self.limit
-            in_memory = fits and hasattr(os, "memfd_create")
+            in_memory = hasattr(os, "memfd_create") and (
+                self.limit is None or self.in_memory + size <= self.limit
+            )
             self._count(size, in_memory)
         if in_memory:
             file = os.memfd_create("fedmq-array")

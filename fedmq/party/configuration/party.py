@@ -53,11 +53,35 @@ class DataSection(Section):
     """What a cell without a value holds."""
 
 
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def _bytes(text: str) -> str:
+    number, _, unit = text.partition(" ")
+    if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
+        raise ValueError(f"{text!r} is no size; write a number, a space, and KB, MB, GB or TB")
+    return text
+
+
 class ComputeSection(Section):
-    """Worker processes for the arithmetic; all cores when left out."""
+    """Worker processes for the arithmetic, and the memory for what they share.
+
+    All cores and all memory when left out. Ciphertexts beyond ``memory`` ("2 GB") lie in files in
+    the party's state folder while a tree grows.
+    """
 
     workers: Annotated[int, Field(ge=1)] | None = None
     """Worker processes; one per core when left out."""
+    memory: Annotated[str, AfterValidator(_bytes)] | None = None
+    """Memory for what they share, such as "2 GB"; what goes beyond lies in the state folder."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """``memory`` as a number."""
+        if self.memory is None:
+            return None
+        number, _, unit = self.memory.partition(" ")
+        return int(float(number) * _UNITS[unit])
 
 
 class PartyFile(Section):
