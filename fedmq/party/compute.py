@@ -24,7 +24,7 @@ from fedmq.party.shared_arrays import SharedArrays
 from fedmq.party.trace import Span
 from fedmq.privacy.engine import Computation
 
-__all__ = ["ComputePool", "ProcessPool", "ThreadPool", "cores"]
+__all__ = ["ComputePool", "OnDone", "ProcessPool", "ThreadPool", "cores", "run_pickled"]
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,10 @@ class ComputePool(ABC):
     """Runs computations beside the event loop; ``parallelism`` of them at once."""
 
     parallelism: int
+
+    async def start(self) -> None:
+        """Get ready; ``parallelism`` is known afterwards."""
+        return
 
     @abstractmethod
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
@@ -140,13 +144,13 @@ class ProcessPool(ComputePool):
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:
-            return await asyncio.wrap_future(executor.submit(_run, work))
+            return await asyncio.wrap_future(executor.submit(run_pickled, work))
         except BrokenProcessPool:
             log.warning("a compute worker died; its work is done again")
         if executor is self._executor:
             self._executor = self._started()
         try:
-            return await asyncio.wrap_future(self._executor.submit(_run, work))
+            return await asyncio.wrap_future(self._executor.submit(run_pickled, work))
         except BrokenProcessPool:
             raise FedmqError(
                 f"{type(computation).__name__}: compute workers die again and again; "
@@ -169,6 +173,8 @@ def _die_with(owner: int) -> None:
 
 
 def _run(work: bytes) -> tuple[Any, Span]:
+def run_pickled(work: bytes) -> tuple[Any, Span]:
+    """The result of a pickled computation, and when it was computed by which process."""
     result, span = _timed(pickle.loads(work))  # noqa: S301 (made by this party a moment ago)
     return result, replace(span, worker=os.getpid())
 

@@ -15,6 +15,7 @@ from fedmq.party.compute import ProcessPool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.control import Command, ControlServer, Say
+from fedmq.party.dask_pool import DaskPool
 from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.training import TrainingDesk
@@ -42,7 +43,8 @@ class Daemon:
             config.broker, federation.name, config.party, on_state=self._on_link_state
         )
         limit_memory(config.compute.memory_bytes, config.state)
-        pool = ProcessPool(config.compute.workers)
+        compute = config.compute
+        pool = DaskPool(compute.dask) if compute.dask else ProcessPool(compute.workers)
         self._switchboard = Switchboard(federation.name, config.party, self._on_unknown)
         sessions = Sessions(federation.name, self._link, self._switchboard, pool, config.retry)
         store = ModelStore(config.state)
@@ -69,6 +71,7 @@ class Daemon:
         control = ControlServer(self._premises.config.state, self._commands)
         try:
             await control.start()
+            await self._premises.pool.start()
             await self._link.open(self._switchboard.on_delivery)
             on_ready()
             await self._stopping.wait()

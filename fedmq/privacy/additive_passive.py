@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from gmpy2 import mpz
@@ -54,6 +54,11 @@ class _SumRows:
     bins: BinMatrix
     features: NDArray[np.int32]
     joint: bool
+
+    def detached(self) -> _SumRows:
+        bins = replace(self.bins, codes=self.bins.codes[self.rows])
+        every = np.arange(len(self.rows), dtype=np.int32)
+        return replace(self, ciphertexts=self.ciphertexts[self.rows], rows=every, bins=bins)
 
     def run(self) -> Sums:
         return sum_bins(

@@ -59,7 +59,8 @@ PIECE_BYTES = 1_000_000
 class Computation(Protocol):
     """A pure piece of arithmetic: picklable, so that any process can run it.
 
-    One with ``urgency`` below 0 lets all others go first; left out, it is 0.
+    One with ``urgency`` below 0 lets all others go first; left out, it is 0. One with a method
+    ``detached()`` makes of itself what another machine needs: only the rows that it reads.
     """
 
     def run(self) -> Any:

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.configuration.toml_file import Section, read_toml
+from fedmq.party.dask_pool import dask_address
 from fedmq.protocol.mailbox import RetryPolicy
 from fedmq.transport.address import BrokerAddress
 
@@ -63,6 +64,11 @@ def _bytes(text: str) -> str:
     return text
 
 
+def _dask(url: str) -> str:
+    dask_address(url)
+    return url
+
+
 class ComputeSection(Section):
     """Worker processes for the arithmetic, and the memory for what they share.
 
@@ -72,6 +78,8 @@ class ComputeSection(Section):
 
     workers: Annotated[int, Field(ge=1)] | None = None
     """Worker processes; one per core when left out."""
+    dask: Annotated[str, AfterValidator(_dask)] | None = None
+    """A Dask scheduler, whose workers compute instead: written ``compute = "dask://…"``."""
     memory: Annotated[str, AfterValidator(_bytes)] | None = None
     """Memory for what they share, such as "2 GB"; what goes beyond lies in the state folder."""
 
@@ -82,6 +90,10 @@ class ComputeSection(Section):
             return None
         number, _, unit = self.memory.partition(" ")
         return int(float(number) * _UNITS[unit])
+
+
+def _compute(value: object) -> object:
+    return {"dask": value} if isinstance(value, str) else value
 
 
 class PartyFile(Section):
@@ -99,8 +111,8 @@ class PartyFile(Section):
     """The rows to learn from."""
     serving: DataSection | None = None
     """Where the rows to predict are looked up; ``data`` when left out."""
-    compute: ComputeSection = ComputeSection()
-    """The arithmetic."""
+    compute: Annotated[ComputeSection, BeforeValidator(_compute)] = ComputeSection()
+    """The arithmetic, or the ``dask://`` address of a cluster for it."""
     policy: PolicySection = PolicySection()
     """What this party takes part in."""
     retry: RetryPolicy = RetryPolicy()
