@@ -16,7 +16,6 @@ import csv
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from fedmq import TrainParams, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost_parity import compare, train_reference
+from fedmq.party.memory_watch import MemoryWatch
 from fedmq.party.trace import Trace, write_trace
 
 # Where a computation's time is counted.
@@ -82,53 +82,6 @@ def tables(case: Case) -> tuple[list[NDArray[np.float32]], NDArray[np.float32]]:
     signal = sum(each[:, : min(5, each.shape[1])].sum(axis=1) for each in columns)
     noise = random.normal(size=case.rows) * 2
     return columns, (signal + noise > 0).astype(np.float32)
-
-
-class MemoryWatch:
-    """Samples the memory of this process and its workers: private memory, and shared once."""
-
-    def __init__(self) -> None:
-        self.peak = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> MemoryWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.1):
-            private, shared = 0, 0
-            for process in _tree(str(threading.main_thread().native_id)):
-                status = _status(process)
-                private += status.get("RssAnon", 0)
-                shared = max(shared, status.get("RssShmem", 0) + status.get("RssFile", 0))
-            self.peak = max(self.peak, private + shared)
-
-
-def _tree(process: str) -> list[str]:
-    found = [process]
-    for each in found:
-        tasks = Path(f"/proc/{each}/task").glob("*/children")
-        for task in tasks:
-            try:
-                found += task.read_text().split()
-            except OSError:
-                continue
-    return found
-
-
-def _status(process: str) -> dict[str, int]:
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return {}
-    fields = (line.split() for line in lines if line.startswith("Rss"))
-    return {name.rstrip(":"): 1024 * int(size) for name, size, *_ in fields}
 
 
 def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import sys
 import click
 
 from fedmq.cli.demo import demo
+from fedmq.cli.estimate import estimate
 from fedmq.cli.init import init
 from fedmq.cli.models import models
 from fedmq.cli.output import print_error
@@ -30,7 +31,7 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, run, train, predict, status, cancel, models, demo):
+for command in (init, run, estimate, train, predict, status, cancel, models, demo):
     cli.add_command(command)
 
 
