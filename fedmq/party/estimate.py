@@ -27,7 +27,7 @@ from fedmq.party.trace import Trace
 __all__ = ["Estimate", "PartyEstimate", "estimate"]
 
 _FEWEST_ROWS = 1000
-_TREES = 3  # after the first, which makes keys and tables
+_TREES = 2  # after the first, which makes keys and tables
 _BUDGET = 5.0  # seconds for the second, larger training
 
 
@@ -91,8 +91,8 @@ def estimate(
 
     small = seen(_FEWEST_ROWS)
     per_row = max(small.seconds, 1e-4) / small.rows
-    large = seen(max(4 * _FEWEST_ROWS, int(_BUDGET / (_TREES + 1) / per_row)))
-    whole = _drawn_out(small, large, rows)
+    more = max(4 * _FEWEST_ROWS, int(_BUDGET / (_TREES + 1) / per_row))
+    whole = _drawn_out(small, seen(more), rows) if rows > _FEWEST_ROWS else small
     trees, width = params.num_boost_round, workers or cores()
     others = max((whole.busy[party] for party in passive), default=0.0)
     apart = (whole.busy[ACTIVE] + others) / width + whole.waited
@@ -151,8 +151,6 @@ def _train(
 
 def _drawn_out(small: _Seen, large: _Seen, rows: int) -> _Seen:
     """What ``rows`` rows will show, if all grows along the line through two points."""
-    if large.rows <= small.rows:
-        return large
     share = (rows - large.rows) / (large.rows - small.rows)
 
     def drawn(before: float, after: float) -> float:

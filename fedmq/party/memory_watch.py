@@ -37,7 +37,9 @@ class MemoryWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(_EVERY):
+        over = False
+        while not over:
+            over = self._stop.wait(_EVERY)
             sizes = [_sizes(process) for process in _family()]
             private = sum(each.get("RssAnon", 0) for each in sizes)
             shared = max(each.get("RssShmem", 0) + each.get("RssFile", 0) for each in sizes)
