@@ -36,7 +36,7 @@ _ROOT = 1
 # Rows that are summed at once. At least so many of the root's before all have come: with fewer,
 # joint sums lose too much. At most so many: they are unpacked into numbers, a kilobyte each.
 _FEWEST_ROWS = 4096
-_EARLY_PARTS = 8
+_EARLY_PARTS = 4
 _MOST_ROWS = 32768
 
 _FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes

@@ -41,6 +41,10 @@ class FeatureCells:
         """Number of cells."""
         return len(self.codes)
 
+    def products(self, count: int) -> int:
+        """Products that it takes to sum ``count`` numbers into these cells."""
+        return count
+
 
 @dataclass(frozen=True, eq=False)
 class JointCells:
@@ -60,6 +64,10 @@ class JointCells:
     def size(self) -> int:
         """Number of cells."""
         return len(self.first_of)
+
+    def products(self, count: int) -> int:
+        """Products that it takes to sum ``count`` numbers into these cells, and into their parts'."""
+        return count + self.first.products(self.size) + self.second.products(self.size)
 
 
 def plan_cells(bins: NDArray[np.integer], *, joint: bool = True) -> list[FeatureCells | JointCells]:
