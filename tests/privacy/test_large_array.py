@@ -39,6 +39,7 @@ def test_beyond_the_limit_arrays_lie_on_disk_and_leave_nothing_behind(tmp_path: 
 
 
 def test_memory_is_given_back_with_the_array() -> None:
+    gc.collect()  # of what other tests have left
     before = FILES.in_memory
     array = large_zeros((100_000,), np.int64)
     assert FILES.in_memory == before + 800_000

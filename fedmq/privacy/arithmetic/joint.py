@@ -66,7 +66,7 @@ class JointCells:
         return len(self.first_of)
 
     def products(self, count: int) -> int:
-        """Products that it takes to sum ``count`` numbers into these cells, and into their parts'."""
+        """Products that it takes to sum ``count`` numbers into these cells and their parts'."""
         return count + self.first.products(self.size) + self.second.products(self.size)
 
 
