@@ -20,7 +20,12 @@ __all__ = ["run"]
 @click.option(
     "-v", "--verbose", is_flag=True, help="Log every message that is dropped or sent again."
 )
-def run(party: Path, verbose: bool) -> None:
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder to write a timeline of each session into.",
+)
+def run(party: Path, verbose: bool, trace: Path | None) -> None:
     """Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C."""
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
@@ -30,7 +35,7 @@ def run(party: Path, verbose: bool) -> None:
     config, federation = PartyFile.read(party)
 
     async def serve() -> None:
-        daemon = Daemon(config, federation)
+        daemon = Daemon(config, federation, trace)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)

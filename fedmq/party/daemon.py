@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from fedmq.errors import DaemonError, LinkError
@@ -33,9 +34,14 @@ log = logging.getLogger(__name__)
 
 
 class Daemon:
-    """One party of a federation. ``run`` returns when ``stop`` is called."""
+    """One party of a federation. ``run`` returns when ``stop`` is called.
 
-    def __init__(self, config: PartyFile, federation: Federation) -> None:
+    ``traces``: a folder for the timeline of each session.
+    """
+
+    def __init__(
+        self, config: PartyFile, federation: Federation, traces: Path | None = None
+    ) -> None:
         self._party = config.party
         self._stopping = asyncio.Event()
         self._link_state = LinkState(False, "not connected yet")
@@ -46,7 +52,9 @@ class Daemon:
         compute = config.compute
         pool = DaskPool(compute.dask) if compute.dask else ProcessPool(compute.workers)
         self._switchboard = Switchboard(federation.name, config.party, self._on_unknown)
-        sessions = Sessions(federation.name, self._link, self._switchboard, pool, config.retry)
+        sessions = Sessions(
+            federation.name, self._link, self._switchboard, pool, config.retry, traces
+        )
         store = ModelStore(config.state)
         self._premises = Premises(config, federation, store, pool, sessions)
         desks = (TrainingDesk(self._premises), InferenceDesk(self._premises))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Trace:
     def __init__(self) -> None:
         self.busy: dict[tuple[str, str], float] = defaultdict(float)
         """Seconds of a core by party and computation."""
+        self.begun = time.time()
         self._events: list[dict[str, Any]] = []
         self._parties: dict[str, int] = {}
         self._workers: dict[tuple[str, int], int] = {}
@@ -127,7 +129,8 @@ class Trace:
         self._add(party, thread, "X", start, name=name, dur=round(1e6 * (end - start)), args=args)
 
     def _add(self, party: str, thread: int, phase: str, at: float, **fields: Any) -> None:
-        number = self._parties.setdefault(party, len(self._parties) + 1)
+        # The same in every file, so that the files of several parties can be put together.
+        number = self._parties.setdefault(party, 1 + zlib.crc32(party.encode()) % 2**20)
         when = round(1e6 * at)
         self._events.append({"ph": phase, "pid": number, "tid": thread, "ts": when, **fields})
 
