@@ -172,7 +172,6 @@ def _die_with(owner: int) -> None:
     threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
 
 
-def _run(work: bytes) -> tuple[Any, Span]:
 def run_pickled(work: bytes) -> tuple[Any, Span]:
     """The result of a pickled computation, and when it was computed by which process."""
     result, span = _timed(pickle.loads(work))  # noqa: S301 (made by this party a moment ago)
