@@ -110,6 +110,14 @@ class MemoryLink(Link):
             raise Unroutable(f"{self.party}: {recipient!r} has no {lane} queue in this federation")
         queue.put(_Message(body, message_id, self.party))
 
+    async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
+        self._check_size(recipient, body)
+        if not self.connected:
+            raise LinkError(f"{self.party}: the link is closed; open it before publishing")
+        queue = self._broker.queues.get((recipient, "online"))
+        if queue is not None and queue.consumer is not None:
+            queue.put(_Message(body, message_id, self.party))
+
     async def close(self) -> None:
         if self._handover is None:
             return
