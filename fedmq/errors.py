@@ -11,7 +11,8 @@
     ├── SessionError           6   a session ended without a result
     │   ├── Refused                a party declined to take part
     │   ├── Aborted                a party gave up in the middle
-    │   └── PeerSilent             a party did not answer in time
+    │   ├── PeerSilent             a party did not answer in time
+    │   └── Overloaded             too much is asked at once; ask again later
     ├── DaemonError            7   no daemon answers, or it answers in error
     ├── MessageError           8   bytes that are no message of this protocol version
     └── ProtocolError          9   an event that is illegal in this state
@@ -32,6 +33,7 @@ __all__ = [
     "FedmqError",
     "LinkError",
     "MessageError",
+    "Overloaded",
     "Oversized",
     "PeerSilent",
     "ProtocolError",
@@ -89,6 +91,10 @@ class Aborted(SessionError):
 
 class PeerSilent(SessionError):
     """A party did not answer within the retry policy."""
+
+
+class Overloaded(SessionError):
+    """More is asked at once than can be answered in time; ask again later."""
 
 
 class DaemonError(FedmqError):
