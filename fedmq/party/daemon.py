@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedmq.errors import DaemonError, LinkError
+from fedmq.errors import ConfigError, DaemonError, LinkError
 from fedmq.messages.body import Abort, Acknowledge
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope, Header
@@ -19,6 +20,7 @@ from fedmq.party.control import Command, ControlServer, Say
 from fedmq.party.dask_pool import DaskPool
 from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
+from fedmq.party.desks.serving import ServingDesk
 from fedmq.party.desks.training import TrainingDesk
 from fedmq.party.model_store import ModelStore
 from fedmq.party.runner import SessionRunner
@@ -27,6 +29,9 @@ from fedmq.party.switchboard import Switchboard
 from fedmq.privacy.large_array import limit_memory
 from fedmq.transport.link import LinkState
 from fedmq.transport.rabbitmq import RabbitMQLink
+
+if TYPE_CHECKING:
+    from fedmq.party.http.server import HttpServer
 
 __all__ = ["Daemon"]
 
@@ -51,13 +56,16 @@ class Daemon:
         limit_memory(config.compute.memory_bytes, config.state)
         compute = config.compute
         pool = DaskPool(compute.dask) if compute.dask else ProcessPool(compute.workers)
-        self._switchboard = Switchboard(federation.name, config.party, self._on_unknown)
+        self._switchboard = Switchboard(
+            federation.name, config.party, self._on_unknown, self._on_online
+        )
         sessions = Sessions(
             federation.name, self._link, self._switchboard, pool, config.retry, traces
         )
         store = ModelStore(config.state)
         self._premises = Premises(config, federation, store, pool, sessions)
-        desks = (TrainingDesk(self._premises), InferenceDesk(self._premises))
+        self._serving = ServingDesk(self._premises, self._link)
+        desks = (TrainingDesk(self._premises), InferenceDesk(self._premises), self._serving)
         self._openings: dict[type, Opening] = {}
         self._commands: dict[str, Command] = {"status": self._status, "cancel": self._cancel}
         for desk in desks:
@@ -77,17 +85,42 @@ class Daemon:
             LinkError: the broker cannot be reached, or refuses.
         """
         control = ControlServer(self._premises.config.state, self._commands)
+        closing = AsyncExitStack()
         try:
             await control.start()
             await self._premises.pool.start()
+            await self._serving.start()
             await self._link.open(self._switchboard.on_delivery)
+            http = self._http_server()
+            if http is not None:
+                await http.start()
+                closing.push_async_callback(http.close)
+                log.info("%s serves %s", self._party, http.url)
             on_ready()
             await self._stopping.wait()
         finally:
+            await closing.aclose()
             await control.close()
+            await self._serving.close()
             await self._premises.sessions.close(f"{self._party} is shutting down")
             await self._link.close()
             await self._premises.pool.close()
+
+    def _http_server(self) -> HttpServer | None:
+        section = self._premises.config.http
+        if section is None:
+            return None
+        try:
+            from fedmq.party.http.predict import predict_router
+            from fedmq.party.http.server import HttpServer
+        except ImportError:
+            raise ConfigError(
+                "[http] needs more packages; run: pip install 'fedmq[http]'"
+            ) from None
+        routers = []
+        if self._premises.is_active:
+            routers.append(predict_router(self._serving.counter))
+        return HttpServer(section, routers)
 
     def _on_link_state(self, state: LinkState) -> None:
         self._link_state = state
@@ -103,6 +136,9 @@ class Daemon:
             self._replies.add(task)
             task.add_done_callback(self._replies.discard)
         return None
+
+    def _on_online(self, envelope: Envelope) -> None:
+        self._serving.on_online(envelope)
 
     async def _disown(self, header: Header) -> None:
         """Tell a peer that its session is unknown here, so that it does not wait in vain."""

@@ -22,7 +22,8 @@ class Switchboard:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
     ``on_unknown`` may open a session for an envelope that belongs to none, by returning its
-    runner; otherwise the envelope is dropped and counted.
+    runner; otherwise the envelope is dropped and counted. ``on_online`` takes what came on the
+    online lane, where no session is kept.
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class Switchboard:
         federation: str,
         party: str,
         on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
+        on_online: Callable[[Envelope], None] = lambda _: None,
     ) -> None:
         self.dropped = 0
         self._federation = federation
         self._party = party
         self._on_unknown = on_unknown
+        self._on_online = on_online
         self._runners: dict[_Key, SessionRunner] = {}
 
     def add(self, runner: SessionRunner) -> None:
@@ -51,6 +54,9 @@ class Switchboard:
         """Take one delivery; what is no message for this party becomes a dead letter."""
         try:
             envelope = self._checked(delivery)
+            if delivery.lane == "online":
+                self._on_online(envelope)
+                return
             key = (envelope.header.session, envelope.header.attempt)
             runner = self._runners.get(key) or self._on_unknown(envelope)
             if runner is None:

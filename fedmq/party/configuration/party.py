@@ -12,6 +12,7 @@ from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection
+from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.party.dask_pool import dask_address
@@ -110,6 +111,8 @@ class PartyFile(Section):
     """What this party takes part in."""
     retry: RetryPolicy = RetryPolicy()
     """When messages are sent again, in seconds, and when a peer counts as lost."""
+    online: OnlineSection = OnlineSection()
+    """Scores that somebody waits for."""
     http: HttpSection | None = None
     """Health, metrics and predictions over HTTP; not served when left out."""
 
