@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from fedmq.cli.bench import bench
 from fedmq.cli.demo import demo
 from fedmq.cli.estimate import estimate
 from fedmq.cli.init import init
@@ -18,6 +19,7 @@ from fedmq.cli.models import models
 from fedmq.cli.output import print_error
 from fedmq.cli.predict import predict
 from fedmq.cli.run import run
+from fedmq.cli.serving import activate, rollback, serving
 from fedmq.cli.status import cancel, status
 from fedmq.cli.train import train
 from fedmq.errors import FedmqError
@@ -32,6 +34,8 @@ def cli() -> None:
 
 
 for command in (init, run, estimate, train, predict, status, cancel, models, demo):
+    cli.add_command(command)
+for command in (activate, rollback, serving, bench):
     cli.add_command(command)
 
 
