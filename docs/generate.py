@@ -25,7 +25,7 @@ from pydantic_core import PydanticUndefined
 from fedmq import errors
 from fedmq.boosting.params import ALIASES, TrainParams
 from fedmq.cli.main import cli
-from fedmq.messages import body, inference, training
+from fedmq.messages import body, inference, online, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
@@ -258,6 +258,7 @@ def messages() -> str:
         ("Any session", body),
         ("Training", training),
         ("Inference", inference),
+        ("Online scores", online),
     )
     for title, module in rooms:
         kinds = {name: model for name, model in KINDS.items() if model in module.BODIES}
