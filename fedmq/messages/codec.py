@@ -11,7 +11,7 @@ import msgpack
 from pydantic import BaseModel, ValidationError
 
 from fedmq.errors import MessageError
-from fedmq.messages import body, inference, training
+from fedmq.messages import alignment, body, inference, training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 
@@ -23,7 +23,8 @@ _LONGEST_NAME = 100  # of what an error repeats from a message
 _Model = TypeVar("_Model", bound=BaseModel)
 
 KINDS: dict[str, type[Body]] = {
-    model.kind: model for model in (*body.BODIES, *training.BODIES, *inference.BODIES)
+    model.kind: model
+    for model in (*body.BODIES, *training.BODIES, *inference.BODIES, *alignment.BODIES)
 }
 """Every body by its kind: the discriminated union of all that can be said."""
 
