@@ -39,18 +39,19 @@ class SqlQuery(Source):
                 poolclass=sqlalchemy.pool.NullPool,
                 connect_args=_connect_arguments(self._url),
             )
-        except sqlalchemy.exc.ArgumentError:
-            raise ConfigError(f"{self.name}: url: not a database URL") from None
         except (sqlalchemy.exc.NoSuchModuleError, ImportError) as error:
             raise ConfigError(
                 f"{self.name}: url: its driver is not installed ({_line(error)}); "
                 "for PostgreSQL: pip install 'fedmq[postgresql]'"
             ) from None
+        except sqlalchemy.exc.ArgumentError:
+            raise ConfigError(f"{self.name}: url: not a database URL") from None
         self._open.callback(engine.dispose)
         try:
             connection = self._open.enter_context(engine.connect())
             streaming = connection.execution_options(stream_results=True, yield_per=_BATCH)
             self._result = streaming.execute(sqlalchemy.text(self._query))
+            self._open.callback(self._result.close)
             self.columns = tuple(self._result.keys())
         except sqlalchemy.exc.SQLAlchemyError as error:
             self._open.close()
