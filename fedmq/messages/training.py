@@ -51,8 +51,8 @@ class TrainingOpen(Body):
 
     Empty where rows are matched by position.
     """
-    alignment_name: ModelId | None = None
-    """The stored alignment that says which rows these are; None where the tables themselves do."""
+    alignment_name: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")]
+    """The stored alignment that says which rows these are; empty where the tables alone do."""
     evaluation: Bitmap
     """Rows that are only scored; cuts are not computed over them."""
     engine: Name

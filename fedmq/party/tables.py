@@ -63,7 +63,7 @@ class LoadActiveTable:
 
     def run(self) -> ActiveTable:
         table = ReadTable(self.party, self.data, OBJECTIVES[self.params.objective].labels).run()
-        alignment, name = table.digest(self.salt), None
+        alignment, name = table.digest(self.salt), ""
         if self.aligned is not None:
             table, alignment = self.aligned.rows_of(self.party, table)
             name = self.aligned.name

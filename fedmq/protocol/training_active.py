@@ -72,7 +72,7 @@ class ActiveTable:
     label: NDArray[np.float32]
     evaluation: NDArray[np.bool_]
     alignment: str = ""
-    alignment_name: str | None = None
+    alignment_name: str = ""
 
 
 @dataclass(slots=True)

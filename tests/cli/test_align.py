@@ -269,8 +269,7 @@ def test_what_is_wrong_is_one_line_with_an_exit_code_and_nothing_is_written(
     stand(parties, {"bank": ["a", "b"], "telco": ["c"], "retail": ["a", "c"]})
     assert "no id in common" in one_line(parties.align(), 4)
 
-    shared = ["a", "b"]
-    stand(parties, dict.fromkeys(parties.names, shared))
+    stand(parties, {party: ["a", "b"] for party in parties.names})
     line = one_line(parties.align(), 4)
     assert "2 ids in common, retail wants at least 3" in line
 
@@ -291,7 +290,7 @@ def test_what_is_wrong_is_one_line_with_an_exit_code_and_nothing_is_written(
 
 
 def test_rules_that_differ_and_a_database_that_is_away_are_refused(parties: Parties) -> None:
-    stand(parties, dict.fromkeys(parties.names, ["a"]))
+    stand(parties, {party: ["a"] for party in parties.names})
     parties.configure("bank", 'path = "bank.csv"')
     parties.configure("telco", 'path = "telco.csv"\nnormalise = ["digits"]')
     parties.configure("retail", 'path = "retail.csv"')

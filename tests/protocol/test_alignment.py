@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fedmq.errors import Aborted, DataError, FedmqError, PeerSilent, ProtocolError, Refused
 from fedmq.messages import alignment as align
@@ -17,80 +15,14 @@ from fedmq.messages.array import Array
 from fedmq.messages.body import Abort
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
-from fedmq.privacy.engine import Given
-from fedmq.privacy.set_intersection import IdList, hash_to_curve
+from fedmq.privacy.set_intersection import hash_to_curve
 from fedmq.protocol import alignment_lists
-from fedmq.protocol.alignment_active import ActiveAlignment
 from fedmq.protocol.alignment_lists import Pieces, way
 from fedmq.protocol.alignment_passive import PassiveAlignment
 from fedmq.protocol.events import Cancelled, Computed, Fail, Received, Start
-from fedmq.protocol.machine import Machine
+from tests.protocol.alignments import PARTIES, Own, machines, people
+from tests.protocol.inspection import Texts, leaks
 from tests.simulator import Link, Simulation
-
-PARTIES = ("bank", "telco", "retail", "insurer")
-
-
-@dataclass
-class Own:
-    """A party's ids, and the alignment that it stored."""
-
-    names: Sequence[str]
-    stored: list[str] = field(default_factory=list)
-
-    @property
-    def ids(self) -> IdList:
-        return IdList.of(self.names)
-
-    def keep(self, rows: NDArray[np.uint32]) -> Any:
-        return _Store(self, [self.names[row] for row in rows])
-
-
-@dataclass
-class _Store:
-    own: Own
-    names: list[str]
-
-    def run(self) -> list[str]:
-        self.own.stored[:] = self.names
-        return self.names
-
-
-def machines(
-    owners: Mapping[str, Own],
-    agree: Callable[[align.AlignmentOpen], None] = lambda _: None,
-    fewest: Mapping[str, int] | None = None,
-    seed: int = 0,
-) -> dict[str, Machine]:
-    parties = tuple(owners)
-    least = fewest or {}
-    keys = np.random.default_rng(seed).bytes(32 * len(parties))
-    active = owners[parties[0]]
-    made: dict[str, Machine] = {
-        parties[0]: ActiveAlignment(
-            "customers",
-            parties,
-            active.ids,
-            ("trim",),
-            keys[:32],
-            active.keep,
-            least.get(parties[0], 1),
-        )
-    }
-    for number, party in enumerate(parties[1:], start=1):
-        key = keys[32 * number : 32 * number + 32]
-        made[party] = PassiveAlignment(
-            party, parties, Given(owners[party]), agree, key, least.get(party, 1)
-        )
-    return made
-
-
-def people(count: int, seed: int = 0, share: float = 0.7, of: int = 60) -> dict[str, Own]:
-    """``count`` parties that hold about ``share`` of the same ``of`` people, each in its order."""
-    random = np.random.default_rng(seed)
-    return {
-        party: Own([f"id-{row}" for row in random.permutation(of)[: int(share * of)]])
-        for party in PARTIES[:count]
-    }
 
 
 def shared(owners: Mapping[str, Own]) -> set[str]:
@@ -196,13 +128,21 @@ class _Broken:
         raise DataError("retail: secret.csv, line 3: the id is empty")
 
 
-def test_a_party_that_is_silent_ends_the_session_with_its_name_and_nothing_stored() -> None:
-    owners = people(3)
-    simulation = Simulation(machines(owners), silent=["retail"])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_party_that_dies_at_any_moment_leaves_nobody_waiting_and_nobody_stores_before_the_active(
+    seed: int, short_pieces: None
+) -> None:
+    owners = people(3, seed)
+    dead = PARTIES[seed % 3]
+    died = float(np.random.default_rng(seed).uniform(0, 6))
+    simulation = Simulation(machines(owners), seed, Link(delay=1.0), deaths={dead: died})
     simulation.run()
-    assert isinstance(simulation.errors["bank"], PeerSilent)
-    assert "retail" in str(simulation.errors["bank"])
-    assert not owners["bank"].stored and not owners["telco"].stored
+    if not owners["bank"].stored:
+        assert not any(own.stored for own in owners.values())
+        assert {*PARTIES[:3]} - {dead} <= simulation.errors.keys()
+    if dead != "bank" and simulation.errors:
+        assert isinstance(simulation.errors["bank"], PeerSilent | Aborted)
+        assert dead in str(simulation.errors["bank"])
 
 
 def test_a_party_that_cannot_store_is_told_apart_and_the_others_hear_of_it() -> None:
@@ -266,10 +206,12 @@ def test_an_alignment_that_is_cancelled_tells_the_others() -> None:
 class Tap:
     def __init__(self) -> None:
         self.bytes = b""
+        self.envelopes: list[Envelope] = []
         self.points: dict[tuple[str, str, str], set[bytes]] = {}
 
     def __call__(self, envelope: Envelope) -> None:
         self.bytes += encode(envelope)
+        self.envelopes.append(envelope)
         said = envelope.body
         if isinstance(said, align.BlindedIds):
             header = envelope.header
@@ -290,7 +232,7 @@ def tapped(short_pieces: None) -> tuple[dict[str, Own], Tap]:
 def test_no_id_crosses(tapped: tuple[dict[str, Own], Tap]) -> None:
     owners, tap = tapped
     names = {name for own in owners.values() for name in own.names}
-    assert not any(name.encode() in tap.bytes for name in names)
+    assert leaks(tap.envelopes, [Texts("ids", (), names)]) == set()
 
 
 def test_guessing_ids_and_hashing_them_finds_nothing_in_the_recorded_traffic(

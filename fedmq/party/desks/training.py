@@ -49,7 +49,7 @@ class TrainingDesk(Desk):
                 self.at.party,
                 self.at.config.data,
                 salt=header.session,
-                aligned=self._aligned(terms.alignment_name),
+                aligned=self._aligned(terms.alignment_name or None),
             ),
             self._accepted_engine,
             secrets.randbits(128),
