@@ -105,6 +105,7 @@ class CategoryColumn(Column):
         self._most = most
         self._declared = declared
         self._code: dict[str, int] = {}
+        self._first = ""
         self._parts: list[NDArray[np.int32]] = []
 
     def take(self, cells: Cells, where: Where) -> None:
@@ -146,12 +147,13 @@ class CategoryColumn(Column):
 
     def _new(self, text: str, index: int, where: Where) -> int:
         if not self._declared and _reads_as_number(text):
-            others = next(iter(self._code))
+            word = next(iter(self._code))
             raise DataError(
-                f"{where(index)}, column {self._name!r}: {text[:_SHOWN]!r} is a number, "
-                f"{others[:_SHOWN]!r} before it is none; name the one under missing, "
-                'or declare the column a "category" under types'
+                f"{self._first}, column {self._name!r}: {word[:_SHOWN]!r} is no number, as "
+                f"{text[:_SHOWN]!r} is further down; leave the column out with ignore, name the "
+                'value under missing, or declare the column a "category" under types'
             )
+        self._first = self._first or where(index)
         if len(self._code) == self._most:
             raise DataError(
                 f"{where(index)}, column {self._name!r}: more than {self._most} categories; "
