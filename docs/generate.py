@@ -30,7 +30,7 @@ from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
 from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol import diagram
@@ -90,6 +90,7 @@ def configuration() -> str:
     for name, model in (
         ("federation.toml", Federation),
         ("party.toml", PartyFile),
+        ("align.toml", AlignmentJob),
         ("train.toml", TrainingJob),
     ):
         doc = inspect.getmodule(model)

@@ -109,6 +109,13 @@ class Roles:
         wanted = data.features or source.columns
         return cls(data.id, label, tuple(each for each in wanted if each not in left_out))
 
+    def narrowed(self, wanted: Sequence[str]) -> Roles:
+        """With those feature columns alone that the features ``wanted`` can come from."""
+        sources = {*wanted}
+        for name in wanted:
+            sources |= {name[:end] for end, letter in enumerate(name) if letter == "="}
+        return Roles(self.id, self.label, tuple(each for each in self.features if each in sources))
+
     @property
     def all(self) -> tuple[str, ...]:
         """All columns to read."""
@@ -120,17 +127,21 @@ class ReadTable:
     """Read ``data`` at the party ``where``; with its label column only if there is a check for it.
 
     ``check_label`` (the labels in the order of the source, where they are) returns them as float32.
+    Of the feature columns only those are read that the features ``wanted`` come from, if given.
     """
 
     where: str
     data: DataSection
     check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None
+    wanted: tuple[str, ...] | None = None
 
     def run(self) -> Table:
         """Raises DataError naming party, place, row and column."""
         data = self.data
         with source_of(self.where, data) as source:
             roles = Roles.of(source, data, self.check_label is not None)
+            if self.wanted is not None:
+                roles = roles.narrowed(self.wanted)
             ids = IdColumn(source.name, source.unit, data)
             label = NumberColumn(roles.label or "", data.missing, np.float64)
             features = {name: feature_column(name, data) for name in roles.features}

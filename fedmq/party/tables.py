@@ -134,9 +134,10 @@ def _served(
     party: str, data: DataSection, share: ActiveShare | PassiveShare
 ) -> tuple[NDArray[np.float32], dict[str, int]]:
     """The columns that ``share`` was trained on, in its order, and the row of each id."""
-    table = ReadTable(party, data).run()
+    trained = share.lookup_table.feature_names
+    table = ReadTable(party, data, wanted=trained).run()
     try:
-        values = table.columns(share.lookup_table.feature_names)
+        values = table.columns(trained)
     except KeyError as error:
         raise DataError(
             f"{party}: {data.place}: there is no column {error.args[0]!r}, "

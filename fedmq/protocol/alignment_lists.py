@@ -8,6 +8,7 @@ are; the way back from party to party tells it that of the common rows alone.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
@@ -67,7 +68,7 @@ class Pieces:
         return [self._parts[start] for start in sorted(self._parts)]
 
 
-class Alignment(Machine):
+class Alignment(Machine, ABC):
     """One party's side of an alignment among ``parties``, the active one first.
 
     ``key`` (32 random bytes) must be fresh: under a key used twice, two alignments could be linked.
@@ -139,9 +140,9 @@ class Alignment(Machine):
         self._worked(len(points))
         self._with_points(owner, start, points)
 
+    @abstractmethod
     def _with_points(self, owner: str, start: int, points: Points) -> None:
         """A piece of a list is under this party's key."""
-        raise NotImplementedError
 
     def _pass_on(self, owner: str, points: Points) -> None:
         for start, part in _parts(points, _POINTS):

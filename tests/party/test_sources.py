@@ -249,6 +249,14 @@ def test_categories_of_a_model_are_found_in_rows_that_lack_some_of_them(tmp_path
     assert np.isnan(empty.columns(("colour=red",))).all()
 
 
+def test_columns_that_no_wanted_feature_comes_from_are_not_read(tmp_path: Path) -> None:
+    section = as_csv(
+        tmp_path, ("id", "a=b", "colour", "note"), [("p", 1, "red", "?!"), ("q", 2, "x", "9")]
+    )
+    table = ReadTable("bank", section, wanted=("a=b", "colour=red")).run()
+    assert table.features == ("a=b", "colour=red", "colour=x")
+
+
 # Ids
 
 

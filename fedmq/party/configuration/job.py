@@ -55,7 +55,9 @@ class AlignmentJob(Section):
     """An alignment of all parties of the federation; one of the same name is replaced."""
 
     party: FilePath = Path("party.toml")
+    """The active party's file: its daemon is asked."""
     name: ModelId
+    """What the alignment is called, here and in ``train.toml``."""
 
     @classmethod
     def read(cls, path: Path) -> AlignmentJob:
