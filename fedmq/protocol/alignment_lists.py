@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedmq.errors import ProtocolError
 from fedmq.messages import alignment as align
 from fedmq.messages.array import Array
-from fedmq.privacy.engine import Computation
+from fedmq.privacy.engine import Computation, Given
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList, Points, Sorted, SortPoints
 from fedmq.protocol.events import Received, Report
 from fedmq.protocol.machine import Machine, single
@@ -28,6 +28,7 @@ from fedmq.protocol.machine import Machine, single
 __all__ = ["Alignment", "Keep", "Pieces", "way"]
 
 _POINTS = 8192  # per computation and message: a quarter of a second, and 256 KiB
+_BURST = 16  # messages sent in one go
 _PLACES = 200_000  # per message: 800 kB
 
 Keep = Callable[[NDArray[np.uint32]], Computation]
@@ -144,9 +145,16 @@ class Alignment(Machine, ABC):
     def _with_points(self, owner: str, start: int, points: Points) -> None:
         """A piece of a list is under this party's key."""
 
-    def _pass_on(self, owner: str, points: Points) -> None:
-        for start, part in _parts(points, _POINTS):
-            self._send_points(owner, start, len(points), part)
+    def _pass_on(self, owner: str, points: Points, first: int = 0) -> None:
+        """Send the list from row ``first`` on, with a pause now and then.
+
+        A million points sent in one go would hold up all that this party does.
+        """
+        stop = first + _BURST * _POINTS
+        for start, part in _parts(points[first:stop], _POINTS):
+            self._send_points(owner, first + start, len(points), part)
+        if stop < len(points):
+            self._run(single(Given(None)), lambda _: self._pass_on(owner, points, stop))
 
     def _send_points(self, owner: str, start: int, rows: int, points: Points) -> None:
         body = align.BlindedIds(owner=owner, start=start, rows=rows, points=Array.of(points))

@@ -32,6 +32,7 @@ def shared(owners: Mapping[str, Own]) -> set[str]:
 @pytest.fixture
 def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alignment_lists, "_POINTS", 7)
+    monkeypatch.setattr(alignment_lists, "_BURST", 2)
     monkeypatch.setattr(alignment_lists, "_PLACES", 5)
 
 
