@@ -13,7 +13,7 @@ from fedmq.errors import DataError
 from fedmq.party.configuration.data import ColumnType
 from fedmq.party.sources.source import Cells
 
-__all__ = ["CategoryColumn", "Column", "FeatureColumn", "NumberColumn"]
+__all__ = ["CategoryColumn", "Column", "FeatureColumn", "NumberColumn", "reads_as_number"]
 
 Where = Callable[[int], str]
 """How messages name the place of cell number i of a batch."""
@@ -146,7 +146,7 @@ class CategoryColumn(Column):
         }
 
     def _new(self, text: str, index: int, where: Where) -> int:
-        if not self._declared and _reads_as_number(text):
+        if not self._declared and reads_as_number(text):
             word = next(iter(self._code))
             raise DataError(
                 f"{self._first}, column {self._name!r}: {word[:_SHOWN]!r} is no number, as "
@@ -198,7 +198,7 @@ class FeatureColumn(Column):
             text = _text(cell)
             if text is None or text in self._markers:
                 continue
-            if not isinstance(cell, str) or _reads_as_number(text):
+            if not isinstance(cell, str) or reads_as_number(text):
                 return self._number
             # What came before was missing throughout, and is so as a category too.
             empty = len(self._number.values)
@@ -218,7 +218,8 @@ def _text(cell: Any) -> str | None:
     return str(cell)
 
 
-def _reads_as_number(text: str) -> bool:
+def reads_as_number(text: str) -> bool:
+    """Whether ``text`` is a number as Python spells them."""
     try:
         float(text)
     except ValueError:

@@ -67,7 +67,7 @@ class Table:
         A category that does not occur here is a column of zeros.
         """
         places = {name: place for place, name in enumerate(self.features)}
-        chosen = np.empty((len(self.ids), len(names)), dtype=np.float32)
+        chosen = np.empty((len(self.values), len(names)), dtype=np.float32)
         for target, name in enumerate(names):
             if name in places:
                 chosen[:, target] = self.values[:, places[name]]
