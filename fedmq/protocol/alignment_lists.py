@@ -127,7 +127,7 @@ class Alignment(Machine, ABC):
         points = said.points.numpy()
         if arriving.rows != said.rows:
             raise ProtocolError(f"{said.owner}'s list had {arriving.rows} rows, now {said.rows}")
-        arriving.add(said.start, points)
+        arriving.add(said.start, np.empty((len(points), 0)))  # that it came, not what it was
         if said.owner == self._party:
             self._with_points(said.owner, said.start, points)
         else:
@@ -161,9 +161,9 @@ class Alignment(Machine, ABC):
         self._send(self._after(owner), body)
 
     def _before(self, owner: str) -> str:
-        """From whom ``owner``'s list comes to this party."""
-        stations = (owner, *way(self._parties, owner))
-        return stations[stations.index(self._party, 1) - 1]
+        """From whom ``owner``'s list comes to this party; nobody, if it does not pass here."""
+        before, here = (owner, *way(self._parties, owner)), way(self._parties, owner)
+        return before[here.index(self._party)] if self._party in here else ""
 
     def _after(self, owner: str) -> str:
         """To whom ``owner``'s list goes from this party."""

@@ -166,7 +166,12 @@ def test_a_list_that_comes_from_the_wrong_side_is_refused_and_changes_nothing() 
     [effect] = machine.handle(Received("bank", opening))
     machine.handle(_computed(effect))
     points = Array.of(np.ones((3, 32), np.uint8))
-    for sender, owner in (("retail", "bank"), ("bank", "retail"), ("bank", "nobody")):
+    for sender, owner in (
+        ("retail", "bank"),
+        ("bank", "retail"),
+        ("bank", "nobody"),
+        ("bank", "telco"),
+    ):
         said = align.BlindedIds(owner=owner, start=0, rows=3, points=points)
         with pytest.raises(ProtocolError, match="come this way"):
             machine.handle(Received(sender, said))
