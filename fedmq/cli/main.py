@@ -11,7 +11,9 @@ import sys
 
 import click
 
+from fedmq.cli.align import align
 from fedmq.cli.bench import bench
+from fedmq.cli.data import data
 from fedmq.cli.demo import demo
 from fedmq.cli.estimate import estimate
 from fedmq.cli.init import init
@@ -33,7 +35,7 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, run, estimate, train, predict, status, cancel, models, demo):
+for command in (init, data, run, align, estimate, train, predict, status, cancel, models, demo):
     cli.add_command(command)
 for command in (activate, rollback, serving, bench):
     cli.add_command(command)

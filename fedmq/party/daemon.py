@@ -18,6 +18,7 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.control import Command, ControlServer, Say
 from fedmq.party.dask_pool import DaskPool
+from fedmq.party.desks.alignment import AlignmentDesk
 from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.serving import ServingDesk
@@ -65,7 +66,12 @@ class Daemon:
         store = ModelStore(config.state)
         self._premises = Premises(config, federation, store, pool, sessions)
         self._serving = ServingDesk(self._premises, self._link)
-        desks = (TrainingDesk(self._premises), InferenceDesk(self._premises), self._serving)
+        desks = (
+            AlignmentDesk(self._premises),
+            TrainingDesk(self._premises),
+            InferenceDesk(self._premises),
+            self._serving,
+        )
         self._openings: dict[type, Opening] = {}
         self._commands: dict[str, Command] = {"status": self._status, "cancel": self._cancel}
         for desk in desks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES
@@ -26,3 +26,5 @@ class PolicySection(Section):
     """The engines that this party takes part with."""
     allow_weak_keys: bool = False
     """Whether keys below 2048 bits are accepted: for trials only."""
+    smallest_alignment: Annotated[int, Field(ge=1)] = 1
+    """With fewer common ids this party takes part in no alignment."""

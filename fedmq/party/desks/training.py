@@ -13,11 +13,12 @@ from fedmq.errors import ConfigError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
+from fedmq.party.alignment_store import AlignmentStore
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, followed
 from fedmq.party.sessions import RunningSession
-from fedmq.party.tables import LoadActiveTable, LoadPassiveTable
+from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.trace import Trace
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
@@ -44,7 +45,12 @@ class TrainingDesk(Desk):
         machine = PassiveTraining(
             self.at.party,
             header.sender,
-            LoadPassiveTable(self.at.party, self.at.config.data, salt=header.session),
+            LoadPassiveTable(
+                self.at.party,
+                self.at.config.data,
+                salt=header.session,
+                aligned=self._aligned(terms.alignment_name or None),
+            ),
             self._accepted_engine,
             secrets.randbits(128),
             self.at.pool.parallelism,
@@ -52,6 +58,9 @@ class TrainingDesk(Desk):
         return self.at.sessions.open(
             header.session, header.attempt, "training", terms.model, machine, self.at.store.save
         )
+
+    def _aligned(self, name: str | None) -> Aligned | None:
+        return None if name is None else Aligned(AlignmentStore(self.at.config.state), name)
 
     def _accepted_engine(self, name: str) -> Engine:
         """The engine as this party's policy allows it; Refused if it does not."""
@@ -73,7 +82,12 @@ class TrainingDesk(Desk):
             raise ConfigError(f"model {model!r} exists already; choose another name")
         session = secrets.token_hex(8)
         load = LoadActiveTable(
-            self.at.party, self.at.config.data, job.params, job.evaluation, salt=session
+            self.at.party,
+            self.at.config.data,
+            job.params,
+            job.evaluation,
+            salt=session,
+            aligned=self._aligned(job.alignment),
         )
         machine = ActiveTraining(
             model,
