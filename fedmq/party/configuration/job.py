@@ -10,8 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from fedmq.boosting.params import TrainParams
 from fedmq.messages.body import ModelId
-from fedmq.party.configuration.party import FilePath
-from fedmq.party.configuration.toml_file import Section, read_toml
+from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
 
 __all__ = ["TrainingJob"]

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.configuration.toml_file import Section, read_toml
+from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.protocol.mailbox import RetryPolicy
 from fedmq.transport.address import BrokerAddress
 
@@ -22,20 +23,12 @@ BROKER_VARIABLE = "FEDMQ_BROKER"
 """Environment variable that overrides ``broker``: another host name inside containers."""
 
 
-def _in_folder(path: Path, info: ValidationInfo) -> Path:
-    folder = (info.context or {}).get("folder", Path())
-    return Path(folder) / path
-
-
 def _url(url: str, key: str = "broker") -> str:
     try:
         BrokerAddress.parse(url)
     except ConfigError as error:
         raise ConfigError(f"{key}: {error}") from None
     return url
-
-
-FilePath = Annotated[Path, AfterValidator(_in_folder), Field(validate_default=True)]
 
 
 class DataSection(Section):
@@ -81,6 +74,8 @@ class PartyFile(Section):
     """What this party takes part in."""
     retry: RetryPolicy = RetryPolicy()
     """When messages are sent again, in seconds, and when a peer counts as lost."""
+    http: HttpSection | None = None
+    """Health, metrics and predictions over HTTP; not served when left out."""
 
     @classmethod
     def read(cls, path: Path) -> tuple[Self, Federation]:

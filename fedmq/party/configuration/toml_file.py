@@ -5,15 +5,30 @@ from __future__ import annotations
 import difflib
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+)
 
 from fedmq.errors import ConfigError
 
-__all__ = ["Section", "read_toml"]
+__all__ = ["FilePath", "Section", "read_toml"]
 
 Model = TypeVar("Model", bound="Section")
+
+
+def _in_folder(path: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder", Path())
+    return Path(folder) / path
+
+
+FilePath = Annotated[Path, AfterValidator(_in_folder)]
+"""A path, relative to the folder of the file that names it."""
 
 
 class Section(BaseModel):
@@ -22,7 +37,9 @@ class Section(BaseModel):
     The text below a key is its description in the reference.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+    )
 
 
 def read_toml(path: Path, model: type[Model]) -> Model:

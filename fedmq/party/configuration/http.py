@@ -1,0 +1,58 @@
+"""``[http]`` of a party's file: where the daemon serves HTTP, and whom it lets in."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from fedmq.party.configuration.toml_file import FilePath, Section
+
+__all__ = ["HttpSection"]
+
+Token = Annotated[SecretStr, Field(min_length=16)]
+
+
+class HttpSection(Section):
+    """Loopback by default. Beyond it callers show a token or a certificate.
+
+    A caller sends one of ``tokens`` as ``Authorization: Bearer ...``; paths below ``/health/`` ask
+    for none, for they say no more than yes or no. ``certificate`` and ``key`` (PEM) turn TLS on;
+    with ``client_ca`` every caller needs a certificate of that authority.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, lt=65536)] = 8470
+    """0: any free port."""
+    tokens: tuple[Token, ...] = ()
+    certificate: FilePath | None = None
+    key: FilePath | None = None
+    client_ca: FilePath | None = None
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together; one of them is missing")
+        if self.client_ca is not None and self.certificate is None:
+            raise ValueError("client_ca needs TLS: add certificate and key")
+        if not self.is_local and not self.tokens and self.client_ca is None:
+            raise ValueError(
+                f"{self.host} can be reached from elsewhere: add tokens, or certificate, key and "
+                "client_ca; or keep to 127.0.0.1"
+            )
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody but this machine can call."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def client_certificates(self) -> ssl.VerifyMode:
+        """What TLS asks of callers."""
+        return ssl.CERT_NONE if self.client_ca is None else ssl.CERT_REQUIRED

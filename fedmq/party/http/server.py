@@ -1,0 +1,154 @@
+"""The HTTP server of a daemon: uvicorn inside the daemon's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fedmq.errors import (
+    ConfigError,
+    DaemonError,
+    DataError,
+    FedmqError,
+    LinkError,
+    PeerSilent,
+    Refused,
+)
+from fedmq.party.configuration.http import HttpSection
+
+__all__ = ["HttpServer"]
+
+_STATUS: tuple[tuple[type[FedmqError], int], ...] = (
+    (ConfigError, 400),
+    (DataError, 422),
+    (Refused, 403),
+    (PeerSilent, 504),
+    (LinkError, 503),
+    (DaemonError, 409),
+)
+"""How an error that is raised on purpose reads in HTTP; all others are 500."""
+
+_CLOSE_SECONDS = 2
+
+
+class HttpServer:
+    """Serves ``routers`` as ``section`` says.
+
+    A router is made by a factory function that is given what its endpoints need, so this class
+    knows none of them. An error of fedmq's own becomes ``{"error": ..., "exit_code": ...}``.
+    """
+
+    def __init__(self, section: HttpSection, routers: Sequence[APIRouter]) -> None:
+        self._section = section
+        self._app = FastAPI(title="fedmq", docs_url=None, redoc_url=None)
+        self._app.add_exception_handler(FedmqError, _as_json)
+        for router in routers:
+            self._app.include_router(router)
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.url = ""
+        """Where it listens, once started."""
+
+    async def start(self) -> None:
+        """Listen; returns when requests are answered.
+
+        Raises:
+            ConfigError: the address is taken or not ours, or a certificate cannot be read.
+        """
+        section = self._section
+        app: ASGIApp = self._app
+        if section.tokens:
+            app = _TokenGuard(app, [each.get_secret_value() for each in section.tokens])
+        settings = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=_CLOSE_SECONDS,
+            ssl_certfile=section.certificate,
+            ssl_keyfile=section.key,
+            ssl_ca_certs=None if section.client_ca is None else str(section.client_ca),
+            ssl_cert_reqs=section.client_certificates,
+        )
+        try:
+            settings.load()
+        except OSError as error:  # ssl.SSLError among them
+            raise ConfigError(f"http: certificate or key cannot be used: {error}") from None
+        listener = _listener(section)
+        scheme = "http" if section.certificate is None else "https"
+        host = f"[{section.host}]" if ":" in section.host else section.host
+        self.url = f"{scheme}://{host}:{listener.getsockname()[1]}"
+        self._server = _Server(settings)
+        self._serving = asyncio.create_task(self._server.serve([listener]), name="http")
+        await self._server.listening.wait()
+
+    async def close(self) -> None:
+        """Answer what was asked, for two seconds at most, and stop listening."""
+        server, serving = self._server, self._serving
+        if server is not None and serving is not None:
+            server.should_exit = True
+            await serving
+        self._server = self._serving = None
+
+
+class _Server(uvicorn.Server):
+    """Signals belong to the daemon; ``listening`` is set when requests are answered."""
+
+    def __init__(self, settings: uvicorn.Config) -> None:
+        super().__init__(settings)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _TokenGuard:
+    """Lets in who shows a token. Plain ASGI: a prediction should not pay for more."""
+
+    def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
+        self._app = app
+        self._expected = [f"Bearer {token}".encode() for token in tokens]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith("/health/"):
+            await self._app(scope, receive, send)
+            return
+        shown = dict(scope["headers"]).get(b"authorization", b"")
+        if any(hmac.compare_digest(shown, each) for each in self._expected):
+            await self._app(scope, receive, send)
+            return
+        refusal = JSONResponse(
+            {"error": "show a token: Authorization: Bearer TOKEN"},
+            status_code=401,
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+        await refusal(scope, receive, send)
+
+
+def _listener(section: HttpSection) -> socket.socket:
+    family = socket.AF_INET6 if ":" in section.host else socket.AF_INET
+    try:
+        return socket.create_server((section.host, section.port), family=family)
+    except OSError as error:
+        raise ConfigError(
+            f"http: cannot listen on {section.host}:{section.port}: {error.strerror}"
+        ) from None
+
+
+async def _as_json(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, FedmqError)
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+    return JSONResponse({"error": str(error), "exit_code": error.exit_code}, status_code=status)
