@@ -13,6 +13,7 @@ import click
 
 from fedmq.cli.demo import demo
 from fedmq.cli.init import init
+from fedmq.cli.keys import keys
 from fedmq.cli.models import models
 from fedmq.cli.output import print_error
 from fedmq.cli.predict import predict
@@ -30,7 +31,7 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, run, train, predict, status, cancel, models, demo):
+for command in (init, run, train, predict, status, cancel, models, keys, demo):
     cli.add_command(command)
 
 

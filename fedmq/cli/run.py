@@ -9,8 +9,10 @@ from pathlib import Path
 
 import click
 
+from fedmq.cli.keys import ask_passphrase
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.daemon import Daemon
+from fedmq.party.sealer import sealer_of
 
 __all__ = ["run"]
 
@@ -28,9 +30,10 @@ def run(party: Path, verbose: bool) -> None:
     )
     logging.getLogger("fedmq").setLevel(logging.DEBUG if verbose else logging.INFO)
     config, federation = PartyFile.read(party)
+    sealer = sealer_of(config, federation, ask_passphrase)
 
     async def serve() -> None:
-        daemon = Daemon(config, federation)
+        daemon = Daemon(config, federation, sealer)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedmq.errors import DaemonError, LinkError
+from fedmq.errors import DaemonError, LinkError, Replayed
 from fedmq.messages.body import Abort, Acknowledge
-from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope, Header
+from fedmq.party.broker_access import BrokerAccess
 from fedmq.party.compute import ProcessPool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
@@ -19,7 +19,9 @@ from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.training import TrainingDesk
 from fedmq.party.model_store import ModelStore
+from fedmq.party.openings import Openings
 from fedmq.party.runner import SessionRunner
+from fedmq.party.sealer import Sealer, sealer_of
 from fedmq.party.sessions import Sessions
 from fedmq.party.switchboard import Switchboard
 from fedmq.transport.link import LinkState
@@ -33,16 +35,30 @@ log = logging.getLogger(__name__)
 class Daemon:
     """One party of a federation. ``run`` returns when ``stop`` is called."""
 
-    def __init__(self, config: PartyFile, federation: Federation) -> None:
+    def __init__(
+        self, config: PartyFile, federation: Federation, sealer: Sealer | None = None
+    ) -> None:
+        """``sealer``: made from the party's files when left out; ConfigError if it cannot be."""
         self._party = config.party
         self._stopping = asyncio.Event()
         self._link_state = LinkState(False, "not connected yet")
+        access = BrokerAccess.of(config)
         self._link = RabbitMQLink(
-            config.broker, federation.name, config.party, on_state=self._on_link_state
+            access.url,
+            federation.name,
+            config.party,
+            on_state=self._on_link_state,
+            ssl_context=access.ssl_context,
         )
         pool = ProcessPool(config.compute.workers)
-        self._switchboard = Switchboard(federation.name, config.party, self._on_unknown)
-        sessions = Sessions(federation.name, self._link, self._switchboard, pool, config.retry)
+        self._sealer = sealer or sealer_of(config, federation)
+        self._opened = Openings(config.state)
+        self._switchboard = Switchboard(
+            federation.name, config.party, self._on_unknown, self._sealer
+        )
+        sessions = Sessions(
+            federation.name, self._link, self._switchboard, pool, config.retry, self._sealer
+        )
         store = ModelStore(config.state)
         self._premises = Premises(config, federation, store, pool, sessions)
         desks = (TrainingDesk(self._premises), InferenceDesk(self._premises))
@@ -83,12 +99,15 @@ class Daemon:
     def _on_unknown(self, envelope: Envelope) -> SessionRunner | None:
         header, body = envelope.header, envelope.body
         opening = self._openings.get(type(body))
-        if opening and header.sender == self._premises.federation.active != self._party:
+        joins = opening and header.sender == self._premises.federation.active != self._party
+        if opening and joins and self._opened.is_first(header):
             return opening(envelope).runner
         if not isinstance(body, Abort | Acknowledge):
             task = asyncio.create_task(self._disown(header))
             self._replies.add(task)
             task.add_done_callback(self._replies.discard)
+        if joins:
+            raise Replayed(f"{header.sender} opened session {header.session} here before")
         return None
 
     async def _disown(self, header: Header) -> None:
@@ -104,7 +123,7 @@ class Daemon:
                 "kind": body.kind,
             }
         )
-        data = encode(Envelope(reply, body))
+        data = self._sealer.seal(Envelope(reply, body))
         try:
             await self._link.publish(header.sender, "training", data, message_id=reply.id)
         except LinkError as error:
@@ -123,6 +142,8 @@ class Daemon:
             "sessions": [each.status() for each in at.sessions.running.values()],
             "dead_letters": self._link.dead_lettered,
             "dropped": self._switchboard.dropped,
+            "refused": dict(self._switchboard.refused),
+            "sealed": self._sealer.sealed,
         }
 
     async def _cancel(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:

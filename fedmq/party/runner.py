@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
-from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute import ComputePool
+from fedmq.party.sealer import Clear, Sealer
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import (
     Arrived,
@@ -58,6 +58,7 @@ class SessionRunner:
         traffic: Traffic | None = None,
         on_report: Callable[[Report], None] = lambda _: None,
         on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
+        sealer: Sealer | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.session = session
@@ -69,6 +70,7 @@ class SessionRunner:
         self._traffic = traffic
         self._on_report = on_report
         self._on_waiting = on_waiting
+        self._sealer = sealer or Clear()
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -169,7 +171,7 @@ class SessionRunner:
         header = envelope.header
         try:
             async with self._outstanding:
-                data = encode(envelope)
+                data = self._sealer.seal(envelope)
                 if self._traffic is not None:
                     self._traffic.count(header, len(data))
                 await self._publish(header.recipient, data, message_id=header.id)

@@ -14,6 +14,7 @@ import numpy as np
 from fedmq.errors import FedmqError
 from fedmq.party.compute import ComputePool
 from fedmq.party.runner import SessionRunner
+from fedmq.party.sealer import Sealer
 from fedmq.party.switchboard import Switchboard
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import Report, Waiting
@@ -78,6 +79,7 @@ class Sessions:
         switchboard: Switchboard,
         pool: ComputePool,
         retry: RetryPolicy,
+        sealer: Sealer | None = None,
     ) -> None:
         self.running: dict[str, RunningSession] = {}
         self._federation = federation
@@ -85,6 +87,7 @@ class Sessions:
         self._switchboard = switchboard
         self._pool = pool
         self._retry = retry
+        self._sealer = sealer
         self._watches: set[asyncio.Task[None]] = set()
 
     def open(
@@ -124,6 +127,7 @@ class Sessions:
             traffic,
             reported,
             waited,
+            self._sealer,
         )
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 
-from fedmq.errors import MessageError
-from fedmq.messages.codec import decode
+from fedmq.errors import MessageError, Replayed
 from fedmq.messages.envelope import Envelope
 from fedmq.party.runner import SessionRunner
+from fedmq.party.sealer import Clear, Sealer
 from fedmq.transport.link import Delivery
 
 __all__ = ["Switchboard"]
@@ -30,11 +31,15 @@ class Switchboard:
         federation: str,
         party: str,
         on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
+        sealer: Sealer | None = None,
     ) -> None:
         self.dropped = 0
+        self.refused: Counter[str] = Counter()
+        """How many messages were refused, by the kind of reason."""
         self._federation = federation
         self._party = party
         self._on_unknown = on_unknown
+        self._sealer = sealer or Clear()
         self._runners: dict[_Key, SessionRunner] = {}
 
     def add(self, runner: SessionRunner) -> None:
@@ -58,13 +63,19 @@ class Switchboard:
                 log.info("%s: dropped %s", self._party, envelope.header.id)
             else:
                 runner.deliver(envelope)
+        except Replayed as error:
+            # An honest broker repeats itself too, so this is no letter worth keeping.
+            self.refused["Replayed"] += 1
+            log.info("%s: dropped %s: %s", self._party, delivery.message_id, error)
+            await delivery.ack()
         except MessageError as error:
+            self.refused[type(error).__name__] += 1
             await delivery.dead_letter(str(error))
         else:
             await delivery.ack()
 
     def _checked(self, delivery: Delivery) -> Envelope:
-        envelope = decode(delivery.body)
+        envelope = self._sealer.open(delivery.body)
         header = envelope.header
         if header.federation != self._federation or header.recipient != self._party:
             raise MessageError(

@@ -26,3 +26,5 @@ class PolicySection(Section):
     """The engines that this party takes part with."""
     allow_weak_keys: bool = False
     """Whether keys below 2048 bits are accepted: for trials only."""
+    allow_unsealed: bool = False
+    """Talk without seals in a federation without keys: its broker can read and forge all."""
