@@ -31,6 +31,7 @@ __all__ = [
 _MAGIC = "fedmq"
 _LONGEST_LIST = 2**15  # the nodes of the deepest wave
 _LONGEST_NAME = 100  # of what an error repeats from a message
+_MOST_KEYS = 256  # no model has as many; a million wrong ones would take seconds to refuse
 _Model = TypeVar("_Model", bound=BaseModel)
 
 KINDS: dict[str, type[Body]] = {
@@ -117,7 +118,9 @@ def _header(fields: Any) -> Header:
 
 def _unpack(data: bytes, what: str) -> Any:
     try:
-        return msgpack.unpackb(data, strict_map_key=True, max_array_len=_LONGEST_LIST)
+        return msgpack.unpackb(
+            data, strict_map_key=True, max_array_len=_LONGEST_LIST, max_map_len=_MOST_KEYS
+        )
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise MessageError(f"{len(data)} bytes are not {what}: {error or 'cut short'}") from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from fedmq.messages.array import Bitmap, Payload, Uint32s
 from fedmq.messages.body import Body, Count, Index, ModelId
@@ -115,7 +115,7 @@ class HistogramRequest(Body):
 
     tree: Index
     round: Round
-    nodes: Annotated[tuple[NodeQuery, ...], Field(min_length=1, strict=False)]
+    nodes: Annotated[tuple[NodeQuery, ...], Field(min_length=1, strict=False), FailFast()]
 
 
 class QueryPiece(Body):
