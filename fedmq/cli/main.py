@@ -11,6 +11,8 @@ import sys
 
 import click
 
+from fedmq.cli.broker import broker
+from fedmq.cli.dead import dead
 from fedmq.cli.demo import demo
 from fedmq.cli.init import init
 from fedmq.cli.keys import keys
@@ -31,7 +33,7 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, run, train, predict, status, cancel, models, keys, demo):
+for command in (init, run, train, predict, status, cancel, models, keys, broker, dead, demo):
     cli.add_command(command)
 
 

@@ -15,6 +15,7 @@ from fedmq.party.compute import ProcessPool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.control import Command, ControlServer, Say
+from fedmq.party.dead_letters import DeadLetterNotes, Redelivery
 from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.training import TrainingDesk
@@ -53,8 +54,9 @@ class Daemon:
         pool = ProcessPool(config.compute.workers)
         self._sealer = sealer or sealer_of(config, federation)
         self._opened = Openings(config.state)
+        notes = DeadLetterNotes(config.state)
         self._switchboard = Switchboard(
-            federation.name, config.party, self._on_unknown, self._sealer
+            federation.name, config.party, self._on_unknown, self._sealer, notes.add
         )
         sessions = Sessions(
             federation.name, self._link, self._switchboard, pool, config.retry, self._sealer
@@ -63,7 +65,11 @@ class Daemon:
         self._premises = Premises(config, federation, store, pool, sessions)
         desks = (TrainingDesk(self._premises), InferenceDesk(self._premises))
         self._openings: dict[type, Opening] = {}
-        self._commands: dict[str, Command] = {"status": self._status, "cancel": self._cancel}
+        self._commands: dict[str, Command] = {
+            "status": self._status,
+            "cancel": self._cancel,
+            "redeliver": self._redeliver,
+        }
         for desk in desks:
             self._openings |= desk.openings
             self._commands |= desk.commands
@@ -152,3 +158,9 @@ class Daemon:
             raise DaemonError(f"session {request['session']} does not run here; see: fedmq status")
         running.runner.cancel(f"{self._party} cancelled the session")
         return {"session": running.id}
+
+    async def _redeliver(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
+        """Take a dead letter as if it had just come."""
+        letter = Redelivery.from_request(request)
+        await self._switchboard.on_delivery(letter.delivery())
+        return {"taken": letter.refusal is None, "reason": letter.refusal or ""}

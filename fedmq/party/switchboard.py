@@ -23,7 +23,8 @@ class Switchboard:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
     ``on_unknown`` may open a session for an envelope that belongs to none, by returning its
-    runner; otherwise the envelope is dropped and counted.
+    runner; otherwise the envelope is dropped and counted. ``on_refused`` is told of each dead
+    letter and its reason.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Switchboard:
         party: str,
         on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
         sealer: Sealer | None = None,
+        on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
     ) -> None:
         self.dropped = 0
         self.refused: Counter[str] = Counter()
@@ -40,6 +42,7 @@ class Switchboard:
         self._party = party
         self._on_unknown = on_unknown
         self._sealer = sealer or Clear()
+        self._on_refused = on_refused
         self._runners: dict[_Key, SessionRunner] = {}
 
     def add(self, runner: SessionRunner) -> None:
@@ -70,6 +73,7 @@ class Switchboard:
             await delivery.ack()
         except MessageError as error:
             self.refused[type(error).__name__] += 1
+            self._on_refused(delivery, str(error))
             await delivery.dead_letter(str(error))
         else:
             await delivery.ack()
