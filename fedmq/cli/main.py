@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from fedmq.cli.audit import audit
 from fedmq.cli.broker import broker
 from fedmq.cli.dead import dead
 from fedmq.cli.demo import demo
@@ -33,7 +34,7 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, run, train, predict, status, cancel, models, keys, broker, dead, demo):
+for command in (init, run, train, predict, status, cancel, models, keys, broker, dead, audit, demo):
     cli.add_command(command)
 
 

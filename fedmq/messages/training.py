@@ -21,6 +21,7 @@ __all__ = [
     "HistogramReply",
     "HistogramRequest",
     "NodeAssignment",
+    "NodeDeclined",
     "NodeQuery",
     "QueryPiece",
     "SessionAccept",
@@ -143,6 +144,15 @@ class HistogramReply(Body):
     payload: Payload
 
 
+class NodeDeclined(Body):
+    """Passive to active: so few rows stand in this node that their sums are not told."""
+
+    kind: ClassVar[str] = "node declined"
+
+    tree: Index
+    node: Node
+
+
 class SplitDecision(Body):
     """Active to the owner of the winning candidate; several when they tie to the last bit."""
 
@@ -201,6 +211,7 @@ BODIES: tuple[type[Body], ...] = (
     HistogramRequest,
     QueryPiece,
     HistogramReply,
+    NodeDeclined,
     SplitDecision,
     SplitOutcome,
     NodeAssignment,

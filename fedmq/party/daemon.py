@@ -10,10 +10,12 @@ from typing import Any
 from fedmq.errors import DaemonError, LinkError, Replayed
 from fedmq.messages.body import Abort, Acknowledge
 from fedmq.messages.envelope import Envelope, Header
+from fedmq.party.audit_log import AuditLog
 from fedmq.party.broker_access import BrokerAccess
 from fedmq.party.compute import ProcessPool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.consent import Consent
 from fedmq.party.control import Command, ControlServer, Say
 from fedmq.party.dead_letters import DeadLetterNotes, Redelivery
 from fedmq.party.desks.desk import Opening, Premises
@@ -62,7 +64,8 @@ class Daemon:
             federation.name, self._link, self._switchboard, pool, config.retry, self._sealer
         )
         store = ModelStore(config.state)
-        self._premises = Premises(config, federation, store, pool, sessions)
+        consent = Consent(config.party, config.policy, AuditLog(config.state))
+        self._premises = Premises(config, federation, store, pool, sessions, consent)
         desks = (TrainingDesk(self._premises), InferenceDesk(self._premises))
         self._openings: dict[type, Opening] = {}
         self._commands: dict[str, Command] = {

@@ -45,15 +45,24 @@ class LoadActiveTable:
 
 @dataclass(frozen=True, slots=True)
 class LoadPassiveTable:
-    """A feature holder's training table."""
+    """A feature holder's training table; of its columns, those that may take part."""
 
     party: str
     data: DataSection
     salt: str
+    permitted: tuple[str, ...] | None = None
 
     def run(self) -> PassiveTable:
         table = ReadTable(self.party, self.data).run()
-        return PassiveTable(table.values, table.features, table.digest(self.salt))
+        kept = table.features if self.permitted is None else self.permitted
+        lacking = [name for name in kept if name not in table.features]
+        if lacking:
+            raise DataError(
+                f"{self.party}: policy.features: {self.data.path} has no column {lacking[0]!r}"
+            )
+        places = [at for at, name in enumerate(table.features) if name in kept]
+        names = tuple(table.features[at] for at in places)
+        return PassiveTable(table.values[:, places], names, table.digest(self.salt))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

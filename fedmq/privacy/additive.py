@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 from gmpy2 import mpz
@@ -86,17 +86,25 @@ class AdditiveEngine(Engine):
                 "long; set allow_weak_keys = true for a trial"
             )
 
+    def key_bits_of(self, public: Values) -> int | None:
+        n = public.get("n")
+        return int.from_bytes(n.tobytes(), "little").bit_length() if _is_number(n) else None
+
     def active(self, parallelism: int) -> ActiveHalf:
         return _Active(self.scheme, self.key_bits)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
         n = public.get("n")
-        if set(public) != {"n"} or not isinstance(n, np.ndarray) or n.dtype != np.uint8:
+        if set(public) != {"n"} or not _is_number(n):
             raise Refused(f"the active party's {self.name} key is malformed")
         smallest = 0 if self.allow_weak_keys else SAFE_KEY_BITS
         number = int.from_bytes(n.tobytes(), "little")
         key = self.scheme.check_public(number, smallest, "the active party")
         return _Passive(key, bins, parallelism)
+
+
+def _is_number(value: object) -> TypeGuard[NDArray[np.uint8]]:
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8
 
 
 # The label holder's half

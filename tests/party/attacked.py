@@ -29,7 +29,7 @@ from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
 from fedmq.transport.link import Lane, Link
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 
-__all__ = ["PARTIES", "Attack", "Forger", "Recorder", "Training", "tampered"]
+__all__ = ["PARTIES", "ROWS", "Attack", "Forger", "Recorder", "Training", "tampered"]
 
 PARTIES = ("bank", "telco", "retail")
 PARAMS = TrainParams(num_boost_round=3, max_depth=3, max_bin=16)
@@ -137,9 +137,10 @@ class Forger(Recorder):
 class Training:
     """One training of all parties in this event loop, with its counters."""
 
-    def __init__(self, sealers: Mapping[str, Sealer]) -> None:
+    def __init__(self, sealers: Mapping[str, Sealer], smallest_node: int = 0) -> None:
         self.switchboards: dict[str, Switchboard] = {}
         self._sealers = sealers
+        self._smallest_node = smallest_node
         random = np.random.default_rng(7)
         values = random.normal(size=(ROWS, 9)).astype(np.float32)
         label = (values[:, ::2].sum(axis=1) + random.normal(size=ROWS) > 0).astype(np.float32)
@@ -196,7 +197,9 @@ class Training:
         }
         for at, party in enumerate(PARTIES[1:], start=1):
             held = PassiveTable(self.values[:, 3 * at : 3 * at + 3], ("d", "e", "f"))
-            machines[party] = PassiveTraining(party, "bank", Given(held), lambda _: engine, 11)
+            machines[party] = PassiveTraining(
+                party, "bank", Given(held), lambda _: engine, 11, smallest_node=self._smallest_node
+            )
         return machines
 
 
