@@ -15,6 +15,7 @@ from fedmq.cli.audit import audit
 from fedmq.cli.broker import broker
 from fedmq.cli.dead import dead
 from fedmq.cli.demo import demo
+from fedmq.cli.health import health
 from fedmq.cli.init import init
 from fedmq.cli.keys import keys
 from fedmq.cli.models import models
@@ -34,7 +35,21 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, run, train, predict, status, cancel, models, keys, broker, dead, audit, demo):
+for command in (
+    init,
+    run,
+    train,
+    predict,
+    status,
+    health,
+    cancel,
+    models,
+    keys,
+    broker,
+    dead,
+    audit,
+    demo,
+):
     cli.add_command(command)
 
 

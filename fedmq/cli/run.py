@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from pathlib import Path
 
 import click
 
 from fedmq.cli.keys import ask_passphrase
+from fedmq.cli.log_format import LOG_FORMATS, LogFormat, log_to_stderr
+from fedmq.cli.supervisor import tell_supervisor
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.daemon import Daemon
 from fedmq.party.sealer import sealer_of
@@ -22,14 +23,11 @@ __all__ = ["run"]
 @click.option(
     "-v", "--verbose", is_flag=True, help="Log every message that is dropped or sent again."
 )
-def run(party: Path, verbose: bool) -> None:
+@click.option("--log-format", type=click.Choice(LOG_FORMATS), default="text", show_default=True)
+def run(party: Path, verbose: bool, log_format: LogFormat) -> None:
     """Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C."""
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("fedmq").setLevel(logging.DEBUG if verbose else logging.INFO)
     config, federation = PartyFile.read(party)
+    log_to_stderr(log_format, config.party, verbose=verbose)
     sealer = sealer_of(config, federation, ask_passphrase)
 
     async def serve() -> None:
@@ -37,8 +35,11 @@ def run(party: Path, verbose: bool) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)
-        await daemon.run(
-            on_ready=lambda: click.echo(f"{config.party} is ready in {federation.name}", err=True)
-        )
+
+        def ready() -> None:
+            click.echo(f"{config.party} is ready in {federation.name}", err=True)
+            tell_supervisor("READY=1")
+
+        await daemon.run(on_ready=ready)
 
     asyncio.run(serve())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedmq.errors import DaemonError, LinkError, Replayed
+from fedmq.errors import ConfigError, DaemonError, LinkError, Replayed
 from fedmq.messages.body import Abort, Acknowledge
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.audit_log import AuditLog
@@ -21,6 +22,7 @@ from fedmq.party.dead_letters import DeadLetterNotes, Redelivery
 from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.training import TrainingDesk
+from fedmq.party.meters import Meters, Standing
 from fedmq.party.model_store import ModelStore
 from fedmq.party.openings import Openings
 from fedmq.party.runner import SessionRunner
@@ -29,6 +31,9 @@ from fedmq.party.sessions import Sessions
 from fedmq.party.switchboard import Switchboard
 from fedmq.transport.link import LinkState
 from fedmq.transport.rabbitmq import RabbitMQLink
+
+if TYPE_CHECKING:
+    from fedmq.party.http.server import HttpServer
 
 __all__ = ["Daemon"]
 
@@ -57,11 +62,18 @@ class Daemon:
         self._sealer = sealer or sealer_of(config, federation)
         self._opened = Openings(config.state)
         notes = DeadLetterNotes(config.state)
+        self._meters = Meters()
         self._switchboard = Switchboard(
-            federation.name, config.party, self._on_unknown, self._sealer, notes.add
+            federation.name, config.party, self._on_unknown, self._sealer, notes.add, self._meters
         )
         sessions = Sessions(
-            federation.name, self._link, self._switchboard, pool, config.retry, self._sealer
+            federation.name,
+            self._link,
+            self._switchboard,
+            pool,
+            config.retry,
+            self._sealer,
+            self._meters,
         )
         store = ModelStore(config.state)
         consent = Consent(config.party, config.policy, AuditLog(config.state))
@@ -72,6 +84,7 @@ class Daemon:
             "status": self._status,
             "cancel": self._cancel,
             "redeliver": self._redeliver,
+            "health": self._health,
         }
         for desk in desks:
             self._openings |= desk.openings
@@ -90,16 +103,52 @@ class Daemon:
             LinkError: the broker cannot be reached, or refuses.
         """
         control = ControlServer(self._premises.config.state, self._commands)
+        http = self._http_server()
         try:
             await control.start()
+            if http is not None:
+                await http.start()
             await self._link.open(self._switchboard.on_delivery)
             on_ready()
             await self._stopping.wait()
         finally:
             await control.close()
+            if http is not None:
+                await http.close()
             await self._premises.sessions.close(f"{self._party} is shutting down")
             await self._link.close()
             await self._premises.pool.close()
+
+    def _http_server(self) -> HttpServer | None:
+        section = self._premises.config.http
+        if section is None:
+            return None
+        try:
+            from fedmq.party.http.health import health_router
+            from fedmq.party.http.metrics import metrics_router
+            from fedmq.party.http.server import HttpServer
+        except ImportError as error:
+            raise ConfigError(
+                f"http: {error.name} is not installed; install it with: pip install 'fedmq[http]'"
+            ) from None
+        return HttpServer(
+            section, [health_router(self._troubles), metrics_router(self._meters, self._standing)]
+        )
+
+    def _troubles(self) -> list[str]:
+        """Why no session can be served now, in a line each."""
+        link = self._link_state
+        return [] if link.connected else [f"the broker is not connected: {link.reason}"]
+
+    def _standing(self) -> Standing:
+        running = self._premises.sessions.running.values()
+        live = [each for each in running if not each.runner.session.over]
+        return Standing(
+            self._link_state.connected,
+            self._link.dead_lettered,
+            Counter((each.purpose, each.status()["state"]) for each in live),
+            sum(len(each.waiting) for each in live),
+        )
 
     def _on_link_state(self, state: LinkState) -> None:
         self._link_state = state
@@ -150,8 +199,8 @@ class Daemon:
             "models": len(at.store.ids()),
             "sessions": [each.status() for each in at.sessions.running.values()],
             "dead_letters": self._link.dead_lettered,
-            "dropped": self._switchboard.dropped,
-            "refused": dict(self._switchboard.refused),
+            "dropped": self._meters.dropped,
+            "refused": dict(self._meters.refused),
             "sealed": self._sealer.sealed,
         }
 
@@ -161,6 +210,10 @@ class Daemon:
             raise DaemonError(f"session {request['session']} does not run here; see: fedmq status")
         running.runner.cancel(f"{self._party} cancelled the session")
         return {"session": running.id}
+
+    async def _health(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
+        reasons = self._troubles()
+        return {"ready": not reasons, "reasons": reasons}
 
     async def _redeliver(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
         """Take a dead letter as if it had just come."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute import ComputePool
+from fedmq.party.meters import Meters
 from fedmq.party.sealer import Clear, Sealer
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import (
@@ -59,6 +60,7 @@ class SessionRunner:
         on_report: Callable[[Report], None] = lambda _: None,
         on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
         sealer: Sealer | None = None,
+        meters: Meters | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.session = session
@@ -71,6 +73,7 @@ class SessionRunner:
         self._on_report = on_report
         self._on_waiting = on_waiting
         self._sealer = sealer or Clear()
+        self._meters = meters or Meters()
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -172,6 +175,7 @@ class SessionRunner:
         try:
             async with self._outstanding:
                 data = self._sealer.seal(envelope)
+                self._meters.sent(header, len(data))
                 if self._traffic is not None:
                     self._traffic.count(header, len(data))
                 await self._publish(header.recipient, data, message_id=header.id)
@@ -179,14 +183,21 @@ class SessionRunner:
             self._feed(Cancelled(str(error)))
         except LinkError as error:
             self._link_trouble = str(error)
-            log.warning("%s: %s was not sent: %s", header.sender, header.id, error)
+            log.warning(
+                "%s: %s was not sent: %s",
+                header.sender,
+                header.id,
+                error,
+                extra={"session": header.session, "message": header.id},
+            )
         else:
             self._link_trouble = ""
 
     async def _compute(self, effect: RunComputation) -> None:
         event: SessionEvent
         try:
-            event = Computed(effect.ticket, await self._pool.run(effect.computation))
+            with self._meters.computing(effect.computation):
+                event = Computed(effect.ticket, await self._pool.run(effect.computation))
         except FedmqError as error:
             event = ComputationFailed(effect.ticket, error)
         except Exception as error:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedmq.errors import FedmqError
 from fedmq.party.compute import ComputePool
+from fedmq.party.meters import Meters
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Sealer
 from fedmq.party.switchboard import Switchboard
@@ -80,6 +81,7 @@ class Sessions:
         pool: ComputePool,
         retry: RetryPolicy,
         sealer: Sealer | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self.running: dict[str, RunningSession] = {}
         self._federation = federation
@@ -88,6 +90,7 @@ class Sessions:
         self._pool = pool
         self._retry = retry
         self._sealer = sealer
+        self._meters = meters or Meters()
         self._watches: set[asyncio.Task[None]] = set()
 
     def open(
@@ -108,13 +111,17 @@ class Sessions:
         traffic = Traffic()
 
         def reported(report: Report) -> None:
+            if report.unit == "tree":
+                self._meters.trees += report.done - (running.report.done if running.report else 0)
             running.report = report
             on_change(running)
 
         def waited(waiting: Waiting, trouble: str) -> None:
             if waiting.retry:
                 running.waiting[waiting.peer] = waiting
-                log.warning("session %s: %s %s", session, running._wait(waiting), trouble)
+                self._meters.retries[waiting.peer] += 1
+                wait = running._wait(waiting)
+                log.warning("session %s: %s %s", session, wait, trouble, extra={"session": session})
             else:
                 running.waiting.pop(waiting.peer, None)
             on_change(running)
@@ -128,6 +135,7 @@ class Sessions:
             reported,
             waited,
             self._sealer,
+            self._meters,
         )
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running
@@ -152,11 +160,14 @@ class Sessions:
 
     async def _watch(self, running: RunningSession, on_result: Callable[[Any], None]) -> None:
         what = f"{running.purpose} {running.id} of model {running.model}"
+        about = {"session": running.id}
         try:
             on_result(await running.runner.outcome)
-            log.info("%s finished", what)
+            self._meters.sessions_ended[running.purpose, "finished"] += 1
+            log.info("%s finished", what, extra=about)
         except FedmqError as error:
-            log.warning("%s ended: %s", what, error)
+            self._meters.sessions_ended[running.purpose, type(error).__name__] += 1
+            log.warning("%s ended: %s", what, error, extra=about)
         await running.runner.closed
         await asyncio.sleep(_LINGER)
         self.running.pop(running.id, None)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 
 from fedmq.errors import MessageError, Replayed
 from fedmq.messages.envelope import Envelope
+from fedmq.party.meters import Meters
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Clear, Sealer
 from fedmq.transport.link import Delivery
@@ -34,10 +34,9 @@ class Switchboard:
         on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
         sealer: Sealer | None = None,
         on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
+        meters: Meters | None = None,
     ) -> None:
-        self.dropped = 0
-        self.refused: Counter[str] = Counter()
-        """How many messages were refused, by the kind of reason."""
+        self.meters = meters or Meters()
         self._federation = federation
         self._party = party
         self._on_unknown = on_unknown
@@ -57,22 +56,24 @@ class Switchboard:
 
     async def on_delivery(self, delivery: Delivery) -> None:
         """Take one delivery; what is no message for this party becomes a dead letter."""
+        self.meters.arrived(delivery)
+        about = {"message": delivery.message_id}
         try:
             envelope = self._checked(delivery)
             key = (envelope.header.session, envelope.header.attempt)
             runner = self._runners.get(key) or self._on_unknown(envelope)
             if runner is None:
-                self.dropped += 1
-                log.info("%s: dropped %s", self._party, envelope.header.id)
+                self.meters.dropped += 1
+                log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
             else:
                 runner.deliver(envelope)
         except Replayed as error:
             # An honest broker repeats itself too, so this is no letter worth keeping.
-            self.refused["Replayed"] += 1
-            log.info("%s: dropped %s: %s", self._party, delivery.message_id, error)
+            self.meters.refused["Replayed"] += 1
+            log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
             await delivery.ack()
         except MessageError as error:
-            self.refused[type(error).__name__] += 1
+            self.meters.refused[type(error).__name__] += 1
             self._on_refused(delivery, str(error))
             await delivery.dead_letter(str(error))
         else:
@@ -90,4 +91,5 @@ class Switchboard:
                 f"message {header.id!r} claims to be from {header.sender}, "
                 f"the broker says {delivery.sender}"
             )
+        self.meters.received(header, len(delivery.body))
         return envelope

@@ -13,10 +13,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 FEDMQ = [str(Path(sys.executable).parent / "fedmq")]
 PARTIES = ("bank", "telco")
+TOKEN = "a-token-of-sixteen-characters"
 
 
 def fedmq(*words: object) -> subprocess.CompletedProcess[str]:
@@ -92,6 +94,10 @@ def test_sealed_daemons_train_over_tls(folder: Path) -> None:
     for party in PARTIES:
         path = folder / party / "party.toml"
         path.write_text(path.read_text().replace('["paillier", "ou"]', '["plain"]'))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with (folder / "telco" / "party.toml").open("a") as file:
+        file.write(f'[http]\nport = {port}\ntokens = ["{TOKEN}"]\n')
     job = folder / "bank" / "train.toml"
     job.write_text(job.read_text().replace('"paillier"', '"plain"'))
     daemons = [
@@ -108,6 +114,15 @@ def test_sealed_daemons_train_over_tls(folder: Path) -> None:
         trained = fedmq("train", job, "--json")
         assert trained.returncode == 0, trained.stderr
         assert json.loads(trained.stdout)["metrics"]["eval-auc"] > 0.9
+        assert fedmq("health", folder / "bank" / "party.toml").returncode == 0
+        metrics = httpx.get(
+            f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
+        ).text
+        assert 'fedmq_messages_received_total{kind="gradient broadcast"} 5.0' in metrics
+        assert "fedmq_trees_total 5.0" in metrics
+        audit = json.loads(fedmq("audit", "list", folder / "telco" / "party.toml", "--json").stdout)
+        assert [entry["event"] for entry in audit] == ["asked", "ended"]
+        assert audit[1]["outcome"] == "finished"
         status = json.loads(fedmq("status", folder / "telco" / "party.toml", "--json").stdout)
         assert status["sealed"]
         assert status["refused"] == {}

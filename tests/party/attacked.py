@@ -149,7 +149,7 @@ class Training:
     @property
     def refused(self) -> int:
         """How many messages all parties have refused, for whatever reason."""
-        return sum(sum(each.refused.values()) for each in self.switchboards.values())
+        return sum(each.meters.refused.total() for each in self.switchboards.values())
 
     async def run(
         self, links: Mapping[str, Link], before_close: Callable[[], bool] = lambda: True
