@@ -23,7 +23,13 @@ __all__ = ["run"]
 @click.option(
     "-v", "--verbose", is_flag=True, help="Log every message that is dropped or sent again."
 )
-@click.option("--log-format", type=click.Choice(LOG_FORMATS), default="text", show_default=True)
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    default="text",
+    show_default=True,
+    help="Lines for people, or an object of JSON per line for machines.",
+)
 def run(party: Path, verbose: bool, log_format: LogFormat) -> None:
     """Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C."""
     config, federation = PartyFile.read(party)

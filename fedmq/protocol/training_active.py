@@ -343,7 +343,6 @@ class ActiveTraining(Machine):
         if talk is None or not talk.open or talk.pieces or said.tree != self.tree:
             raise ProtocolError(f"node {said.node} was declined, but not asked about")
         talk.open = False
-        talk.running.plan.close()
         talk.running.then(Best(-np.inf, np.empty(0, dtype=np.uint32)))
 
     def _with_own(self, nodes: Sequence[int], scored: Sequence[Best]) -> None:

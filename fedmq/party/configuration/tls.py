@@ -14,12 +14,14 @@ __all__ = ["TlsSection"]
 
 
 class TlsSection(Section):
-    """PEM files. ``ca`` signed the broker's certificate; ``certificate`` and ``key`` are the
-    party's own, with which it logs in without a password (mechanism EXTERNAL)."""
+    """PEM files; with ``certificate`` and ``key`` the login is by RabbitMQ's mechanism EXTERNAL."""
 
     ca: FilePath
+    """The authority that signed the broker's certificate."""
     certificate: FilePath | None = None
+    """This party's own certificate, with which it logs in without a password."""
     key: FilePath | None = None
+    """The private key of that certificate."""
 
     @model_validator(mode="after")
     def _together(self) -> Self:
