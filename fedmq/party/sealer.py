@@ -25,6 +25,7 @@ LONGEST_DELAY = 7 * 24 * 3600
 the same."""
 
 _CLOCK_SKEW = 3600
+_RENEWED = 24 * 3600
 _CHANNELS = 4096
 
 K = TypeVar("K")
@@ -87,9 +88,11 @@ class EndToEnd(Sealer):
     def seal(self, envelope: Envelope) -> bytes:
         channel = _channel(envelope.header)
         seal = self._outgoing.get(channel)
-        if seal is None:
+        now = int(self._clock())
+        # A long session introduces itself anew, or a peer that restarts would find it too old.
+        if seal is None or now - seal.issued > _RENEWED:
             peer = self._pinned[channel.recipient][-1]
-            seal = Outgoing(channel, self._ring.current, peer, int(self._clock()))
+            seal = Outgoing(channel, self._ring.current, peer, now)
             self._outgoing.put(channel, seal)
         parts = pack(envelope)
         body, stamp = seal.seal(parts.header, parts.body)

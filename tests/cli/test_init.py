@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
@@ -112,6 +113,27 @@ def test_keys_are_drawn_anew_and_pinned_at_every_party(
         for party in ("bank", "telco", "retail")
     ]
     assert len({*pins}) == 6
+
+
+@pytest.mark.parametrize("more", [(), ("--no-tls",)])
+def test_the_compose_file_reaches_every_file_it_names(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "f"
+    assert fedmq("init", folder, *PARTIES, *more).code == 0
+    services = yaml.safe_load((folder / "docker-compose.yml").read_text())["services"]
+    assert set(services) == {"broker", "bank", "telco", "retail"}
+    for service in services.values():
+        assert service["healthcheck"]["test"][0] == "CMD"
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert source == "broker" or (folder / source).exists()
+    for party in ("bank", "telco", "retail"):
+        url = services[party]["environment"]["FEDMQ_BROKER"]
+        own = PartyFile.read(folder / party / "party.toml")[0].broker
+        assert url.split("@")[0] == own.split("@")[0]
+        # The broker listens where the parties look for it, inside the file's own network.
+        assert url.endswith("@broker:5672/" if more else "@broker:5671/")
 
 
 def test_the_broker_has_a_user_for_each_party(made: tuple[Path, Outcome]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from fedmq.errors import Aborted
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import decode
+from fedmq.party.broker_check import check_broker
+from fedmq.party.configuration.party import PartyFile
 from fedmq.party.sealer import Clear
 from fedmq.transport.address import BrokerAddress
 from fedmq.transport.connection import BrokerConnection, Received
@@ -134,3 +137,23 @@ async def test_a_training_on_rabbitmq_under_attack_ends_right(
     assert forged > 20
     seen = b"".join(each.body for each in recorded)
     assert not [secret for secret in secrets_in(undisturbed[0]) if secret in seen]
+
+
+async def test_a_broker_that_allows_too_much_is_found_out(node: RabbitNode, tmp_path: Path) -> None:
+    """As the user ``admin`` everything that must be refused is allowed."""
+    (tmp_path / "federation.toml").write_text(
+        'name = "demo"\nactive = "bank"\npassive = ["telco", "retail"]\n'
+    )
+    (tmp_path / "party.toml").write_text(
+        f'party = "telco"\nfederation = "federation.toml"\nbroker = "{node.url()}"\n'
+        '[data]\npath = "data.csv"\nid = "id"\n'
+    )
+    findings = await check_broker(*PartyFile.read(tmp_path / "party.toml"))
+    wrong = {each.tried for each in findings if not each.right}
+    assert {
+        "read fedmq.demo.bank.dead",
+        "publish under the name of bank",
+        "write into the queue of retail past the exchange",
+        "declare queues and exchanges",
+    } <= wrong
+    assert not any("log in" in each for each in wrong)

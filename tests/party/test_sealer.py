@@ -60,6 +60,15 @@ def test_a_seal_of_another_time_is_refused(age: float) -> None:
         both["telco"].open(recorded)
 
 
+def test_a_session_of_months_is_taken_by_a_peer_that_restarts() -> None:
+    now = 1_000_000_000.0
+    both = sealers(["bank", "telco"], clock=lambda: now)
+    both["bank"].seal(envelope())
+    now += 60 * 24 * 3600
+    said = envelope(sequence=2)
+    assert both["telco"].open(both["bank"].seal(said)) == said
+
+
 def test_keys_change_without_a_refused_message() -> None:
     telco = KeyRing("telco", PrivateKeys.generate())
     bank = KeyRing("bank", PrivateKeys.generate())
