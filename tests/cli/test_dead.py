@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from fedmq.messages.codec import encode
+from fedmq.messages.envelope import Envelope
+from fedmq.messages.inference import InferenceOpen
 from fedmq.party import keys_file
 from fedmq.party.configuration.pinning import pin
 from fedmq.party.keys_file import KeyRing
@@ -103,6 +105,16 @@ async def listed(party: Path, count: int) -> list[dict[str, Any]]:
     raise AssertionError(f"{len(found)} letters instead of {count}")
 
 
+async def seen(party: Path, what: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """The status of a daemon, once it shows ``what``."""
+    for _ in range(50):
+        status: dict[str, Any] = fedmq("status", party)
+        if what(status):
+            return status
+        await asyncio.sleep(0.1)
+    raise AssertionError(status)
+
+
 async def test_letters_are_listed_with_their_reasons_taken_again_and_dropped(
     daemon: Path, node: RabbitNode, rings: dict[str, KeyRing]
 ) -> None:
@@ -153,3 +165,24 @@ async def test_what_a_restarted_daemon_can_read_is_taken_again(
             [done] = fedmq("dead", "requeue", telco, "--all")
             assert done["taken"]
             assert fedmq("dead", "list", telco) == []
+
+
+async def test_a_recorded_session_opens_nothing_after_a_restart(
+    telco: Path, node: RabbitNode, rings: dict[str, KeyRing]
+) -> None:
+    pins = {party: (ring.current.public,) for party, ring in rings.items()}
+    pin(telco.with_name("federation.toml"), "bank", pins["bank"])
+    body = InferenceOpen(model="m", rows=1, id_pieces=0)
+    header = envelope().header.model_copy(update={"kind": body.kind})
+    opening = EndToEnd(rings["bank"], pins).seal(Envelope(header, body))
+
+    with running(telco):
+        await posted(node, opening)
+        status = await seen(telco, lambda it: it["sessions"])
+        assert status["sessions"][0]["session"] == header.session
+    with running(telco):
+        await posted(node, opening)
+        status = await seen(telco, lambda it: it["refused"])
+        assert status["refused"] == {"Replayed": 1}
+        assert status["sessions"] == []
+    assert [each["event"] for each in fedmq("audit", "list", telco)].count("asked") == 1
