@@ -25,7 +25,7 @@ from pydantic_core import PydanticUndefined
 from fedmq import errors
 from fedmq.boosting.params import ALIASES, TrainParams
 from fedmq.cli.main import cli
-from fedmq.messages import body, inference, training
+from fedmq.messages import body, inference, online, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
@@ -47,6 +47,9 @@ PARAMETERS: Mapping[str, str] = {
     "min_child_weight": "least sum of hessians on either side of a split",
     "subsample": "share of the rows that each tree learns from",
     "colsample_bytree": "share of each party's columns that a tree may use",
+    "goss": "grow from the rows with large gradients, and some of the others (LightGBM)",
+    "top_rate": "share of the rows with the largest gradients that `goss` keeps",
+    "other_rate": "share of the rows that `goss` draws from the rest",
     "max_bin": "most bins of a feature",
     "base_score": "prediction before the first tree",
     "seed": "of the rows and columns sampled, and of the evaluation rows",
@@ -264,6 +267,7 @@ def messages() -> str:
         ("Any session", body),
         ("Training", training),
         ("Inference", inference),
+        ("Online scores", online),
     )
     for title, module in rooms:
         kinds = {name: model for name, model in KINDS.items() if model in module.BODIES}

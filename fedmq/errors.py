@@ -11,7 +11,8 @@
     ├── SessionError           6   a session ended without a result
     │   ├── Refused                a party declined to take part
     │   ├── Aborted                a party gave up in the middle
-    │   └── PeerSilent             a party did not answer in time
+    │   ├── PeerSilent             a party did not answer in time
+    │   └── Overloaded             too much is asked at once; ask again later
     ├── DaemonError            7   no daemon answers, or it answers in error
     ├── MessageError           8   bytes that are no message of this protocol version
     │   ├── Untrusted              its seal does not hold: forged, altered or re-addressed
@@ -34,6 +35,7 @@ __all__ = [
     "FedmqError",
     "LinkError",
     "MessageError",
+    "Overloaded",
     "Oversized",
     "PeerSilent",
     "ProtocolError",
@@ -93,6 +95,10 @@ class Aborted(SessionError):
 
 class PeerSilent(SessionError):
     """A party did not answer within the retry policy."""
+
+
+class Overloaded(SessionError):
+    """More is asked at once than can be answered in time; ask again later."""
 
 
 class DaemonError(FedmqError):

@@ -32,8 +32,15 @@ def declared(module: ModuleType) -> Iterator[object]:
             yield value
 
 
-def test_the_package_shows_four_names() -> None:
-    assert fedmq.__all__ == ["FedmqError", "SimulatedModel", "TrainParams", "simulate"]
+def test_the_package_shows_six_names() -> None:
+    assert fedmq.__all__ == [
+        "AsyncClient",
+        "Client",
+        "FedmqError",
+        "SimulatedModel",
+        "TrainParams",
+        "simulate",
+    ]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

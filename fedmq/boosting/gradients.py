@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.sampling import sampled_rows
+from fedmq.boosting.sampling import one_side_sample, sampled_rows
 
 __all__ = ["Gradients"]
 
@@ -19,7 +19,7 @@ __all__ = ["Gradients"]
 class Gradients:
     """Fixed-point g and h of all rows: ``pairs`` int64 (rows, 2), zero for rows without any.
 
-    ``carried`` bool (rows,): training rows that the tree's subsample holds.
+    ``carried`` bool (rows,): training rows that the tree's sample holds.
     """
 
     tree: int
@@ -40,6 +40,14 @@ class Gradients:
         chosen = sampled_rows(len(labels), params.subsample, seed=params.seed, tree=tree)
         carried = training & chosen
         floats = OBJECTIVES[params.objective].gradients(margins[carried], labels[carried])
+        if params.goss:
+            chosen_rows, weights = one_side_sample(
+                floats[:, 0], params.top_rate, params.other_rate, seed=params.seed, tree=tree
+            )
+            held = np.flatnonzero(carried)[chosen_rows]
+            floats = floats[chosen_rows] * weights[:, np.newaxis]
+            carried = np.zeros(len(labels), np.bool_)
+            carried[held] = True
         scale = FixedPoint.of(floats)
         pairs = np.zeros((len(labels), 2), dtype=np.int64)
         pairs[carried] = scale.encode(floats)

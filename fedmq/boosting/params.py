@@ -43,6 +43,8 @@ class TrainParams(BaseModel):
 
     Real parameters enter the arithmetic as float32, as they do in XGBoost. ``eval_metric`` may be
     given as one name; left out, it is XGBoost's default for the objective.
+    ``goss`` is LightGBM's gradient-based one-side sampling: a tree grows from the ``top_rate`` of
+    the rows with the largest gradients, and ``other_rate`` of the rows at random from the rest.
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
     (arXiv 1901.08755): so many first trees use the active party's features alone.
     """
@@ -58,6 +60,9 @@ class TrainParams(BaseModel):
     min_child_weight: Annotated[float, Field(ge=0)] = 1.0
     subsample: Annotated[float, Field(gt=0, le=1)] = 1.0
     colsample_bytree: Annotated[float, Field(gt=0, le=1)] = 1.0
+    goss: bool = False
+    top_rate: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    other_rate: Annotated[float, Field(gt=0, le=1)] = 0.1
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
     base_score: float = 0.5
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -78,6 +83,13 @@ class TrainParams(BaseModel):
             raise ConfigError(
                 f"base_score = {params.base_score}: a probability strictly between 0 and 1 "
                 "is needed for binary:logistic"
+            )
+        if params.goss and params.subsample < 1:
+            raise ConfigError("goss and subsample are two ways to draw rows; leave subsample at 1")
+        if params.goss and params.top_rate + params.other_rate > 1:
+            raise ConfigError(
+                f"top_rate = {params.top_rate} and other_rate = {params.other_rate}: together "
+                "they are more than all rows"
             )
         allowed = _METRICS_OF[params.objective]
         for metric in params.eval_metric:

@@ -12,12 +12,13 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["sampled_columns", "sampled_rows"]
+__all__ = ["one_side_sample", "sampled_columns", "sampled_rows"]
 
 
 class _Purpose(IntEnum):
     ROWS = 0
     COLUMNS = 1
+    ONE_SIDE = 2
 
 
 def sampled_rows(n_rows: int, subsample: float, *, seed: int, tree: int) -> NDArray[np.bool_]:
@@ -38,6 +39,31 @@ def sampled_columns(
     count = max(1, int(np.float32(colsample) * np.float32(n_columns)))  # float32 as in XGBoost
     words = _words(n_columns, _Purpose.COLUMNS, seed, tree, salt)
     return np.sort(np.argsort(words, kind="stable")[:count]).astype(np.int32)
+
+
+def one_side_sample(
+    g: NDArray[np.float32], top_rate: float, other_rate: float, *, seed: int, tree: int
+) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """Rows that a tree grows from, ascending, and the weight of each (float32, same length).
+
+    Gradient-based one-side sampling (Ke et al., "LightGBM", NIPS 2017, Algorithm 2): the
+    ``top_rate`` of the rows with the largest |g| have weight 1, ``other_rate`` of the rows, drawn
+    from the rest, stand for all the rest: together they weigh as much. Equal gradients are put in
+    order by lot, not by row.
+    """
+    rows = len(g)
+    lots = _words(rows, _Purpose.ONE_SIDE, seed, tree, 0)
+    top = math.ceil(top_rate * rows)
+    other = min(max(1, math.ceil(other_rate * rows)), rows - top)
+    by_size = np.lexsort((lots, -np.abs(g)))
+    rest = by_size[top:]
+    drawn = rest[np.argsort(lots[rest], kind="stable")[:other]]
+    weights = np.zeros(rows, np.float32)
+    weights[by_size[:top]] = 1
+    if other:
+        weights[drawn] = np.float32(len(rest) / other)
+    chosen = np.flatnonzero(weights)
+    return chosen, weights[chosen]
 
 
 def _words(n: int, purpose: _Purpose, seed: int, tree: int, salt: int) -> NDArray[np.uint64]:

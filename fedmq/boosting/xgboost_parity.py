@@ -49,10 +49,11 @@ def train_reference(
     ``ConfigError`` where ``params`` draw at random or set parties apart, which XGBoost would do in
     another way.
     """
-    if params.subsample < 1 or params.colsample_bytree < 1 or params.active_only_trees:
+    drawn = params.subsample < 1 or params.colsample_bytree < 1 or params.goss
+    if drawn or params.active_only_trees:
         raise ConfigError(
-            "a comparison with XGBoost needs subsample = 1, colsample_bytree = 1 and "
-            "active_only_trees = 0"
+            "a comparison with XGBoost needs subsample = 1, colsample_bytree = 1, goss = false "
+            "and active_only_trees = 0"
         )
     xgb = import_xgboost()
     indices = np.where(bins.is_missing, np.float32(np.nan), bins.codes.astype(np.float32))

@@ -12,9 +12,11 @@ import sys
 import click
 
 from fedmq.cli.audit import audit
+from fedmq.cli.bench import bench
 from fedmq.cli.broker import broker
 from fedmq.cli.dead import dead
 from fedmq.cli.demo import demo
+from fedmq.cli.estimate import estimate
 from fedmq.cli.health import health
 from fedmq.cli.init import init
 from fedmq.cli.keys import keys
@@ -22,6 +24,7 @@ from fedmq.cli.models import models
 from fedmq.cli.output import print_error
 from fedmq.cli.predict import predict
 from fedmq.cli.run import run
+from fedmq.cli.serving import activate, rollback, serving
 from fedmq.cli.status import cancel, status
 from fedmq.cli.train import train
 from fedmq.errors import FedmqError
@@ -35,21 +38,11 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (
-    init,
-    run,
-    train,
-    predict,
-    status,
-    health,
-    cancel,
-    models,
-    keys,
-    broker,
-    dead,
-    audit,
-    demo,
-):
+for command in (init, run, estimate, train, predict, status, health, cancel, models, demo):
+    cli.add_command(command)
+for command in (activate, rollback, serving, bench):
+    cli.add_command(command)
+for command in (keys, broker, dead, audit):
     cli.add_command(command)
 
 

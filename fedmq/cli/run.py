@@ -24,20 +24,25 @@ __all__ = ["run"]
     "-v", "--verbose", is_flag=True, help="Log every message that is dropped or sent again."
 )
 @click.option(
+    "--trace",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder to write a timeline of each session into.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(LOG_FORMATS),
     default="text",
     show_default=True,
     help="Lines for people, or an object of JSON per line for machines.",
 )
-def run(party: Path, verbose: bool, log_format: LogFormat) -> None:
+def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -> None:
     """Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C."""
     config, federation = PartyFile.read(party)
     log_to_stderr(log_format, config.party, verbose=verbose)
     sealer = sealer_of(config, federation, ask_passphrase)
 
     async def serve() -> None:
-        daemon = Daemon(config, federation, sealer)
+        daemon = Daemon(config, federation, trace, sealer)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)

@@ -12,7 +12,7 @@ import msgpack
 from pydantic import BaseModel, ValidationError
 
 from fedmq.errors import MessageError
-from fedmq.messages import body, inference, training
+from fedmq.messages import body, inference, online, training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 
@@ -35,7 +35,8 @@ _MOST_KEYS = 256  # no model has as many; a million wrong ones would take second
 _Model = TypeVar("_Model", bound=BaseModel)
 
 KINDS: dict[str, type[Body]] = {
-    model.kind: model for model in (*body.BODIES, *training.BODIES, *inference.BODIES)
+    model.kind: model
+    for model in (*body.BODIES, *training.BODIES, *inference.BODIES, *online.BODIES)
 }
 """Every body by its kind: the discriminated union of all that can be said."""
 

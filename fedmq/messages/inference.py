@@ -17,6 +17,7 @@ __all__ = [
     "InferenceFinished",
     "InferenceHop",
     "InferenceOpen",
+    "SampleId",
     "SampleIds",
 ]
 

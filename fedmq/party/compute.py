@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import os
 import pickle
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import loky
@@ -18,9 +21,10 @@ from loky.process_executor import BrokenProcessPool
 
 from fedmq.errors import FedmqError
 from fedmq.party.shared_arrays import SharedArrays
+from fedmq.party.trace import Span
 from fedmq.privacy.engine import Computation
 
-__all__ = ["ComputePool", "ProcessPool", "ThreadPool", "cores"]
+__all__ = ["ComputePool", "OnDone", "ProcessPool", "ThreadPool", "cores", "run_pickled"]
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +36,21 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+OnDone = Callable[[Span], None]
+
+
 class ComputePool(ABC):
     """Runs computations beside the event loop; ``parallelism`` of them at once."""
 
     parallelism: int
 
+    async def start(self) -> None:
+        """Get ready; ``parallelism`` is known afterwards."""
+        return
+
     @abstractmethod
-    async def run(self, computation: Computation) -> Any:
-        """The result of ``computation``.
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        """The result of ``computation``; ``on_done`` is told when and where it was computed.
 
         Raises:
             FedmqError: the computation raised it, or could not be done.
@@ -58,11 +69,45 @@ class ThreadPool(ComputePool):
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="fedmq-compute")
 
-    async def run(self, computation: Computation) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, computation.run)
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        loop = asyncio.get_running_loop()
+        result, span = await loop.run_in_executor(self._executor, _timed, computation)
+        on_done(span)
+        return result
 
     async def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class _Turns:
+    """Who is next: the most urgent first, and of these whoever came first."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._came = 0
+
+    async def take(self, urgency: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._came += 1
+        heapq.heappush(self._waiting, (-urgency, self._came, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
 
 class ProcessPool(ComputePool):
@@ -71,6 +116,8 @@ class ProcessPool(ComputePool):
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
+        # One computation at work and one at hand for each worker; others can be overtaken.
+        self._turns = _Turns(2 * self.parallelism)
         self._executor = self._started()
 
     def _started(self) -> loky.ProcessPoolExecutor:
@@ -84,17 +131,26 @@ class ProcessPool(ComputePool):
             initargs=(os.getpid(),),
         )
 
-    async def run(self, computation: Computation) -> Any:
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        await self._turns.take(getattr(computation, "urgency", 0))
+        try:
+            result, span = await self._run(computation)
+        finally:
+            self._turns.give()
+        on_done(span)
+        return result
+
+    async def _run(self, computation: Computation) -> Any:
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:
-            return await asyncio.wrap_future(executor.submit(_run, work))
+            return await asyncio.wrap_future(executor.submit(run_pickled, work))
         except BrokenProcessPool:
             log.warning("a compute worker died; its work is done again")
         if executor is self._executor:
             self._executor = self._started()
         try:
-            return await asyncio.wrap_future(self._executor.submit(_run, work))
+            return await asyncio.wrap_future(self._executor.submit(run_pickled, work))
         except BrokenProcessPool:
             raise FedmqError(
                 f"{type(computation).__name__}: compute workers die again and again; "
@@ -116,5 +172,14 @@ def _die_with(owner: int) -> None:
     threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
 
 
-def _run(work: bytes) -> Any:
-    return pickle.loads(work).run()  # noqa: S301 (made by this party a moment ago)
+def run_pickled(work: bytes) -> tuple[Any, Span]:
+    """The result of a pickled computation, and when it was computed by which process."""
+    result, span = _timed(pickle.loads(work))  # noqa: S301 (made by this party a moment ago)
+    return result, replace(span, worker=os.getpid())
+
+
+def _timed(computation: Computation) -> tuple[Any, Span]:
+    start, busy = time.time(), time.thread_time()
+    result = computation.run()
+    busy = time.thread_time() - busy
+    return result, Span(threading.get_ident(), start, time.time(), busy)

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import ConfigError, DaemonError, LinkError, Replayed
@@ -18,9 +20,11 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent import Consent
 from fedmq.party.control import Command, ControlServer, Say
+from fedmq.party.dask_pool import DaskPool
 from fedmq.party.dead_letters import DeadLetterNotes, Redelivery
 from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
+from fedmq.party.desks.serving import ServingDesk
 from fedmq.party.desks.training import TrainingDesk
 from fedmq.party.meters import Meters, Standing
 from fedmq.party.model_store import ModelStore
@@ -29,6 +33,7 @@ from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Sealer, sealer_of
 from fedmq.party.sessions import Sessions
 from fedmq.party.switchboard import Switchboard
+from fedmq.privacy.large_array import limit_memory
 from fedmq.transport.link import LinkState
 from fedmq.transport.rabbitmq import RabbitMQLink
 
@@ -41,12 +46,19 @@ log = logging.getLogger(__name__)
 
 
 class Daemon:
-    """One party of a federation. ``run`` returns when ``stop`` is called."""
+    """One party of a federation. ``run`` returns when ``stop`` is called.
+
+    ``traces``: a folder for the timeline of each session. ``sealer``: made from the party's files
+    when left out; ConfigError if it cannot be.
+    """
 
     def __init__(
-        self, config: PartyFile, federation: Federation, sealer: Sealer | None = None
+        self,
+        config: PartyFile,
+        federation: Federation,
+        traces: Path | None = None,
+        sealer: Sealer | None = None,
     ) -> None:
-        """``sealer``: made from the party's files when left out; ConfigError if it cannot be."""
         self._party = config.party
         self._stopping = asyncio.Event()
         self._link_state = LinkState(False, "not connected yet")
@@ -58,13 +70,21 @@ class Daemon:
             on_state=self._on_link_state,
             ssl_context=access.ssl_context,
         )
-        pool = ProcessPool(config.compute.workers)
+        limit_memory(config.compute.memory_bytes, config.state)
+        compute = config.compute
+        pool = DaskPool(compute.dask) if compute.dask else ProcessPool(compute.workers)
         self._sealer = sealer or sealer_of(config, federation)
         self._opened = Openings(config.state)
         notes = DeadLetterNotes(config.state)
         self._meters = Meters()
         self._switchboard = Switchboard(
-            federation.name, config.party, self._on_unknown, self._sealer, notes.add, self._meters
+            federation.name,
+            config.party,
+            self._on_unknown,
+            self._on_online,
+            self._sealer,
+            notes.add,
+            self._meters,
         )
         sessions = Sessions(
             federation.name,
@@ -72,13 +92,15 @@ class Daemon:
             self._switchboard,
             pool,
             config.retry,
+            traces,
             self._sealer,
             self._meters,
         )
         store = ModelStore(config.state)
         consent = Consent(config.party, config.policy, AuditLog(config.state))
         self._premises = Premises(config, federation, store, pool, sessions, consent)
-        desks = (TrainingDesk(self._premises), InferenceDesk(self._premises))
+        self._serving = ServingDesk(self._premises, self._link, self._sealer)
+        desks = (TrainingDesk(self._premises), InferenceDesk(self._premises), self._serving)
         self._openings: dict[type, Opening] = {}
         self._commands: dict[str, Command] = {
             "status": self._status,
@@ -103,18 +125,23 @@ class Daemon:
             LinkError: the broker cannot be reached, or refuses.
         """
         control = ControlServer(self._premises.config.state, self._commands)
-        http = self._http_server()
+        closing = AsyncExitStack()
         try:
             await control.start()
+            await self._premises.pool.start()
+            await self._serving.start()
+            await self._link.open(self._switchboard.on_delivery)
+            http = self._http_server()
             if http is not None:
                 await http.start()
-            await self._link.open(self._switchboard.on_delivery)
+                closing.push_async_callback(http.close)
+                log.info("%s serves %s", self._party, http.url)
             on_ready()
             await self._stopping.wait()
         finally:
+            await closing.aclose()
             await control.close()
-            if http is not None:
-                await http.close()
+            await self._serving.close()
             await self._premises.sessions.close(f"{self._party} is shutting down")
             await self._link.close()
             await self._premises.pool.close()
@@ -126,14 +153,16 @@ class Daemon:
         try:
             from fedmq.party.http.health import health_router
             from fedmq.party.http.metrics import metrics_router
+            from fedmq.party.http.predict import predict_router
             from fedmq.party.http.server import HttpServer
-        except ImportError as error:
+        except ImportError:
             raise ConfigError(
-                f"http: {error.name} is not installed; install it with: pip install 'fedmq[http]'"
+                "[http] needs more packages; run: pip install 'fedmq[http]'"
             ) from None
-        return HttpServer(
-            section, [health_router(self._troubles), metrics_router(self._meters, self._standing)]
-        )
+        routers = [health_router(self._troubles), metrics_router(self._meters, self._standing)]
+        if self._premises.is_active:
+            routers.append(predict_router(self._serving.counter))
+        return HttpServer(section, routers)
 
     def _troubles(self) -> list[str]:
         """Why no session can be served now, in a line each."""
@@ -167,6 +196,9 @@ class Daemon:
         if joins:
             raise Replayed(f"{header.sender} opened session {header.session} here before")
         return None
+
+    def _on_online(self, envelope: Envelope) -> None:
+        self._serving.on_online(envelope)
 
     async def _disown(self, header: Header) -> None:
         """Tell a peer that its session is unknown here, so that it does not wait in vain."""

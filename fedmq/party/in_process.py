@@ -16,6 +16,7 @@ from fedmq.party.compute import ComputePool
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Sealer
 from fedmq.party.switchboard import Switchboard
+from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
@@ -40,6 +41,7 @@ async def run_machines(
     lane: Lane,
     traffic: Traffic,
     on_report: Callable[[Report], None] = lambda _: None,
+    trace: Trace | None = None,
     sealers: Mapping[str, Sealer] | None = None,
 ) -> list[Any]:
     """Run one session of all ``machines``, the first of which begins; their results in order.
@@ -61,6 +63,7 @@ async def run_machines(
                 pool,
                 traffic,
                 on_report if party == first else lambda _: None,
+                trace=trace,
                 sealer=sealers[party] if sealers else None,
             )
             stack.callback(runner.stop)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
@@ -12,6 +14,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.party.compute import ComputePool
 from fedmq.party.meters import Meters
 from fedmq.party.sealer import Clear, Sealer
+from fedmq.party.trace import Span, Trace
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import (
     Arrived,
@@ -59,6 +62,7 @@ class SessionRunner:
         traffic: Traffic | None = None,
         on_report: Callable[[Report], None] = lambda _: None,
         on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
+        trace: Trace | None = None,
         sealer: Sealer | None = None,
         meters: Meters | None = None,
     ) -> None:
@@ -74,6 +78,7 @@ class SessionRunner:
         self._on_waiting = on_waiting
         self._sealer = sealer or Clear()
         self._meters = meters or Meters()
+        self._trace = trace
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,6 +94,8 @@ class SessionRunner:
         Raises:
             MessageError: it does not belong into this session, and changed nothing.
         """
+        if self._trace is not None:
+            self._trace.received(envelope.header)
         self._feed(Arrived(envelope))
 
     def cancel(self, reason: str) -> None:
@@ -114,6 +121,8 @@ class SessionRunner:
         except Exception as error:  # a fault of ours must not leave the session hanging
             log.exception("%s failed on %s", self.session.mailbox.address, type(event).__name__)
             effects = self._given_up(f"internal error: {type(error).__name__}")
+        if self._trace is not None:
+            self._trace.entered(self.session.mailbox.address.party, self.session.machine.state)
         for effect in effects:
             self._act(effect)
         if self.session.closed and not self.closed.done():
@@ -156,6 +165,10 @@ class SessionRunner:
             error.args = (f"{error} ({self._link_trouble})",)
         return error
 
+    def _computed(self, what: str, asked: float, span: Span) -> None:
+        if self._trace is not None:
+            self._trace.computed(self.session.mailbox.address.party, what, asked, span)
+
     def _fire(self, name: str) -> None:
         self._timers.pop(name, None)
         self._feed(TimerFired(name))
@@ -178,7 +191,10 @@ class SessionRunner:
                 self._meters.sent(header, len(data))
                 if self._traffic is not None:
                     self._traffic.count(header, len(data))
+                begun = time.time()
                 await self._publish(header.recipient, data, message_id=header.id)
+                if self._trace is not None:
+                    self._trace.sent(header, len(data), begun)
         except (Unroutable, Oversized) as error:
             self._feed(Cancelled(str(error)))
         except LinkError as error:
@@ -195,13 +211,16 @@ class SessionRunner:
 
     async def _compute(self, effect: RunComputation) -> None:
         event: SessionEvent
+        asked, what = time.time(), type(effect.computation).__name__.lstrip("_")
         try:
             with self._meters.computing(effect.computation):
-                event = Computed(effect.ticket, await self._pool.run(effect.computation))
+                result = await self._pool.run(
+                    effect.computation, partial(self._computed, what, asked)
+                )
+            event = Computed(effect.ticket, result)
         except FedmqError as error:
             event = ComputationFailed(effect.ticket, error)
         except Exception as error:
-            what = type(effect.computation).__name__
             log.exception("computation %s failed", what)
             failure = FedmqError(f"internal error in {what}: {type(error).__name__}")
             event = ComputationFailed(effect.ticket, failure)

@@ -7,16 +7,18 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from fedmq.errors import FedmqError
+from fedmq.errors import ConfigError, FedmqError
 from fedmq.party.compute import ComputePool
 from fedmq.party.meters import Meters
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Sealer
 from fedmq.party.switchboard import Switchboard
+from fedmq.party.trace import Trace, write_trace
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import Report, Waiting
 from fedmq.protocol.machine import Machine
@@ -80,9 +82,11 @@ class Sessions:
         switchboard: Switchboard,
         pool: ComputePool,
         retry: RetryPolicy,
+        traces: Path | None = None,
         sealer: Sealer | None = None,
         meters: Meters | None = None,
     ) -> None:
+        """``traces``: a folder for the timeline of each session, as ``SESSION.json``."""
         self.running: dict[str, RunningSession] = {}
         self._federation = federation
         self._link = link
@@ -91,6 +95,7 @@ class Sessions:
         self._retry = retry
         self._sealer = sealer
         self._meters = meters or Meters()
+        self._traces = traces
         self._watches: set[asyncio.Task[None]] = set()
 
     def open(
@@ -102,11 +107,14 @@ class Sessions:
         machine: Machine,
         on_result: Callable[[Any], None] = lambda _: None,
         on_change: Callable[[RunningSession], None] = lambda _: None,
+        trace: Trace | None = None,
     ) -> RunningSession:
         """Make a session known and ready to receive; ``on_result`` takes its result.
 
         What ``on_result`` raises ends the session as an error of its own.
         """
+        if trace is None and self._traces is not None:
+            trace = Trace()
         address = Address(self._federation, session, attempt, self._link.party)
         traffic = Traffic()
 
@@ -134,13 +142,14 @@ class Sessions:
             traffic,
             reported,
             waited,
+            trace,
             self._sealer,
             self._meters,
         )
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running
         self._switchboard.add(runner)
-        watch = asyncio.create_task(self._watch(running, on_result))
+        watch = asyncio.create_task(self._watch(running, on_result, trace))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
         return running
@@ -158,7 +167,9 @@ class Sessions:
         for running in self.running.values():
             running.runner.stop()
 
-    async def _watch(self, running: RunningSession, on_result: Callable[[Any], None]) -> None:
+    async def _watch(
+        self, running: RunningSession, on_result: Callable[[Any], None], trace: Trace | None
+    ) -> None:
         what = f"{running.purpose} {running.id} of model {running.model}"
         about = {"session": running.id}
         try:
@@ -169,10 +180,20 @@ class Sessions:
             self._meters.sessions_ended[running.purpose, type(error).__name__] += 1
             log.warning("%s ended: %s", what, error, extra=about)
         await running.runner.closed
+        if trace is not None and self._traces is not None:
+            await self._keep(trace, self._traces, running.id)
         await asyncio.sleep(_LINGER)
         self.running.pop(running.id, None)
         self._switchboard.remove(running.runner)
         running.runner.stop()
+
+    async def _keep(self, trace: Trace, folder: Path, session: str) -> None:
+        # The session was named by a peer, and a name may be a path.
+        name = session if session.isascii() and session.isalnum() else f"{trace.begun:.0f}"
+        try:
+            await asyncio.to_thread(write_trace, trace.document(), folder / f"{name}.json")
+        except ConfigError as error:  # a session is worth more than its timeline
+            log.warning("the timeline was lost: %s", error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Computations as bytes for another process, with their large arrays in shared memory.
 
 An array goes into shared memory when a computation first mentions it and stays there as long as
-the array lives: ciphertexts that every wave reads are copied once. Where the system has no
-anonymous shared files, arrays travel inside the bytes.
+the array lives: what every wave reads is copied once, and not at all if it was made there in the
+first place (`fedmq.privacy.large_array`). Where the system has no anonymous shared files, arrays
+travel inside the bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.privacy.large_array import FILES, descriptor_of
+
 __all__ = ["SharedArrays"]
 
 _WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less than a mapping
@@ -27,7 +30,7 @@ _WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less 
 class SharedArrays:
     """Pickles computations for other processes of this user on this machine.
 
-    An array that was handed out must not change afterwards.
+    What a computation reads of an array must not change afterwards.
     """
 
     def __init__(self) -> None:
@@ -49,26 +52,28 @@ class SharedArrays:
             or not hasattr(os, "memfd_create")
         ):
             return None
+        file = descriptor_of(array)
+        if file is not None:
+            return file
         key = id(array)
         with self._lock:
             if key not in self._files:
-                self._files[key] = _file_of(array)
-                weakref.finalize(array, self._forget, key)
+                file, in_memory = FILES.create(array.nbytes)
+                _write(array, file)
+                self._files[key] = file
+                weakref.finalize(array, self._forget, key, array.nbytes, in_memory)
             return self._files[key]
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: int, size: int, in_memory: bool) -> None:
         with self._lock:
-            os.close(self._files.pop(key))
+            FILES.close(self._files.pop(key), size, in_memory)
 
 
-def _file_of(array: NDArray[Any]) -> int:
-    file = os.memfd_create("fedmq-array")
-    os.ftruncate(file, array.nbytes)
+def _write(array: NDArray[Any], file: int) -> None:
     with mmap.mmap(file, array.nbytes) as memory:
         target: NDArray[Any] = np.frombuffer(memory, dtype=array.dtype)
         target[:] = array.ravel(order="K")
         del target  # the mapping cannot be closed while an array looks into it
-    return file
 
 
 class _Pickler(pickle.Pickler):

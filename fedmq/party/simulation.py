@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.compute import ProcessPool, ThreadPool
+from fedmq.party.compute import ComputePool, ProcessPool, ThreadPool
+from fedmq.party.dask_pool import DaskPool
 from fedmq.party.frame import feature_table
 from fedmq.party.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.party.simulated_model import ACTIVE, SimulatedModel
+from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
 from fedmq.privacy.engine import Given
 from fedmq.privacy.registry import engine_named
@@ -39,7 +41,9 @@ def simulate(
     broker: str = MEMORY,
     evaluation: ArrayLike | None = None,
     workers: int | None = None,
+    compute: str | None = None,
     on_report: Callable[[Report], None] = lambda _: None,
+    trace: Trace | None = None,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
@@ -55,7 +59,9 @@ def simulate(
         evaluation: rows that are scored after each tree, but not learned from: a bool mask
             (rows,) or row numbers.
         workers: worker processes for encryption and encrypted sums; all cores by default.
+        compute: ``dask://host:port`` of a Dask scheduler, whose workers compute instead.
         on_report: called after each tree, on another thread.
+        trace: collects what every party computed and said, and when.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -78,8 +84,8 @@ def simulate(
     traffic = Traffic()
 
     async def train() -> list[Any]:
-        # Plain sums take less time than starting a process.
-        pool = ThreadPool() if engine == "plain" else ProcessPool(workers)
+        pool = _pool(compute, workers, engine)
+        await pool.start()
         width = pool.parallelism
         secret = secrets.randbits(128)
         machines: dict[str, Machine] = {
@@ -92,10 +98,17 @@ def simulate(
             machines[party] = PassiveTraining(
                 party, ACTIVE, load, lambda _: spec, secret, parallelism=width
             )
-        return await run_machines(machines, pool, broker, "training", traffic, on_report)
+        return await run_machines(machines, pool, broker, "training", traffic, on_report, trace)
 
     share, *others = in_own_loop(train())
     return SimulatedModel(share, others, traffic)
+
+
+def _pool(compute: str | None, workers: int | None, engine: str) -> ComputePool:
+    if compute is not None:
+        return DaskPool(compute)
+    # Plain sums take less time than starting a process.
+    return ThreadPool() if engine == "plain" else ProcessPool(workers)
 
 
 def _column(label: Any) -> Any:

@@ -23,8 +23,9 @@ class Switchboard:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
     ``on_unknown`` may open a session for an envelope that belongs to none, by returning its
-    runner; otherwise the envelope is dropped and counted. ``on_refused`` is told of each dead
-    letter and its reason.
+    runner; otherwise the envelope is dropped and counted. ``on_online`` takes what came on the
+    online lane, where no session is kept. ``on_refused`` is told of each dead letter and its
+    reason.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Switchboard:
         federation: str,
         party: str,
         on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
+        on_online: Callable[[Envelope], None] = lambda _: None,
         sealer: Sealer | None = None,
         on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
         meters: Meters | None = None,
@@ -40,6 +42,7 @@ class Switchboard:
         self._federation = federation
         self._party = party
         self._on_unknown = on_unknown
+        self._on_online = on_online
         self._sealer = sealer or Clear()
         self._on_refused = on_refused
         self._runners: dict[_Key, SessionRunner] = {}
@@ -60,6 +63,9 @@ class Switchboard:
         about = {"message": delivery.message_id}
         try:
             envelope = self._checked(delivery)
+            if delivery.lane == "online":
+                self._on_online(envelope)
+                return
             key = (envelope.header.session, envelope.header.attempt)
             runner = self._runners.get(key) or self._on_unknown(envelope)
             if runner is None:

@@ -57,7 +57,11 @@ PIECE_BYTES = 1_000_000
 
 
 class Computation(Protocol):
-    """A pure piece of arithmetic: picklable, so that any process can run it."""
+    """A pure piece of arithmetic: picklable, so that any process can run it.
+
+    One with ``urgency`` below 0 lets all others go first; left out, it is 0. One with a method
+    ``detached()`` makes of itself what another machine needs: only the rows that it reads.
+    """
 
     def run(self) -> Any:
         """The result; the same on every machine."""
@@ -193,6 +197,10 @@ class PassiveHalf(ABC):
         """What the active half must have before the first tree, in pieces."""
         return ()
         yield
+
+    def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        """A tree begins, in which ``candidates`` will be asked for."""
+        return
 
     @abstractmethod
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:

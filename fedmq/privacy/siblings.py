@@ -20,13 +20,16 @@ class Wave:
     subtracted: tuple[tuple[int, int], ...]
 
 
-def plan_wave(sizes: Mapping[int, int], known: Collection[int]) -> Wave:
-    """Plan the nodes of ``sizes`` (rows per node), given the nodes whose histograms are kept."""
+def plan_wave(sizes: Mapping[int, int], known: Collection[int], subtract: bool = True) -> Wave:
+    """Plan the nodes of ``sizes`` (rows per node), given the nodes whose histograms are kept.
+
+    All nodes read their rows unless ``subtract``.
+    """
     summed, subtracted = [], []
     for node, size in sizes.items():
         sibling = node ^ 1
         larger = sibling in sizes and (size, node) > (sizes[sibling], sibling)
-        if larger and node // 2 in known:
+        if subtract and larger and node // 2 in known:
             subtracted.append((node, sibling))
         else:
             summed.append(node)

@@ -14,10 +14,16 @@ from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost
 from fedmq.protocol.states import (
     ACTIVE_INFERENCE,
     ACTIVE_TRAINING,
+    DEPLOYING,
+    HOSTING,
+    ONLINE_BATCH,
     PASSIVE_INFERENCE,
     PASSIVE_TRAINING,
     ActiveInferenceState,
     ActiveTrainingState,
+    DeployingState,
+    HostingState,
+    OnlineBatchState,
     PassiveInferenceState,
     PassiveTrainingState,
     Table,
@@ -36,7 +42,7 @@ party is told the reason.
 
 Messages are set in *italics*. The other events come from the party itself: Start; Computed and
 ComputationFailed, a computation has ended; PeerLost, a peer has not answered within the retry
-policy; Cancelled, the party's owner wants the session to end.
+policy; Cancelled, the party's owner wants the session to end; TimerFired, a time is over.
 """
 
 
@@ -54,7 +60,7 @@ class Drawing:
         lines = ["stateDiagram-v2", f"    [*] --> {first.name}"]
         for (source, target), events in self._edges(failed).items():
             lines.append(f"    {source.name} --> {target.name}: {', '.join(events)}")
-        endings = ", ".join(_label(event) for event in _BREAKDOWNS)
+        endings = ", ".join(_label(event) for event in self._endings())
         lines += [
             f"    {finished.name} --> [*]",
             f"    {failed.name} --> [*]",
@@ -69,9 +75,18 @@ class Drawing:
         edges: dict[tuple[Enum, Enum], list[str]] = {}
         for source, event in self._live():
             for target in self.table[source, event].to:
-                if target is not failed or event not in _BREAKDOWNS:
+                if target is not failed or event not in self._endings():
                     edges.setdefault((source, target), []).append(_label(event))
         return edges
+
+    def _endings(self) -> list[type]:
+        """What ends the session wherever it stands."""
+        *live, _, failed = self.states
+        return [
+            event
+            for event in _BREAKDOWNS
+            if all(self.table[state, event].to == (failed,) for state in live)
+        ]
 
     def state_table(self) -> str:
         """What each state means."""
@@ -107,6 +122,9 @@ MACHINES = (
     Drawing("Training: a passive party", PASSIVE_TRAINING, PassiveTrainingState),
     Drawing("Inference: the active party", ACTIVE_INFERENCE, ActiveInferenceState),
     Drawing("Inference: a passive party", PASSIVE_INFERENCE, PassiveInferenceState),
+    Drawing("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),
+    Drawing("Serving a model: the active party", DEPLOYING, DeployingState),
+    Drawing("Serving a model: a passive party", HOSTING, HostingState),
 )
 
 

@@ -12,6 +12,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engine import Computation
 
 __all__ = [
+    "Answer",
     "Arrived",
     "CancelTimer",
     "Cancelled",
@@ -78,7 +79,14 @@ class Cancelled:
     reason: str
 
 
-Event = Start | Received | Computed | ComputationFailed | PeerLost | Cancelled
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The timer ``name`` ran out."""
+
+    name: str
+
+
+Event = Start | Received | Computed | ComputationFailed | PeerLost | Cancelled | TimerFired
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +116,14 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """Request number ``request`` of a batch came to ``result``: scores, or why there are none."""
+
+    request: int
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The session reached its end with ``result``."""
 
@@ -126,13 +142,6 @@ class Arrived:
     """An envelope came in; it may be a repetition, or too early."""
 
     envelope: Envelope
-
-
-@dataclass(frozen=True, slots=True)
-class TimerFired:
-    """The timer ``name`` ran out."""
-
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,5 +179,14 @@ class Waiting:
 
 
 Effect = (
-    Send | RunComputation | Report | Finish | Fail | Transmit | SetTimer | CancelTimer | Waiting
+    Send
+    | RunComputation
+    | Report
+    | Answer
+    | Finish
+    | Fail
+    | Transmit
+    | SetTimer
+    | CancelTimer
+    | Waiting
 )

@@ -205,6 +205,7 @@ class PassiveTraining(Machine):
             self._tree,
             self._party,
         )
+        self._engine.start_tree(self._tree, self._candidates)
         self._rows = {ROOT: np.arange(self._terms.rows, dtype=np.int32)}
         self.state = State.RECEIVING if started.pieces else State.GROWING
 

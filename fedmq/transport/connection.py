@@ -78,6 +78,8 @@ class Received:
     """Why the broker moved it to the dead letters; empty for a letter that is alive."""
     sent: float | None
     """When its sender published it, in Unix seconds, if it said so."""
+    reply_to: str
+    correlation_id: str
     _message: AbstractIncomingMessage
     _settled: bool = False
 
@@ -103,7 +105,7 @@ class Received:
         return True
 
 
-def _received(message: AbstractIncomingMessage) -> Received:
+def _received(message: AbstractIncomingMessage, *, settled: bool = False) -> Received:
     return Received(
         body=message.body,
         message_id=message.message_id or "",
@@ -111,7 +113,10 @@ def _received(message: AbstractIncomingMessage) -> Received:
         redelivered=bool(message.redelivered),
         death=str(message.headers.get("x-first-death-reason", "")),
         sent=message.timestamp.timestamp() if message.timestamp else None,
+        reply_to=message.reply_to or "",
+        correlation_id=message.correlation_id or "",
         _message=message,
+        _settled=settled,
     )
 
 
@@ -124,10 +129,11 @@ def _first_routing_key(headers: Mapping[str, Any]) -> str | None:
 
 
 class BrokerConnection:
-    """One AMQP connection: a channel to publish on, another to consume on.
+    """One AMQP connection: a channel to publish on, one to post on, another to consume on.
 
-    They are two because a refusal ends its channel, and would take the other direction with it.
-    ``lost`` holds the reason as soon as the connection or either channel has ended.
+    They are apart because a refusal ends its channel, and would take the other direction with it;
+    and because a channel either confirms all it is given, or nothing.
+    ``lost`` holds the reason as soon as the connection or any channel has ended.
     """
 
     def __init__(self, address: BrokerAddress, connection: Connection) -> None:
@@ -135,6 +141,7 @@ class BrokerConnection:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._outgoing = connection.channel(publisher_confirms=True, on_return_raises=True)
+        self._posting = connection.channel(publisher_confirms=False)
         self._incoming = connection.channel(publisher_confirms=False)
         self._queues: list[AbstractQueue] = []  # a collected queue object ends its consumer
 
@@ -185,15 +192,49 @@ class BrokerConnection:
                 return False
         return True
 
-    async def consume(self, name: str, on_message: Callable[[Received], Awaitable[None]]) -> None:
-        """Start a consumer; raises `LinkError` when the queue is missing or forbidden."""
+    async def post(
+        self, exchange: str, key: str, body: bytes, message_id: str, expires: float
+    ) -> None:
+        """Publish without persistence, confirm or return; raises `LinkError` when that fails."""
+        message = Message(
+            body,
+            content_type=CONTENT_TYPE,
+            delivery_mode=DeliveryMode.NOT_PERSISTENT,
+            message_id=message_id,
+            expiration=expires,
+        )
+        with _link_errors(f"broker {self.address} did not take message {message_id}"):
+            target = await self._posting.get_exchange(exchange, ensure=False)
+            await target.publish(message, key, mandatory=False, timeout=TIMEOUT_SECONDS)
+
+    async def reply(self, queue: str, body: bytes, correlation_id: str) -> None:
+        """Answer whoever reads ``queue``, its name or a direct reply-to address; JSON.
+
+        Raises `LinkError` when that fails; an address that nobody reads any more is no failure.
+        """
+        message = Message(body, content_type="application/json", correlation_id=correlation_id)
+        with _link_errors(f"broker {self.address} did not take an answer"):
+            exchange = self._posting.default_exchange
+            await exchange.publish(message, queue, mandatory=False, timeout=TIMEOUT_SECONDS)
+
+    async def consume(
+        self,
+        name: str,
+        on_message: Callable[[Received], Awaitable[None]],
+        *,
+        transient: bool = False,
+    ) -> None:
+        """Start a consumer; raises `LinkError` when the queue is missing or forbidden.
+
+        With ``transient``, the broker forgets what it has delivered: nothing is to be settled.
+        """
 
         async def receive(message: AbstractIncomingMessage) -> None:
-            await on_message(_received(message))
+            await on_message(_received(message, settled=transient))
 
         with _link_errors(f"broker {self.address}: cannot read queue {name}"):
             queue = await self._incoming.get_queue(name, ensure=False)
-            await queue.consume(receive, timeout=TIMEOUT_SECONDS)
+            await queue.consume(receive, no_ack=transient, timeout=TIMEOUT_SECONDS)
         self._queues.append(queue)
 
     async def take(self, name: str) -> Received | None:
@@ -272,7 +313,7 @@ class BrokerConnection:
                 await self._connection.close()
 
     async def _open_channels(self) -> None:
-        for channel in (self._outgoing, self._incoming):
+        for channel in (self._outgoing, self._posting, self._incoming):
             await channel.initialize()
             channel.close_callbacks.add(self._on_end)
         self._connection.close_callbacks.add(self._on_end)

@@ -24,8 +24,12 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-Lane = Literal["training", "inference"]
-"""A party reads one queue per lane, so that scoring never waits behind a training's bulk."""
+Lane = Literal["training", "inference", "online"]
+"""A party reads one queue per lane, so that scoring never waits behind a training's bulk.
+
+The lane ``online`` is transient: nothing on it is confirmed, written to disk or delivered again,
+for whoever asks there waits for an answer, and asks again.
+"""
 
 LANES: tuple[Lane, ...] = get_args(Lane)
 
@@ -103,7 +107,7 @@ class Link(ABC):
 
     @abstractmethod
     async def open(self, on_delivery: OnDelivery) -> None:
-        """Connect, and hand every delivery of both lanes to ``on_delivery`` until `close`.
+        """Connect, and hand every delivery of all lanes to ``on_delivery`` until `close`.
 
         ``on_delivery`` checks a message, hands it over and settles it; work that takes longer goes
         elsewhere. When it raises, the message is dead-lettered with that reason. A link that was
@@ -121,6 +125,15 @@ class Link(ABC):
 
         Raises `Unroutable` when the recipient has no queue, `Oversized` above `MAX_MESSAGE_BYTES`,
         and `LinkError` when the link is down, or the broker refuses or does not answer in time.
+        """
+
+    @abstractmethod
+    async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
+        """Send ``body`` on the lane ``online`` and forget it: it may be lost without a sign.
+
+        After ``expires`` seconds nobody wants it any more; a broker drops it when it can.
+
+        Raises `Oversized` above `MAX_MESSAGE_BYTES`, and `LinkError` when the link is down.
         """
 
     @abstractmethod

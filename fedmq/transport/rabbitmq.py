@@ -89,6 +89,16 @@ class RabbitMQLink(Link):
                 f"{self.federation!r}; check the name, and the broker's definitions"
             )
 
+    async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
+        self._check_size(recipient, body)
+        connection = self._connection
+        if connection is None or connection.lost.done():
+            raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
+        if not is_name(recipient):
+            raise Unroutable(f"{self.party}: {recipient!r} is no party of {self.federation!r}")
+        key = routing_key(self.party, recipient, "online")
+        await connection.post(exchange_name(self.federation), key, body, message_id, expires)
+
     async def close(self) -> None:
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
@@ -118,6 +128,7 @@ class RabbitMQLink(Link):
                 await connection.consume(
                     queue_name(self.federation, self.party, lane),
                     partial(self._receive, lane, handover),
+                    transient=lane == "online",
                 )
             if alone and max(await connection.readers()) > 1:
                 raise LinkError(

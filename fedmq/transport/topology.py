@@ -50,6 +50,10 @@ ADMIN = "admin"
 # as its default, 3.x has none and would loop for ever.
 DELIVERY_LIMIT = 20
 
+# What waits on the transient lane is a question that somebody still waits for, or nothing at all.
+ONLINE_MILLISECONDS = 10_000
+ONLINE_MESSAGES = 10_000
+
 # Nobody may read a party's dead letters for months; the oldest go before the disk is full.
 DEAD_QUEUE_BYTES = 256 * 1024 * 1024
 DEAD_LETTER_MS = 30 * 24 * 3600 * 1000
@@ -155,13 +159,7 @@ def topology(federation: str, parties: Iterable[str]) -> Topology:
     for party in names:
         for lane in LANES:
             queue = queue_name(federation, party, lane)
-            arguments: dict[str, str | int] = {
-                "x-queue-type": "quorum",
-                "x-delivery-limit": DELIVERY_LIMIT,
-                "x-dead-letter-exchange": dead,
-                "x-dead-letter-routing-key": party,
-            }
-            queues.append(Queue(queue, arguments))
+            queues.append(Queue(queue, _arguments(party, lane, dead)))
             bindings.append(Binding(exchange, queue, f"*.{party}.{lane}"))
         aside = dead_queue_name(federation, party)
         queues.append(
@@ -180,6 +178,23 @@ def topology(federation: str, parties: Iterable[str]) -> Topology:
         queues=tuple(queues),
         bindings=tuple(bindings),
     )
+
+
+def _arguments(party: str, lane: Lane, dead: str) -> dict[str, str | int]:
+    """Quorum queues keep what is said; the online lane keeps nothing but its name."""
+    if lane == "online":
+        return {
+            "x-queue-type": "classic",
+            "x-message-ttl": ONLINE_MILLISECONDS,
+            "x-max-length": ONLINE_MESSAGES,
+            "x-overflow": "drop-head",
+        }
+    return {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": DELIVERY_LIMIT,
+        "x-dead-letter-exchange": dead,
+        "x-dead-letter-routing-key": party,
+    }
 
 
 def policies(federation: str, parties: Iterable[str], vhost: str = "/") -> list[dict[str, Any]]:
@@ -202,7 +217,7 @@ def policies(federation: str, parties: Iterable[str], vhost: str = "/") -> list[
     made = [
         policy(
             f"fedmq {federation} {party}",
-            [queue_name(federation, party, lane) for lane in LANES],
+            [queue_name(federation, party, lane) for lane in LANES if lane != "online"],
             {
                 "delivery-limit": DELIVERY_LIMIT,
                 "dead-letter-exchange": dead_exchange_name(federation),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fedmq.messages import body, inference, training
+from fedmq.messages import body, inference, online, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
@@ -55,6 +55,25 @@ def hops(draw: st.DrawFn) -> inference.InferenceHop:
     )
 
 
+@st.composite
+def online_hops(draw: st.DrawFn) -> online.OnlineHop:
+    ids = draw(st.lists(text, min_size=1, max_size=5))
+    rows = draw(st.lists(st.integers(0, len(ids) - 1), max_size=8))
+    records = draw(st.lists(naturals, min_size=len(rows), max_size=len(rows)))
+    return online.OnlineHop(
+        batch=draw(batches),
+        hop=draw(naturals),
+        model=draw(models),
+        ids=tuple(ids),
+        rows=Array.of(np.array(rows, np.uint32)),
+        records=Array.of(np.array(records, np.uint32)),
+        budget=draw(budgets),
+    )
+
+
+batches = st.integers(0, 2**53 - 1)
+budgets = st.floats(0, 3600)
+successors = arrays(("<i4",), axes=1)
 queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
 STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     body.SessionRefuse: st.builds(body.SessionRefuse, reason=words),
@@ -126,6 +145,46 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     inference.InferenceHop: hops(),
     inference.HopReply: st.builds(inference.HopReply, hop=naturals, left=bitmaps),
     inference.InferenceFinished: st.builds(inference.InferenceFinished),
+    online.OnlineHop: online_hops(),
+    online.OnlineExits: st.builds(
+        online.OnlineExits, batch=batches, hop=naturals, exits=uint32s, unknown=uint32s
+    ),
+    online.OnlineRows: st.builds(
+        online.OnlineRows,
+        batch=batches,
+        hop=naturals,
+        model=models,
+        ids=st.lists(text, min_size=1, max_size=5).map(tuple),
+        budget=budgets,
+    ),
+    online.OnlineBitmaps: st.builds(
+        online.OnlineBitmaps,
+        batch=batches,
+        hop=naturals,
+        records=naturals,
+        left=bitmaps,
+        unknown=uint32s,
+    ),
+    online.OnlineRefusal: st.builds(
+        online.OnlineRefusal,
+        batch=batches,
+        hop=naturals,
+        cause=st.sampled_from(["model", "mode", "rate", "records", "data"]),
+        reason=words,
+    ),
+    online.OnlinePing: st.builds(online.OnlinePing),
+    online.OnlinePong: st.builds(online.OnlinePong),
+    online.ModelDeploy: st.builds(
+        online.ModelDeploy,
+        alias=models,
+        model=models,
+        mode=st.sampled_from(["hop", "bitmap"]),
+        left=successors,
+        right=successors,
+    ),
+    online.ModelReady: st.builds(online.ModelReady),
+    online.ModelSwitch: st.builds(online.ModelSwitch),
+    online.ModelDeployed: st.builds(online.ModelDeployed),
 }
 
 bodies = st.sampled_from(list(KINDS.values())).flatmap(lambda model: STRATEGIES[model])
@@ -150,6 +209,7 @@ def envelopes(draw: st.DrawFn, said: st.SearchStrategy[Any] = bodies) -> Envelop
 
 _BITS = Bitmap.of(np.array([True, False]))
 _NUMBERS = Array.of(np.array([1], np.uint32))
+_RECORDS = Array.of(np.array([-1], np.int32))
 _FIELDS: dict[str, Any] = {
     "model": "model",
     "rows": 1,
@@ -179,8 +239,16 @@ _FIELDS: dict[str, Any] = {
     "left": _BITS,
     "id_pieces": 0,
     "start": 0,
-    "ids": ("a",),
+    "ids": ("a", "b"),
     "hop": 0,
+    "batch": 0,
+    "budget": 1.0,
+    "exits": _NUMBERS,
+    "unknown": _NUMBERS,
+    "cause": "rate",
+    "alias": "production",
+    "mode": "hop",
+    "right": _RECORDS,
 }
 
 
@@ -189,4 +257,8 @@ def example(kind: type[Body]) -> Body:
     fields = {name: _FIELDS[name] for name in kind.model_fields}
     if "rows" in fields and kind.model_fields["rows"].annotation is not int:
         fields["rows"] = _NUMBERS
+    if kind is online.OnlineBitmaps:
+        fields["records"] = 1
+    if kind is online.ModelDeploy:
+        fields["left"] = _RECORDS
     return kind(**fields)

@@ -24,8 +24,10 @@ class EnginePair:
         self.passive = engine.passive(public, bins, parallelism)
         self._run(self.active.setup("telco", self._run(self.passive.setup())))
 
-    def start_tree(self, gradients: Gradients) -> None:
+    def start_tree(self, gradients: Gradients, candidates: CandidateTable | None = None) -> None:
         self.passive.forget_tree()
+        if candidates is not None:
+            self.passive.start_tree(gradients.tree, candidates)
         self.gradients = gradients
         for plan in self.active.broadcast(gradients):
             self._run(self.passive.receive(gradients.tree, self._run(plan)))

@@ -15,6 +15,7 @@ import pytest
 from fedmq.errors import FedmqError, ProtocolError
 from fedmq.messages.codec import KINDS
 from fedmq.protocol import diagram
+from fedmq.protocol.deployment import Deploying, Hosting
 from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
@@ -27,6 +28,7 @@ from fedmq.protocol.events import (
 from fedmq.protocol.inference_active import ActiveInference
 from fedmq.protocol.inference_passive import PassiveInference
 from fedmq.protocol.machine import Machine, event_type
+from fedmq.protocol.online_active import OnlineBatch
 from fedmq.protocol.states import Transition
 from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
@@ -42,6 +44,8 @@ MACHINES: list[type[Machine]] = [
     ActiveInference,
     PassiveInference,
 ]
+SERVING: list[type[Machine]] = [OnlineBatch, Deploying, Hosting]
+"""Their own tests drive these; here their tables are looked at."""
 LOCAL: list[Event] = [
     Start(),
     Computed(1, None),
@@ -50,6 +54,7 @@ LOCAL: list[Event] = [
     Cancelled("enough"),
 ]
 machines = pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.__name__)
+tables = pytest.mark.parametrize("machine", [*MACHINES, *SERVING], ids=lambda each: each.__name__)
 
 
 def states(machine: type[Machine]) -> type[Enum]:
@@ -69,22 +74,24 @@ def everything(sender: str) -> tuple[Event, ...]:
 
 
 def test_every_machine_is_drawn() -> None:
-    assert [each.table for each in diagram.MACHINES] == [each.TABLE for each in MACHINES]
+    assert [each.table for each in diagram.MACHINES] == [
+        each.TABLE for each in [*MACHINES, *SERVING]
+    ]
 
 
-@machines
+@tables
 def test_every_handler_of_a_table_exists(machine: type[Machine]) -> None:
     for transition in machine.TABLE.values():
         assert callable(getattr(machine, transition.handler))
 
 
-@machines
+@tables
 def test_every_handler_of_a_machine_stands_in_its_table(machine: type[Machine]) -> None:
     handlers = {name for name in vars(machine) if name.startswith("_on_")} - {"_on_exchange"}
     assert handlers <= {transition.handler for transition in machine.TABLE.values()}
 
 
-@machines
+@tables
 def test_every_state_can_be_reached(machine: type[Machine]) -> None:
     first, *_ = states(machine)
     reached = {first}
@@ -98,14 +105,14 @@ def test_every_state_can_be_reached(machine: type[Machine]) -> None:
     assert reached == set(states(machine))
 
 
-@machines
+@tables
 def test_a_table_speaks_of_its_own_states_alone(machine: type[Machine]) -> None:
     for (state, _), transition in machine.TABLE.items():
         assert isinstance(state, states(machine))
         assert all(isinstance(target, states(machine)) for target in transition.to)
 
 
-@machines
+@tables
 def test_what_is_over_stays_over(machine: type[Machine]) -> None:
     for (state, _), transition in machine.TABLE.items():
         if state in over(machine):
@@ -120,7 +127,7 @@ def test_any_live_state_ends_when_the_session_breaks_down(machine: type[Machine]
             assert machine.TABLE[state, event].to == (machine.failed_state,)
 
 
-@machines
+@tables
 def test_whatever_is_legal_while_it_lives_is_let_pass_when_it_is_over(
     machine: type[Machine],
 ) -> None:

@@ -108,6 +108,7 @@ def test_a_payload_is_ciphertexts_their_layout_and_their_number() -> None:
         ("gradient broadcast", "ciphertexts"),
         ("gradient broadcast", "h"),
         ("gradient broadcast", "slot"),
+        ("gradient broadcast", "capacity"),
         ("histogram reply", "packed"),
         ("histogram reply", "count"),
     }

@@ -323,3 +323,29 @@ async def test_an_observer_that_raises_does_no_harm(
 
     assert bank.connected
     assert "bank: the observer of the link's state failed" in caplog.text
+
+
+async def test_a_post_arrives_on_the_online_lane(federation: Federation) -> None:
+    bank, _ = await federation.opened("bank")
+    _, inbox = await federation.opened("telco")
+
+    await bank.post("telco", b"hop", message_id="h1", expires=5.0)
+
+    delivery = await inbox.next()
+    assert (delivery.lane, delivery.body, delivery.sender) == ("online", b"hop", "bank")
+    await delivery.ack()
+
+
+async def test_a_post_through_a_closed_link_fails(federation: Federation) -> None:
+    bank, _ = await federation.opened("bank")
+    await bank.close()
+
+    with pytest.raises(LinkError):
+        await bank.post("telco", b"", message_id="h1", expires=5.0)
+
+
+async def test_a_post_is_no_larger_than_any_other_message(federation: Federation) -> None:
+    bank, _ = await federation.opened("bank")
+
+    with pytest.raises(Oversized):
+        await bank.post("telco", bytes(MAX_MESSAGE_BYTES + 1), message_id="h1", expires=5.0)

@@ -55,14 +55,26 @@ def test_every_queue_is_bound_durable_and_replicated() -> None:
     assert sorted(names) == [
         "fedmq.demo.bank.dead",
         "fedmq.demo.bank.inference",
+        "fedmq.demo.bank.online",
         "fedmq.demo.bank.training",
         "fedmq.demo.telco.dead",
         "fedmq.demo.telco.inference",
+        "fedmq.demo.telco.online",
         "fedmq.demo.telco.training",
     ]
     assert sorted(binding["destination"] for binding in document["bindings"]) == sorted(names)
     assert all(queue["durable"] for queue in document["queues"])
-    assert {queue["arguments"]["x-queue-type"] for queue in document["queues"]} == {"quorum"}
+    kept = [queue for queue in document["queues"] if not queue["name"].endswith(".online")]
+    assert {queue["arguments"]["x-queue-type"] for queue in kept} == {"quorum"}
+
+
+def test_the_online_lane_keeps_nothing_for_long() -> None:
+    document = definitions("demo", ["bank"], {"bank": "b"})
+
+    [online] = [queue for queue in document["queues"] if queue["name"].endswith(".online")]
+    assert online["arguments"]["x-queue-type"] == "classic"
+    assert online["arguments"]["x-message-ttl"] <= 10_000
+    assert "x-dead-letter-exchange" not in online["arguments"]
 
 
 def test_a_party_reads_its_own_queues_only() -> None:
@@ -79,6 +91,7 @@ def test_a_party_reads_its_own_queues_only() -> None:
     assert readable["bank"] == [
         "fedmq.demo.bank.training",
         "fedmq.demo.bank.inference",
+        "fedmq.demo.bank.online",
         "fedmq.demo.bank.dead",
     ]
     assert not set(readable["bank"]) & set(readable["bank-2"])

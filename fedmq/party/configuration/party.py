@@ -6,15 +6,17 @@ import os
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection
+from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.configuration.tls import TlsSection
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
+from fedmq.party.dask_pool import dask_address
 from fedmq.protocol.mailbox import RetryPolicy
 from fedmq.transport.address import BrokerAddress
 
@@ -47,11 +49,46 @@ class DataSection(Section):
     """What a cell without a value holds."""
 
 
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def _bytes(text: str) -> str:
+    number, _, unit = text.partition(" ")
+    if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
+        raise ValueError(f"{text!r} is no size; write a number, a space, and KB, MB, GB or TB")
+    return text
+
+
+def _dask(url: str) -> str:
+    dask_address(url)
+    return url
+
+
 class ComputeSection(Section):
-    """Worker processes for the arithmetic; all cores when left out."""
+    """Worker processes for the arithmetic, and the memory for what they share.
+
+    All cores and all memory when left out. Ciphertexts beyond ``memory`` ("2 GB") lie in files in
+    the party's state folder while a tree grows.
+    """
 
     workers: Annotated[int, Field(ge=1)] | None = None
     """Worker processes; one per core when left out."""
+    dask: Annotated[str, AfterValidator(_dask)] | None = None
+    """A Dask scheduler, whose workers compute instead: written ``compute = "dask://…"``."""
+    memory: Annotated[str, AfterValidator(_bytes)] | None = None
+    """Memory for what they share, such as "2 GB"; what goes beyond lies in the state folder."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """``memory`` as a number."""
+        if self.memory is None:
+            return None
+        number, _, unit = self.memory.partition(" ")
+        return int(float(number) * _UNITS[unit])
+
+
+def _compute(value: object) -> object:
+    return {"dask": value} if isinstance(value, str) else value
 
 
 class PartyFile(Section):
@@ -73,12 +110,14 @@ class PartyFile(Section):
     """The rows to learn from."""
     serving: DataSection | None = None
     """Where the rows to predict are looked up; ``data`` when left out."""
-    compute: ComputeSection = ComputeSection()
-    """The arithmetic."""
+    compute: Annotated[ComputeSection, BeforeValidator(_compute)] = ComputeSection()
+    """The arithmetic, or the ``dask://`` address of a cluster for it."""
     policy: PolicySection = PolicySection()
     """What this party takes part in."""
     retry: RetryPolicy = RetryPolicy()
     """When messages are sent again, in seconds, and when a peer counts as lost."""
+    online: OnlineSection = OnlineSection()
+    """Scores that somebody waits for."""
     http: HttpSection | None = None
     """Health, metrics and predictions over HTTP; not served when left out."""
 

@@ -18,6 +18,7 @@ from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, followed
 from fedmq.party.sessions import RunningSession
 from fedmq.party.tables import LoadActiveTable, LoadPassiveTable
+from fedmq.party.trace import Trace
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
@@ -74,10 +75,11 @@ class TrainingDesk(Desk):
             engine_named(job.engine, job.engine_options, "job"),
             self.at.pool.parallelism,
         )
+        trace = Trace() if request.get("trace") else None
         begun = asyncio.get_running_loop().time()
         changes: asyncio.Queue[RunningSession] = asyncio.Queue()
         running = self.at.sessions.open(
-            session, 1, "training", model, machine, self.at.store.save, changes.put_nowait
+            session, 1, "training", model, machine, self.at.store.save, changes.put_nowait, trace
         )
         await say({"event": "opened", "session": session, "model": model})
         share: ActiveShare = await followed(running, changes, say)
@@ -88,4 +90,5 @@ class TrainingDesk(Desk):
             "metrics": {name: values[-1] for name, values in share.history.items()},
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
             "bytes_sent": running.traffic.total.bytes,
+            **({"trace": trace.document()} if trace else {}),
         }

@@ -6,6 +6,7 @@
 ``primes``       the primes that keys are made of
 ``crt``          residues modulo two coprime numbers
 ``noise``        random powers of one base from precomputed tables
+``lifted``       encryption modulo the square of a secret prime
 ``sums``         encrypted histograms: sums per node, feature and bin
 ``joint``        which features to sum together, so that fewer products are needed
 ``slots``        several pairs (g, h) in one plaintext

@@ -41,6 +41,10 @@ class FeatureCells:
         """Number of cells."""
         return len(self.codes)
 
+    def products(self, count: int) -> int:
+        """Products that it takes to sum ``count`` numbers into these cells."""
+        return count
+
 
 @dataclass(frozen=True, eq=False)
 class JointCells:
@@ -61,14 +65,21 @@ class JointCells:
         """Number of cells."""
         return len(self.first_of)
 
+    def products(self, count: int) -> int:
+        """Products that it takes to sum ``count`` numbers into these cells and their parts'."""
+        return count + self.first.products(self.size) + self.second.products(self.size)
 
-def plan_cells(bins: NDArray[np.integer]) -> list[FeatureCells | JointCells]:
-    """Groups of features to sum jointly, covering each column of ``bins`` (rows, features) once."""
+
+def plan_cells(bins: NDArray[np.integer], *, joint: bool = True) -> list[FeatureCells | JointCells]:
+    """Groups of features to sum jointly, covering each column of ``bins`` (rows, features) once.
+
+    Every group is one feature unless ``joint``.
+    """
     rows = len(bins)
     groups: dict[int, FeatureCells | JointCells] = {
         feature: _feature_cells(feature, bins[:, feature]) for feature in range(bins.shape[1])
     }
-    if rows <= _LEAST_SAVING:
+    if not joint or rows <= _LEAST_SAVING:
         return list(groups.values())
     names = list(groups)
     sizes = {
@@ -79,10 +90,10 @@ def plan_cells(bins: NDArray[np.integer]) -> list[FeatureCells | JointCells]:
         a, b = min(sizes, key=sizes.__getitem__)
         if rows - sizes[a, b] < _LEAST_SAVING:
             break
-        joint = _join(groups.pop(a), groups.pop(b))
+        union = _join(groups.pop(a), groups.pop(b))
         sizes = {pair: size for pair, size in sizes.items() if not {a, b} & set(pair)}
-        sizes |= {(name, joined): _joint_size(group, joint) for name, group in groups.items()}
-        groups[joined] = joint
+        sizes |= {(name, joined): _joint_size(group, union) for name, group in groups.items()}
+        groups[joined] = union
         joined += 1
     return list(groups.values())
 

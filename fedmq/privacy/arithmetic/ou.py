@@ -2,22 +2,27 @@
 
 T. Okamoto, S. Uchiyama, "A new public-key cryptosystem as secure as factoring", EUROCRYPT 1998. A
 ciphertext is g^m h^r mod n with g = 1 + tp modulo p² up to (p-1)-th roots of unity, and h an n-th
-power. Since only the owner encrypts, g stays at home: the owner multiplies h^r by 1 + tpm modulo p²
-and by 1 modulo q, which is g^m up to an n-th power, and saves the power.
+power. Since only the owner encrypts, g and h stay at home: the owner computes the ciphertext modulo
+p², and modulo q, where nothing is said, draws it at random: so it would be for r of full length,
+and so it may be for a short one. All noise is square, so that no quadratic character, of which q's
+is public (the Jacobi symbol modulo n), tells anything.
 
 Never show a decryption to whoever made the ciphertext: of a plaintext beyond p it tells p.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gmpy2 import gcd, invert, mpz, powmod, powmod_sec
+from gmpy2 import gcd, invert, mpz, powmod, powmod_sec, unpack
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.arithmetic import scheme
 from fedmq.privacy.arithmetic.crt import Crt
+from fedmq.privacy.arithmetic.lifted import hidden_residues
+from fedmq.privacy.arithmetic.noise import OWNER_WINDOW
 from fedmq.privacy.arithmetic.primes import draw_prime, draw_unit
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
@@ -44,12 +49,12 @@ class PublicKey(scheme.PublicKey):
 
     @property
     def noise_order_bits(self) -> int:
-        """Powers of h are the n-th residues modulo n, (p-1)(q-1)/2 at most."""
+        """Powers of h are the square n-th residues modulo n, (p-1)(q-1)/4 at most."""
         return int(self.n.bit_length()) - _prime_bits(self.n.bit_length())
 
     def draw_noise_base(self) -> mpz:
-        """h = x^n mod n for a random unit x of one's own."""
-        return powmod(draw_unit(self.n), self.n, self.n)
+        """h = x^2n mod n for a random unit x of one's own."""
+        return powmod(draw_unit(self.n), 2 * self.n, self.n)
 
 
 @dataclass(frozen=True)
@@ -66,16 +71,26 @@ class PrivateKey(scheme.PrivateKey):
         """n = p²q."""
         return PublicKey(self.p * self.p * self.q)
 
-    @property
-    def noise_moduli(self) -> Crt:
-        """p² and q."""
-        return Crt(self.p * self.p, self.q)
-
     def raw_encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
         """1 + tpm modulo p² and 1 modulo q: *no noise*, and q divides it less 1: it betrays q."""
-        p, t, moduli = self.p, self.t, self.noise_moduli
+        p, t, moduli = self.p, self.t, Crt(self.p * self.p, self.q)
         one = mpz(1)
         return [moduli.join(m * t % p * p + 1, one) for m in plaintexts]
+
+    def _encrypt_under(
+        self, plaintexts: Sequence[int], digits: Sequence[Sequence[int]]
+    ) -> list[mpz]:
+        said = hidden_residues(
+            plaintexts,
+            digits,
+            base=self.noise_base,
+            prime=self.p,
+            slope=self.t,
+            window=OWNER_WINDOW,
+        )
+        moduli = Crt(self.p * self.p, self.q)
+        unsaid = _random_squares(self.q, len(said))
+        return [moduli.join(*residues) for residues in zip(said, unsaid, strict=True)]
 
     def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
         """Plaintexts in (-p/2, p/2): m = L(c^(p-1) mod p²) / L(g^(p-1) mod p²).
@@ -113,6 +128,13 @@ def generate(bits: int) -> PrivateKey:
 def check_public(n: int, smallest_bits: int, owner: str) -> PublicKey:
     """The public key of the party ``owner``; raises `Refused` like `scheme.check_modulus`."""
     return PublicKey(scheme.check_modulus(n, smallest_bits, owner))
+
+
+def _random_squares(q: mpz, count: int) -> list[mpz]:
+    """Squares modulo q, 2^-64 from uniform, from the system's generator."""
+    width = q.bit_length() // 8 + 9
+    drawn = unpack(mpz.from_bytes(secrets.token_bytes(count * width), "little"), 8 * width)
+    return [x * x % q for x in drawn] + [mpz(1)] * (count - len(drawn))
 
 
 def _prime_bits(n_bits: int) -> int:

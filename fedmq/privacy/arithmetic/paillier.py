@@ -19,6 +19,8 @@ from phe import paillier as phe
 from fedmq.errors import ConfigError
 from fedmq.privacy.arithmetic import scheme
 from fedmq.privacy.arithmetic.crt import Crt
+from fedmq.privacy.arithmetic.lifted import hidden_residues
+from fedmq.privacy.arithmetic.noise import OWNER_WINDOW
 from fedmq.privacy.arithmetic.primes import draw_prime, draw_unit
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
@@ -71,15 +73,28 @@ class PrivateKey(scheme.PrivateKey):
         """n = pq."""
         return PublicKey(self.p * self.q)
 
-    @property
-    def noise_moduli(self) -> Crt:
-        """p² and q²."""
-        return Crt(self.p * self.p, self.q * self.q)
-
     def raw_encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
         """1 + mn mod n²: *no noise*, anybody reads m."""
         n, modulus = self.public.n, self.public.modulus
         return [(m * n + 1) % modulus for m in plaintexts]
+
+    def _encrypt_under(
+        self, plaintexts: Sequence[int], digits: Sequence[Sequence[int]]
+    ) -> list[mpz]:
+        # (1 + n)^m is (1 + qp)^m modulo p², and (1 + pq)^m modulo q².
+        first, second = (
+            hidden_residues(
+                plaintexts,
+                digits,
+                base=self.noise_base,
+                prime=prime,
+                slope=other,
+                window=OWNER_WINDOW,
+            )
+            for prime, other in ((self.p, self.q), (self.q, self.p))
+        )
+        squares = Crt(self.p * self.p, self.q * self.q)
+        return [squares.join(*residues) for residues in zip(first, second, strict=True)]
 
     def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
         """Plaintexts in (-n/2, n/2): m = L(c^(p-1) mod p²) / L(g^(p-1) mod p²) mod p, and so mod q.

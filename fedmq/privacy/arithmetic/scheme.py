@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from gmpy2 import is_prime, is_square, mpz
 
 from fedmq.errors import DataError, Refused
-from fedmq.privacy.arithmetic.crt import Crt
-from fedmq.privacy.arithmetic.noise import owner_noise, public_noise
+from fedmq.privacy.arithmetic.noise import owner_digits, public_noise
 
 __all__ = ["PrivateKey", "PublicKey", "check_modulus"]
 
@@ -66,11 +65,6 @@ class PrivateKey(ABC):
     def public(self) -> PublicKey:
         """The half to show to others."""
 
-    @property
-    @abstractmethod
-    def noise_moduli(self) -> Crt:
-        """Coprime factors of the public key's modulus, in which noise is computed faster."""
-
     @abstractmethod
     def raw_encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
         """Ciphertexts *without noise*: they hide nothing, and may betray the key."""
@@ -82,10 +76,11 @@ class PrivateKey(ABC):
         Ciphertexts must lie in (0, modulus), as `wire.from_wire` makes sure of.
         """
 
-    def encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
+    def encrypt(self, plaintexts: Sequence[int], *, short_noise: bool = True) -> list[mpz]:
         """One ciphertext for each integer, each under fresh noise.
 
-        Raises `DataError` for a plaintext that would not decrypt to itself.
+        ``short_noise``: from tables (see `noise`); otherwise as the scheme was first published, a
+        hundred times slower. Raises `DataError` for a plaintext that would not decrypt to itself.
         """
         public = self.public
         bound = 1 << (public.plaintext_bits - 1)
@@ -96,10 +91,17 @@ class PrivateKey(ABC):
                     f"key; use fewer fraction bits, or a key of more than {public.n.bit_length()} "
                     "bits"
                 )
-        modulus = public.modulus
-        raw = self.raw_encrypt(plaintexts)
-        noise = owner_noise(self.noise_base, self.noise_moduli, len(raw))
-        return [c * r % modulus for c, r in zip(raw, noise, strict=True)]
+        if not short_noise:
+            modulus = public.modulus
+            raw = self.raw_encrypt(plaintexts)
+            return [c * public.draw_noise_base() % modulus for c in raw]
+        return self._encrypt_under(plaintexts, owner_digits(len(plaintexts)))
+
+    @abstractmethod
+    def _encrypt_under(
+        self, plaintexts: Sequence[int], digits: Sequence[Sequence[int]]
+    ) -> list[mpz]:
+        """Ciphertexts under the noise that random exponents, given by their digits, make."""
 
 
 def check_modulus(n: int, smallest_bits: int, owner: str) -> mpz:

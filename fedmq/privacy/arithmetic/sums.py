@@ -37,11 +37,13 @@ def sum_bins(
     nodes: int,
     codes: int,
     modulus: mpz,
+    joint: bool = True,
 ) -> Sums:
     """Sums per cell, of shape (nodes, features, codes).
 
     ``bins`` (rows, features) holds bin codes below ``codes``, a missing value being a code like any
     other. ``slots`` (rows,) holds each row's node in [0, nodes), or -1 if it is not asked for.
+    ``joint`` allows features to be summed together.
     To share the work among processes split the rows and `merge`: the work falls evenly, and joint
     sums (see `joint`) lose less than by splitting features. Raises `DataError` if shapes or codes
     do not fit.
@@ -53,7 +55,7 @@ def sum_bins(
         factors = [ciphertexts[row] for row in rows.tolist()]
         for start in range(0, bins.shape[1], _FEATURES_AT_ONCE):
             block = slice(start, start + _FEATURES_AT_ONCE)
-            for group in plan_cells(bins[rows, block]):
+            for group in plan_cells(bins[rows, block], joint=joint):
                 cells = _products(factors, group.cell_of, group.size, modulus)
                 _spread(group, cells, sums[node, block], modulus)
     return sums

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from gmpy2 import gcd
+from gmpy2 import gcd, jacobi
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.arithmetic import ou
@@ -28,6 +28,12 @@ def test_a_raw_ciphertext_betrays_the_key() -> None:
 def test_an_encrypted_value_does_not_betray_the_key() -> None:
     key = ou.generate(256)
     assert all(gcd(c - 1, key.public.n) == 1 for c in key.encrypt([0, 1, 5] * 10))
+
+
+def test_the_noise_of_all_parties_is_square_so_that_no_character_tells_rows_apart() -> None:
+    key = ou.generate(256)
+    ciphertexts = [*key.encrypt([0, 1, 5] * 10), key.public.draw_noise_base()]
+    assert {jacobi(c, key.p) for c in ciphertexts} == {jacobi(c, key.q) for c in ciphertexts} == {1}
 
 
 def test_a_key_of_impossible_length_is_refused_by_name_of_the_setting() -> None:

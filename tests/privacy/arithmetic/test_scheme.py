@@ -138,7 +138,6 @@ def test_keys_travel_to_worker_processes_without_their_tables(key: PrivateKey) -
 @every_key
 def test_a_private_key_does_not_print_itself(key: PrivateKey) -> None:
     assert repr(key) == "PrivateKey()"
-    assert not any(digit in repr(key.noise_moduli) for digit in "0123456789")
 
 
 @every_scheme

@@ -190,3 +190,16 @@ def test_features_of_too_many_bins_are_summed_separately() -> None:
 
 def test_a_few_rows_are_not_worth_a_plan() -> None:
     assert len(plan_cells(np.zeros((20, 3), dtype=np.uint8))) == 3
+
+
+@pytest.mark.parametrize(
+    ("codes", "features", "fewer"), [(2, 40, 5.0), (33, 10, 1.7)], ids=["binary", "independent"]
+)
+def test_joint_sums_take_several_times_fewer_products(
+    codes: int, features: int, fewer: float
+) -> None:
+    rows = 30_000
+    bins = np.random.default_rng(0).integers(0, codes, (rows, features)).astype(np.uint8)
+    blocks = (bins[:, start : start + 16] for start in range(0, features, 16))
+    products = sum(group.products(rows) for block in blocks for group in plan_cells(block))
+    assert bins.size / products >= fewer

@@ -1,0 +1,37 @@
+"""A private RabbitMQ node for the time of a benchmark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedmq.transport.topology import definitions
+
+BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
+RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+
+@contextmanager
+def private_node() -> Iterator[str]:
+    """The URL of a fresh node, or ``memory://`` where RabbitMQ is not installed."""
+    if not RABBITMQ.exists():
+        print("RabbitMQ is not installed: the parties talk through memory")
+        yield "memory://"
+        return
+    with tempfile.TemporaryDirectory(prefix="fedmq-benchmark-") as name:
+        folder = Path(name)
+        shutil.copy(BROKER / "rabbitmq.conf", folder)
+        (folder / "enabled_plugins").write_text("[].\n")
+        users = definitions("benchmark", ["bank"], {"bank": "bank"}, admin_password="admin")
+        (folder / "definitions.json").write_text(json.dumps(users))
+        subprocess.run([str(BROKER / "node"), "start", name], check=True, capture_output=True)
+        try:
+            port = json.loads((folder / "data" / "node.json").read_text())["port"]
+            yield f"amqp://admin:admin@127.0.0.1:{port}/"
+        finally:
+            subprocess.run([str(BROKER / "node"), "stop", name], check=True, capture_output=True)

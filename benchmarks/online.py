@@ -1,0 +1,191 @@
+"""Online scores by three daemons on one RabbitMQ node: latency, throughput, and beside a training.
+
+::
+
+    python benchmarks/online.py DATA [--json]
+
+DATA is a folder with credit2_active.csv and credit2_passive.csv (Default of Credit Card Clients).
+50 trees of depth 4; latencies count from when a request was due.
+On a machine that is busy with other things, the processor time per request says more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from fedmq import TrainParams  # noqa: E402
+from fedmq.cli.load_generator import Load, Measured, run  # noqa: E402
+from tests.party.serving_federation import TOKEN, ServingFederation  # noqa: E402
+
+PARAMS = TrainParams(num_boost_round=50, max_depth=4, max_bin=32)
+TRAINING = """\
+party = "party.toml"
+engine = "paillier"
+
+[params]
+num_boost_round = 50
+max_depth = 4
+max_bin = 32
+"""
+
+
+def credit2(folder: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """All 23 features, and the label."""
+    tables = []
+    for part in ("active", "passive"):
+        with (folder / f"credit2_{part}.csv").open(newline="") as file:
+            header, *rows = csv.reader(file)
+        tables.append((header, np.array(rows, dtype=np.float64)))
+    (header, active), (_, passive) = tables
+    label = header.index("default.payment.next.month")
+    columns = [place for place in range(1, len(header)) if place != label]
+    features = np.hstack([active[:, columns], passive[:, 1:]]).astype(np.float32)
+    return features, active[:, label].astype(np.int64)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Bench:
+    """Puts loads on ``federation`` and keeps what was measured."""
+
+    def __init__(self, federation: ServingFederation) -> None:
+        self.federation = federation
+        self.figures: dict[str, Any] = {}
+
+    def load(self, what: str, rate: float, seconds: float, rows: int = 1) -> Measured:
+        """Requests of ``rows`` rows at ``rate``, as ``fedmq bench infer`` makes them."""
+        federation = self.federation
+        before = {party: cpu_seconds(each.pid) for party, each in federation.processes.items()}
+        measured = asyncio.run(
+            run(
+                Load(
+                    federation.url,
+                    "/v1/models/production/predict",
+                    TOKEN,
+                    federation.ids,
+                    rate,
+                    seconds,
+                    rows,
+                    10_000,
+                )
+            )
+        )
+        self.figures[what] = {
+            "p50_ms": round(measured.percentile(50), 1),
+            "p99_ms": round(measured.percentile(99), 1),
+            "rows_per_second": round(len(measured.milliseconds) * rows / measured.elapsed),
+            "cpu_ms_per_request": {
+                party: round(
+                    (cpu_seconds(each.pid) - before[party]) / len(measured.milliseconds) * 1000, 2
+                )
+                for party, each in federation.processes.items()
+            },
+            "statuses": {str(code): count for code, count in measured.statuses.items()},
+        }
+        print(f"{what}: {self.figures[what]}", file=sys.stderr)
+        return measured
+
+    def all_rows(self, mode: str) -> None:
+        """Seconds for all 30,000 rows in requests of 10,000, and whether they are XGBoost's."""
+        import httpx
+
+        federation = self.federation
+
+        async def ask() -> list[float]:
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            async with httpx.AsyncClient(
+                base_url=federation.url, headers=headers, timeout=90
+            ) as client:
+                answers = await asyncio.gather(
+                    *(
+                        client.post(
+                            "/v1/models/production/predict",
+                            json={
+                                "ids": federation.ids[start : start + 10_000],
+                                "output": "margin",
+                                "deadline_ms": 60_000,
+                            },
+                        )
+                        for start in range(0, len(federation.ids), 10_000)
+                    )
+                )
+            return [row["score"] for answer in answers for row in answer.json()["scores"]]
+
+        start = time.perf_counter()
+        margins = np.array(asyncio.run(ask()), dtype=np.float32)
+        seconds = time.perf_counter() - start
+        exact = bool(np.array_equal(margins, federation.margins["model-1"]))
+        self.figures[f"{mode}, all rows"] = {"seconds": round(seconds, 2), "exact": exact}
+        print(f"{mode}, all rows: {self.figures[f'{mode}, all rows']}", file=sys.stderr)
+
+    def beside_a_training(self) -> None:
+        """The same load before, during and after the first minutes of a training."""
+        bank = self.federation.folder / "bank"
+        (bank / "train.toml").write_text(TRAINING)
+        self.load("before a training", 50, 8)
+        code = "from fedmq.cli.main import main; main()"
+        training = subprocess.Popen(
+            [sys.executable, "-c", code, "train", str(bank / "train.toml")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(10)
+        self.load("during a training", 50, 8)
+        still = training.poll() is None
+        training.terminate()
+        training.wait()
+        self.figures["during a training"]["the training ran all the while"] = still
+
+
+def main() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    features, label = credit2(arguments.data)
+    with tempfile.TemporaryDirectory() as folder:
+        federation = ServingFederation(Path(folder) / "demo", features, label, [PARAMS])
+        try:
+            federation.start_broker()
+            federation.start()
+            bench = Bench(federation)
+            for mode in ("bitmap", "hop"):
+                federation.activate("model-1", mode)
+                bench.load(f"{mode}, warming up", 50, 2)
+                bench.load(f"{mode}, single rows", 100, 10)
+                bench.load(f"{mode}, batches of 100", 1000, 0.2, 100)
+                bench.all_rows(mode)
+            federation.activate("model-1", "bitmap")
+            bench.beside_a_training()
+        finally:
+            federation.stop()
+    if arguments.json:
+        print(json.dumps(bench.figures))
+        return
+    for what, figures in bench.figures.items():
+        print(f"{what:24}", *(f"{name} {value}" for name, value in figures.items()), sep="  ")
+
+
+if __name__ == "__main__":
+    main()

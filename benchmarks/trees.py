@@ -1,0 +1,194 @@
+"""Seconds per tree, where they go, memory and bytes, of one training in a process of its own.
+
+::
+
+    python benchmarks/trees.py '{"engine": "ou", "rows": 30000, "depth": 3}' [--broker amqp://…]
+
+A case is a table (made up, or ``data``: a folder with ``NAME_active.csv`` and
+``NAME_passive.csv``, and its ``name``), an engine and parameters; see `Case`. All parties share
+this machine. XGBoost trains on the joined table in the same process, for the ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq import TrainParams, simulate
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.xgboost_parity import compare, train_reference
+from fedmq.party.memory_watch import MemoryWatch
+from fedmq.party.trace import Trace, write_trace
+
+# Where a computation's time is counted.
+PARTS = {
+    "Encrypt": "encrypt",
+    "SumRows": "sum",
+    "Merge": "sum",
+    "Subtract": "sum",
+    "SumBins": "sum",
+    "ShowCandidates": "pack and hide",
+    "Decrypt": "decrypt",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training. ``features``: of the active party and of each passive one."""
+
+    engine: str = "paillier"
+    rows: int = 30_000
+    features: tuple[int, ...] = (13, 10)
+    depth: int = 3
+    bins: int = 32
+    key_bits: int = 2048
+    trees: int = 3
+    goss: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    data: str | None = None
+    name: str | None = None
+
+
+def read_csv(path: Path, labelled: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Features and label of a table whose first column is the id, the second maybe the label."""
+    with path.open(newline="") as file:
+        rows = csv.reader(file)
+        next(rows)
+        table = np.array([[float(cell or "nan") for cell in row] for row in rows], np.float32)
+    return table[:, 2 if labelled else 1 :], table[:, 1]
+
+
+def tables(case: Case) -> tuple[list[NDArray[np.float32]], NDArray[np.float32]]:
+    """The parties' columns, the active one's first, and the label."""
+    if case.data and case.name:
+        folder = Path(case.data)
+        own, label = read_csv(folder / f"{case.name}_active.csv", True)
+        other, _ = read_csv(folder / f"{case.name}_passive.csv", False)
+        return [own[: case.rows], other[: case.rows]], label[: case.rows]
+    random = np.random.default_rng(0)
+    columns = [random.normal(size=(case.rows, n)).astype(np.float32) for n in case.features]
+    signal = sum(each[:, : min(5, each.shape[1])].sum(axis=1) for each in columns)
+    noise = random.normal(size=case.rows) * 2
+    return columns, (signal + noise > 0).astype(np.float32)
+
+
+def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, Any]:
+    """Train; what was seen, per tree and without the first one, which makes keys and tables."""
+    columns, label = tables(case)
+    params = TrainParams(
+        num_boost_round=case.trees + 1, max_depth=case.depth, max_bin=case.bins, goss=case.goss
+    )
+    options = dict(case.options)
+    if case.engine in ("paillier", "ou"):
+        options |= {"key_bits": case.key_bits, "allow_weak_keys": case.key_bits < 2048}
+    trace, done = Trace(), [time.time()]
+    passive = {f"passive{i}": table for i, table in enumerate(columns[1:], start=1)}
+    with MemoryWatch() as memory:
+        model = simulate(
+            active=columns[0],
+            label=label,
+            passive=passive,
+            params=params,
+            engine=case.engine,
+            engine_options=options,
+            broker=broker,
+            trace=trace,
+            on_report=lambda _: done.append(time.time()),
+        )
+    if trace_file is not None:
+        write_trace(trace.document(), trace_file)
+    seconds = np.diff(done)[1:]
+    result: dict[str, Any] = {
+        "seconds": float(np.median(seconds)),
+        "first": float(done[1] - done[0]),
+        **_split(trace, done[1], done[-1], case.trees),
+        "MB": model.bytes_sent / 1e6 / (case.trees + 1),
+        "peak MB": memory.peak / 1e6,
+    }
+    return result | _beside_xgboost(np.hstack(columns), label, params, model, case.goss)
+
+
+def _split(trace: Trace, start: float, end: float, trees: int) -> dict[str, float]:
+    """Seconds of a core per part and tree; of messages and of idle time, on the clock."""
+    parts: dict[str, float] = defaultdict(float)
+    at_work, moving = [], []
+    for event in trace.document()["traceEvents"]:
+        begun = event.get("ts", 0) / 1e6
+        if event["ph"] != "X" or not start <= begun <= end:
+            continue
+        span = (begun, begun + event["dur"] / 1e6)
+        if "busy ms" in event["args"]:
+            parts[PARTS.get(event["name"], "other")] += event["args"]["busy ms"] / 1e3
+            at_work.append(span)
+        elif "bytes" in event["args"]:
+            moving.append(span)
+    split = {part: seconds / trees for part, seconds in sorted(parts.items())}
+    split["core seconds"] = sum(split.values())
+    split["transfer"] = _covered(moving) / trees
+    split["wait"] = (end - start - _covered(at_work)) / trees
+    return split
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """How long at least one of the spans lasts."""
+    total, until = 0.0, 0.0
+    for begun, ended in sorted(spans):
+        total += max(0.0, ended - max(begun, until))
+        until = max(until, ended)
+    return total
+
+
+def _beside_xgboost(
+    values: NDArray[np.float32],
+    label: NDArray[np.float32],
+    params: TrainParams,
+    model: Any,
+    drawn: bool,
+) -> dict[str, Any]:
+    bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
+    plain = params.model_copy(update={"goss": False})
+    begun = time.perf_counter()
+    reference = train_reference(bins, label, plain)
+    seconds = (time.perf_counter() - begun) / params.num_boost_round
+    result = {"xgboost seconds": seconds}
+    if not drawn:
+        parity = compare(reference, model.joined_trees(), bins)
+        result["nodes as XGBoost's"] = f"{parity.identical}/{parity.total}"
+    return result
+
+
+def in_own_process(case: Case, broker: str, trace: Path | None = None) -> dict[str, Any]:
+    """`run` in a fresh process, so that neither memory nor tables of powers are inherited."""
+    command = [sys.executable, __file__, json.dumps(asdict(case)), "--broker", broker]
+    command += ["--trace", str(trace)] if trace else []
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def main() -> None:
+    """Run one case and print one line of JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("case", help='JSON of the settings that differ, such as {"engine": "ou"}')
+    parser.add_argument("--broker", default="memory://", help="memory:// or amqp://… (memory://)")
+    parser.add_argument("--trace", type=Path, help="write a timeline for ui.perfetto.dev")
+    options = parser.parse_args()
+    settings = json.loads(options.case)
+    settings["features"] = tuple(settings.get("features", Case.features))
+    print(json.dumps(run(Case(**settings), options.broker, options.trace)))
+
+
+if __name__ == "__main__":
+    main()

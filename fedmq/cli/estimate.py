@@ -1,0 +1,95 @@
+"""``fedmq estimate``: what a training will take, before anyone commits to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from fedmq.cli.output import json_option, print_result
+from fedmq.errors import ConfigError
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.estimate import estimate as foretell
+from fedmq.party.simulated_model import ACTIVE
+from fedmq.party.tables import LoadActiveTable
+
+__all__ = ["estimate"]
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option(
+    "--columns",
+    multiple=True,
+    metavar="PARTY=COUNT",
+    help="How many columns a party holds; as many as this one if not said. Repeat for each.",
+)
+@json_option
+def estimate(job: Path, columns: tuple[str, ...], as_json: bool) -> None:
+    """Foretell time, traffic and memory of the training described in JOB, for each party.
+
+    Trains twice on a few rows of this party's table, here and alone: about ten seconds. No daemon
+    need run, and no party is asked.
+    """
+    description = TrainingJob.read(job)
+    party, federation = PartyFile.read(description.party)
+    if party.party != federation.active:
+        raise ConfigError(f"{party.party} holds no label: {federation.active} can estimate this")
+    table = LoadActiveTable(
+        party.party, party.data, description.params, description.evaluation, salt=""
+    ).run()
+    learned = np.flatnonzero(~table.evaluation)
+    found = foretell(
+        active=table.values[learned],
+        label=table.label[learned],
+        passive=_columns(columns, federation, table.values.shape[1]),
+        params=description.params,
+        engine=description.engine,
+        engine_options=description.engine_options,
+        workers=party.compute.workers,
+    )
+    result = {
+        "trees": found.trees,
+        "seconds_on_one_machine": round(found.together, 1),
+        "seconds_on_a_machine_each": round(found.apart, 1),
+        "memory_bytes": int(found.memory),
+        "parties": {
+            party.party if name == ACTIVE else name: {
+                "core_seconds": round(each.core_seconds, 1),
+                "bytes_sent": int(each.bytes_sent),
+            }
+            for name, each in found.parties.items()
+        },
+    }
+    print_result(result, as_json, _in_words)
+
+
+def _columns(given: tuple[str, ...], federation: Federation, otherwise: int) -> dict[str, int]:
+    counts = dict.fromkeys(federation.passive, otherwise)
+    for each in given:
+        party, _, count = each.partition("=")
+        if party not in counts or not count.isdecimal():
+            raise ConfigError(
+                f"--columns {each}: write PARTY=COUNT with one of {', '.join(counts)}"
+            )
+        counts[party] = int(count)
+    return counts
+
+
+def _in_words(result: Any) -> str:
+    lines = [
+        f"{result['trees']} trees: about {result['seconds_on_a_machine_each']:,.1f} s if each "
+        "party has a machine like this one and the network is fast, "
+        f"{result['seconds_on_one_machine']:,.1f} s if all share this one; "
+        f"memory at most {result['memory_bytes'] / 1e6:,.0f} MB each"
+    ]
+    lines += [
+        f"  {party}: {each['core_seconds']:,.1f} s of its cores, sends "
+        f"{each['bytes_sent'] / 1e6:,.1f} MB"
+        for party, each in result["parties"].items()
+    ]
+    return "\n".join(lines)

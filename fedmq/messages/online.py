@@ -1,0 +1,182 @@
+"""What is said for scores that somebody waits for.
+
+Each question stands alone and its answer is its acknowledgement: whoever misses the answer asks
+again, and the same question always gets the same answer. So nothing is kept about a row between
+two questions, and a party that was restarted simply goes on answering.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedmq.messages.array import Array, Bitmap, Uint32s
+from fedmq.messages.body import Body, Count, Index, ModelId, Reason
+from fedmq.messages.inference import SampleId
+
+__all__ = [
+    "BODIES",
+    "ModelDeploy",
+    "ModelDeployed",
+    "ModelReady",
+    "ModelSwitch",
+    "OnlineBitmaps",
+    "OnlineExits",
+    "OnlineHop",
+    "OnlinePing",
+    "OnlinePong",
+    "OnlineRefusal",
+    "OnlineRows",
+]
+
+Batch = Annotated[int, Field(ge=0, lt=2**53)]
+Ids = Annotated[tuple[SampleId, ...], Field(strict=False, min_length=1)]
+Budget = Annotated[float, Field(ge=0, le=3600)]
+Alias = ModelId
+
+
+class OnlineHop(Body):
+    """Active to passive: these rows stand at these records; where do they leave yours?"""
+
+    kind: ClassVar[str] = "online hop"
+
+    batch: Batch
+    hop: Index
+    model: ModelId
+    ids: Ids
+    rows: Uint32s
+    """Places in ``ids``, one per pair."""
+    records: Uint32s
+    budget: Budget
+    """Seconds for which the answer is of use."""
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if self.rows.shape != self.records.shape:
+            raise ValueError("as many records as rows are needed")
+        if len(self.rows.data) and int(self.rows.numpy().max()) >= len(self.ids):
+            raise ValueError("a row has no id")
+        return self
+
+
+class OnlineExits(Body):
+    """Passive to active: the last record of each pair and its direction there.
+
+    Twice the record, and one more where the row goes left. ``unknown`` are places in the ids of
+    the hop that this party does not know: all their values count as missing.
+    """
+
+    kind: ClassVar[str] = "online exits"
+
+    batch: Batch
+    hop: Index
+    exits: Uint32s
+    unknown: Uint32s
+
+
+class OnlineRows(Body):
+    """Active to passive: which way do these rows go, at all records of the model?"""
+
+    kind: ClassVar[str] = "online rows"
+
+    batch: Batch
+    hop: Index
+    model: ModelId
+    ids: Ids
+    budget: Budget
+
+
+class OnlineBitmaps(Body):
+    """Passive to active: left or right at each record, row by row; ``unknown`` as in exits."""
+
+    kind: ClassVar[str] = "online bitmaps"
+
+    batch: Batch
+    hop: Index
+    records: Count
+    left: Bitmap
+    unknown: Uint32s
+
+
+class OnlineRefusal(Body):
+    """Passive to active: no answer to this question, and why."""
+
+    kind: ClassVar[str] = "online refusal"
+
+    batch: Batch
+    hop: Index
+    cause: Literal["model", "mode", "rate", "records", "data"]
+    reason: Reason
+
+
+class OnlinePing(Body):
+    """Active to passive: do you answer again?"""
+
+    kind: ClassVar[str] = "online ping"
+
+
+class OnlinePong(Body):
+    """Passive to active: yes."""
+
+    kind: ClassVar[str] = "online pong"
+
+
+def _int32s(array: Array) -> None:
+    if array.dtype != "<i4" or len(array.shape) != 1:
+        raise ValueError(f"expected a vector of <i4, not {array.dtype} {array.shape}")
+
+
+class ModelDeploy(Body):
+    """Active to each passive: make this model ready to serve, under this name.
+
+    ``left`` and ``right`` say for each of the recipient's records which of its records follows
+    at once (-1: none).
+    """
+
+    kind: ClassVar[str] = "model deploy"
+
+    alias: Alias
+    model: ModelId
+    mode: Literal["hop", "bitmap"]
+    left: Array
+    right: Array
+
+    @model_validator(mode="after")
+    def _vectors(self) -> Self:
+        _int32s(self.left)
+        _int32s(self.right)
+        return self
+
+
+class ModelReady(Body):
+    """Passive to active: the share is here and loaded."""
+
+    kind: ClassVar[str] = "model ready"
+
+
+class ModelSwitch(Body):
+    """Active to each passive: all parties are ready, the name means this model from now on."""
+
+    kind: ClassVar[str] = "model switch"
+
+
+class ModelDeployed(Body):
+    """Passive to active: kept, also over a restart."""
+
+    kind: ClassVar[str] = "model deployed"
+
+
+BODIES: tuple[type[Body], ...] = (
+    OnlineHop,
+    OnlineExits,
+    OnlineRows,
+    OnlineBitmaps,
+    OnlineRefusal,
+    OnlinePing,
+    OnlinePong,
+    ModelDeploy,
+    ModelReady,
+    ModelSwitch,
+    ModelDeployed,
+)

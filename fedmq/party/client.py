@@ -1,0 +1,204 @@
+"""A client for the scores that the label holder's daemon serves over HTTP.
+
+Needs the extra ``fedmq[client]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from fedmq.errors import ConfigError, DaemonError, DataError, Overloaded, PeerSilent
+
+__all__ = ["AsyncClient", "Client", "ScoreList"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreList:
+    """Scores in the order of the ids that were asked for; None where there is none.
+
+    ``unknown_at`` by id: parties that do not know it. ``degraded`` by party that did not answer:
+    the share of (row, tree) pairs that were guessed there; empty when all is exact.
+    """
+
+    model: str
+    scores: tuple[float | None, ...]
+    unknown_at: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    degraded: Mapping[str, float] = field(default_factory=dict)
+
+
+def _httpx() -> ModuleType:
+    try:
+        import httpx
+    except ImportError:
+        raise ConfigError("httpx is not installed; run: pip install 'fedmq[client]'") from None
+    return httpx
+
+
+class _Calls:
+    """What a call says and how its answer reads, without I/O."""
+
+    def __init__(self, url: str, token: str | None, model: str, seconds: float) -> None:
+        self.url = url.rstrip("/")
+        self.model = model
+        self.seconds = seconds
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def asked(
+        self,
+        ids: Sequence[str] | str,
+        features: Sequence[Mapping[str, float | None]] | None,
+        model: str | None,
+        output: str,
+        seconds: float | None,
+    ) -> dict[str, Any]:
+        names = [ids] if isinstance(ids, str) else list(ids)
+        body: dict[str, Any] = {"ids": names, "output": output}
+        if features is not None:
+            body["features"] = [dict(each) for each in features]
+        if seconds is not None:
+            body["deadline_ms"] = seconds * 1000
+        return {
+            "url": f"{self.url}/v1/models/{model or self.model}/predict",
+            "json": body,
+            "headers": self.headers,
+            # The service keeps the deadline; this is for a service that does not answer at all.
+            "timeout": (seconds or self.seconds) + 1.0,
+        }
+
+    def read(self, response: Any) -> ScoreList:
+        if response.status_code != 200:
+            raise _error(response)
+        answer = response.json()
+        return ScoreList(
+            answer["model"],
+            tuple(row["score"] for row in answer["scores"]),
+            {row["id"]: row["unknown_at"] for row in answer["scores"] if "unknown_at" in row},
+            answer.get("degraded", {}),
+        )
+
+    def unreachable(self, error: Exception) -> DaemonError:
+        return DaemonError(f"{self.url} does not answer: {error or type(error).__name__}")
+
+
+def _error(response: Any) -> DataError | DaemonError | Overloaded | PeerSilent:
+    try:
+        text = str(response.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        text = f"HTTP status {response.status_code}"
+    if response.status_code in (400, 404, 413, 415, 422):
+        return DataError(text)
+    if response.status_code == 429:
+        return Overloaded(text)
+    if response.status_code in (503, 504):
+        return PeerSilent(text)
+    return DaemonError(text)
+
+
+class Client:
+    """Asks the daemon at ``url``, such as ``http://127.0.0.1:8470``, with an API ``token``.
+
+    ``model`` is a model's id or a name; ``seconds`` is how long the service usually takes at most.
+    Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        model: str = "production",
+        seconds: float = 10.0,
+    ) -> None:
+        self._calls = _Calls(url, token, model, seconds)
+        self._httpx = _httpx()
+        self._http = self._httpx.Client()
+
+    def predict(
+        self,
+        ids: Sequence[str] | str,
+        *,
+        features: Sequence[Mapping[str, float | None]] | None = None,
+        model: str | None = None,
+        output: str = "prediction",
+        seconds: float | None = None,
+    ) -> ScoreList:
+        """Scores of ``ids``, within ``seconds``; ``output`` is ``prediction`` or ``margin``.
+
+        Raises:
+            DataError: no such model, an unknown id, a wrong feature.
+            Overloaded: ask again later.
+            PeerSilent: a party is away, or there was no score in time.
+            DaemonError: no service, or the token is wrong.
+        """
+        call = self._calls.asked(ids, features, model, output, seconds)
+        try:
+            response = self._http.post(**call)
+        except self._httpx.TransportError as error:
+            raise self._calls.unreachable(error) from None
+        return self._calls.read(response)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class AsyncClient:
+    """As :class:`Client`, for asyncio."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        model: str = "production",
+        seconds: float = 10.0,
+    ) -> None:
+        self._calls = _Calls(url, token, model, seconds)
+        self._httpx = _httpx()
+        self._http = self._httpx.AsyncClient()
+
+    async def predict(
+        self,
+        ids: Sequence[str] | str,
+        *,
+        features: Sequence[Mapping[str, float | None]] | None = None,
+        model: str | None = None,
+        output: str = "prediction",
+        seconds: float | None = None,
+    ) -> ScoreList:
+        """As :meth:`Client.predict`."""
+        call = self._calls.asked(ids, features, model, output, seconds)
+        try:
+            response = await self._http.post(**call)
+        except self._httpx.TransportError as error:
+            raise self._calls.unreachable(error) from None
+        return self._calls.read(response)
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,71 @@
+"""``[online]`` of a party's file: scores that somebody waits for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from fedmq.party.configuration.toml_file import Section
+from fedmq.protocol.online_terms import Degrade, Mode
+from fedmq.transport.address import BrokerAddress
+
+__all__ = ["OnlineSection", "RequestsSection"]
+
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+Rows = Annotated[int, Field(ge=1)]
+
+
+def _url(url: SecretStr) -> SecretStr:
+    BrokerAddress.parse(url.get_secret_value())
+    return url
+
+
+class RequestsSection(Section):
+    """A queue from which requests are read, on a broker of the label holder's choice."""
+
+    broker: Annotated[SecretStr, AfterValidator(_url)]
+    """Its URL, with a user who may read the queue and write to the default exchange."""
+    queue: Annotated[str, Field(min_length=1, max_length=255)]
+    """The queue's name; it must exist."""
+
+
+class OnlineSection(Section):
+    """How scores are made (at the label holder), and what is answered (at the others)."""
+
+    mode: Mode = "hop"
+    """What the label holder asks for: ``hop`` or ``bitmap``; see the page on online scores."""
+    degrade: Degrade = "fail"
+    """When a party is away: ``fail``, ``partial`` or ``active_only``."""
+    deadline: Seconds = 2.0
+    """How long a request may take if it does not say itself."""
+    ask_again: Seconds = 0.2
+    """After how long a question is repeated."""
+    away: Seconds = 0.8
+    """After how long without an answer a party counts as away, unless degrade is fail."""
+    batch_rows: Rows = 250
+    """Rows that walk together at most; larger requests are cut."""
+    batches: Rows = 8
+    """Batches under way at once; further requests wait and walk together."""
+    window: Annotated[float, Field(ge=0, le=1)] = 0.002
+    """Seconds for which requests wait for others while batches are under way."""
+    request_rows: Rows = 10_000
+    """Rows of one request at most."""
+    queue_rows: Rows = 50_000
+    """Rows that may wait at once; beyond, requests are turned away."""
+    max_age: Seconds = 30.0
+    """How old the rows in memory may be before their file is looked at again."""
+
+    requests: RequestsSection | None = None
+    """Requests by message; none are read when left out."""
+
+    modes: tuple[Mode, ...] = ("hop", "bitmap")
+    """What this party answers, when others ask."""
+    rows_per_second: Rows | None = None
+    """Rows that a caller may ask about per second, on average over ten."""
+    scores_per_id: Rows | None = None
+    """How often a caller may ask for scores of the same id per hour."""
+    records_per_id: Rows | None = None
+    """Distinct records that a caller may ask for about the same id per hour (mode ``hop``)."""
+    audit: bool = True
+    """Whether to write down who asked about whom; ids as keyed hashes."""

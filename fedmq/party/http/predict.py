@@ -1,0 +1,145 @@
+"""Scores over HTTP: ``POST /v1/models/{model}/predict``, JSON or Arrow."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+
+from fedmq.party.serving.request import Answered, Counter, PredictRequest, PredictResponse, Wrong
+
+__all__ = ["predict_router"]
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+_REQUEST_ID = 128
+_ERRORS = {
+    400: "the body cannot be read",
+    404: "no such model, or the only id is unknown",
+    413: "too many rows in one request",
+    415: "Arrow is not installed at the server",
+    422: "a field is wrong; the message names it",
+    429: "too many rows wait; ask again later",
+    503: "a party is away or refuses",
+    504: "no score in time",
+}
+
+
+def predict_router(counter: Counter) -> APIRouter:
+    """The endpoints over ``counter``."""
+    router = APIRouter(prefix="/v1", tags=["scores"])
+
+    @router.get("/models", summary="The models that are served")
+    async def models() -> dict[str, Any]:
+        return {
+            name: {"model": each.id, "mode": each.mode}
+            for name, each in sorted(counter.scorer.models.items())
+        }
+
+    @router.get("/serving", summary="What is under way, who is away, and what has happened")
+    async def serving() -> dict[str, Any]:
+        return counter.scorer.status()
+
+    @router.post(
+        "/models/{model}/predict",
+        summary="Scores of people",
+        response_model=PredictResponse,
+        responses={code: {"description": text} for code, text in _ERRORS.items()},
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/json": {"schema": PredictRequest.model_json_schema()},
+                    ARROW: {"schema": {"type": "string", "format": "binary"}},
+                },
+            }
+        },
+    )
+    async def predict(
+        model: str,
+        request: Request,
+        x_request_id: Annotated[str | None, Header(max_length=_REQUEST_ID)] = None,
+    ) -> Response:
+        headers = {"X-Request-ID": x_request_id or secrets.token_hex(8)}
+        try:
+            is_arrow = request.headers.get("content-type", "").startswith(ARROW)
+            body = await request.body()
+            asked = _from_arrow(body, request) if is_arrow else PredictRequest.read(body)
+            answered = await counter.answer(model, asked)
+            if ARROW in request.headers.get("accept", ""):
+                return Response(_to_arrow(answered), headers=headers, media_type=ARROW)
+        except Wrong as wrong:
+            return _refused(wrong, headers)
+        return JSONResponse(answered.json(), headers=headers)
+
+    return router
+
+
+def _refused(wrong: Wrong, headers: Mapping[str, str]) -> JSONResponse:
+    after = {"Retry-After": "1"} if wrong.status in (429, 503) else {}
+    return JSONResponse(
+        {"error": str(wrong), "request_id": headers["X-Request-ID"]},
+        status_code=wrong.status,
+        headers={**headers, **after},
+    )
+
+
+def _from_arrow(body: bytes, request: Request) -> PredictRequest:
+    """A stream with a column ``id``; any other column is a feature of the label holder."""
+    arrow = _arrow()
+    try:
+        table = arrow.ipc.open_stream(body).read_all()
+    except (arrow.ArrowInvalid, OSError, ValueError):
+        raise Wrong(400, "body: no Arrow stream") from None
+    if "id" not in table.column_names:
+        raise Wrong(422, "id: the column is missing")
+    ids = [None if each is None else str(each) for each in table.column("id").to_pylist()]
+    if not ids or None in ids or "" in ids:
+        raise Wrong(422, "id: no rows, or a row without an id")
+    features = None
+    if table.num_columns > 1:
+        columns = [name for name in table.column_names if name != "id"]
+        for name in columns:
+            kind = table.column(name).type
+            numeric = arrow.types.is_integer(kind) or arrow.types.is_floating(kind)
+            if not numeric and not arrow.types.is_boolean(kind):
+                raise Wrong(422, f"{name}: {kind} is no number")
+        features = table.select(columns).to_pylist()
+    asked = {"ids": ids, "features": features, "output": request.query_params.get("output")}
+    try:
+        return PredictRequest.model_validate(
+            {key: value for key, value in asked.items() if value is not None}, strict=False
+        )
+    except ValidationError as error:
+        raise Wrong.field(error) from None
+
+
+def _to_arrow(answered: Answered) -> bytes:
+    arrow = _arrow()
+    table = arrow.table(
+        {
+            "id": answered.ids,
+            "score": arrow.array(answered.given, arrow.float64()),
+            "unknown_at": arrow.array(answered.unknown_at, arrow.list_(arrow.string())),
+        }
+    )
+    scores = answered.scored.scores
+    degraded = ",".join(f"{party}={share:g}" for party, share in scores.degraded.items())
+    table = table.replace_schema_metadata({"model": answered.scored.model, "degraded": degraded})
+    sink = arrow.BufferOutputStream()
+    with arrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        raise Wrong(415, "Content-Type: Arrow needs pyarrow at the server; send JSON") from None
+    return pyarrow

@@ -1,0 +1,67 @@
+"""How much memory this process and its workers take together, at most."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+__all__ = ["MemoryWatch"]
+
+_EVERY = 0.1  # seconds
+
+
+class MemoryWatch:
+    """Samples until the ``with`` block ends: the private memory of each, and what they share once.
+
+    ``peak`` is in bytes; 0 where the system does not tell (it is Linux's /proc that does).
+    """
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        over = False
+        while not over:
+            over = self._stop.wait(_EVERY)
+            sizes = [_sizes(process) for process in _family()]
+            private = sum(each.get("RssAnon", 0) for each in sizes)
+            shared = max(each.get("RssShmem", 0) + each.get("RssFile", 0) for each in sizes)
+            self.peak = max(self.peak, private + shared)
+
+
+def _family() -> list[str]:
+    """This process and all that descend from it, by number."""
+    found = ["self"]
+    for each in found:
+        for children in Path(f"/proc/{each}/task").glob("*/children"):
+            try:
+                found += children.read_text().split()
+            except OSError:  # it has just ended
+                continue
+    return found
+
+
+def _sizes(process: str) -> dict[str, int]:
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    fields = (line.split() for line in lines if line.startswith("Rss"))
+    return {name.rstrip(":"): 1024 * int(size) for name, size, *_ in fields}

@@ -1,0 +1,62 @@
+"""Bodies to envelopes of the online lane: no session, no order, no acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+
+from fedmq.errors import LinkError
+from fedmq.messages.body import Body
+from fedmq.messages.codec import encode
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.transport.link import Link
+
+__all__ = ["OnlinePost"]
+
+log = logging.getLogger(__name__)
+
+
+class OnlinePost:
+    """Posts what one party says online; what is lost is asked for again by whoever misses it.
+
+    ``seal`` makes the bytes of an envelope.
+    """
+
+    def __init__(
+        self, federation: str, link: Link, seal: Callable[[Envelope], bytes] = encode
+    ) -> None:
+        self.lost = 0
+        """How many messages the link did not take."""
+        self._federation = federation
+        self._link = link
+        self._seal = seal
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def say(self, recipient: str, body: Body, session: str, seconds: float) -> None:
+        """Post ``body``, which is of use for ``seconds``."""
+        party = self._link.party
+        header = Header(
+            id=f"{session}/{party}/{next(self._numbers)}",
+            federation=self._federation,
+            session=session,
+            attempt=1,
+            sender=party,
+            recipient=recipient,
+            sequence=0,
+            acknowledged=0,
+            kind=body.kind,
+        )
+        task = asyncio.create_task(self._post(header, body, max(seconds, 0.05)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _post(self, header: Header, body: Body, seconds: float) -> None:
+        data = self._seal(Envelope(header, body))
+        try:
+            await self._link.post(header.recipient, data, message_id=header.id, expires=seconds)
+        except LinkError as error:
+            self.lost += 1
+            log.debug("%s was not posted: %s", header.id, error)

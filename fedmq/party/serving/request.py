@@ -1,0 +1,179 @@
+"""A request for scores as callers write it, and the answer as they read it; JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
+from fedmq.party.serving.scorer import Scored, Scorer
+
+__all__ = ["Answered", "Counter", "PredictRequest", "PredictResponse", "Wrong"]
+
+Id = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class PredictRequest(BaseModel):
+    """Who is to be scored, and how long the caller waits."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: Annotated[list[Id], Field(min_length=1)]
+    features: list[dict[str, float | None]] | None = None
+    """The label holder's own features of each row, in place of what it has stored."""
+    output: Literal["prediction", "margin"] = "prediction"
+    deadline_ms: Annotated[float, Field(ge=1, le=60_000)] | None = None
+
+    @classmethod
+    def read(cls, body: bytes) -> PredictRequest:
+        """The request in JSON.
+
+        Raises:
+            Wrong: 400 or 422, naming the field.
+        """
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            raise Wrong.field(error) from None
+
+
+class RowScore(BaseModel):
+    """The score of one row; null where there is none."""
+
+    id: str
+    score: float | None
+    unknown_at: list[str] | None = None
+    """Parties that do not know the id. Its values there counted as missing, if a score is given."""
+
+
+class PredictResponse(BaseModel):
+    """Scores in the order of the ids."""
+
+    model: str
+    mode: str
+    scores: list[RowScore]
+    degraded: dict[str, float] | None = None
+    """By party that did not answer: the share of (row, tree) pairs that were guessed there."""
+
+
+class Wrong(Exception):
+    """No scores: an HTTP status, and a line that names the field."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+    @classmethod
+    def field(cls, error: ValidationError) -> Wrong:
+        """What pydantic found, without the offending value."""
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        status = 400 if first["type"] == "json_invalid" else 422
+        return cls(status, f"{where or 'body'}: {first['msg']}")
+
+    @classmethod
+    def of(cls, error: FedmqError) -> Wrong:
+        """The status that fits ``error``."""
+        return cls(_status(error), str(error))
+
+
+def _status(error: FedmqError) -> int:
+    if isinstance(error, Overloaded):
+        return 429
+    if isinstance(error, PeerSilent):
+        return 503 if "away" in str(error) else 504
+    if isinstance(error, Refused):
+        return 503
+    if isinstance(error, DataError):
+        return 413 if "in one request" in str(error) else 422
+    return 500
+
+
+class Answered:
+    """What a request came to. ``given`` are the scores, None where there is none."""
+
+    def __init__(
+        self, asked: PredictRequest, scored: Scored, given: Sequence[float | None]
+    ) -> None:
+        self.scored = scored
+        self.given = given
+        self._asked = asked
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids as they were asked for."""
+        return self._asked.ids
+
+    @property
+    def unknown_at(self) -> list[list[str]]:
+        """By row, the parties that do not know it."""
+        at: list[list[str]] = [[] for _ in self._asked.ids]
+        for party, mask in sorted(self.scored.scores.unknown.items()):
+            for row in np.flatnonzero(mask).tolist():
+                at[row].append(party)
+        return at
+
+    def json(self) -> dict[str, Any]:
+        """As :class:`PredictResponse`."""
+        rows: list[dict[str, Any]] = [
+            {"id": name, "score": score} for name, score in zip(self.ids, self.given, strict=True)
+        ]
+        if self.scored.scores.unknown:
+            for row, at in zip(rows, self.unknown_at, strict=True):
+                if at:
+                    row["unknown_at"] = at
+        answer: dict[str, Any] = {
+            "model": self.scored.model,
+            "mode": self.scored.mode,
+            "scores": rows,
+        }
+        if self.scored.scores.degraded:
+            answer["degraded"] = dict(self.scored.scores.degraded)
+        return answer
+
+
+class Counter:
+    """Where requests are handed in, by HTTP or by message.
+
+    Whom the label holder ``party`` does not know gets no score, unless the request brings its
+    features. Whom only others do not know gets one if ``guesses_unknown``.
+    """
+
+    def __init__(self, scorer: Scorer, party: str, guesses_unknown: bool) -> None:
+        self.scorer = scorer
+        self._party = party
+        self._guesses_unknown = guesses_unknown
+
+    async def answer(self, model: str, asked: PredictRequest) -> Answered:
+        """The scores that were asked for.
+
+        Raises:
+            Wrong: there are none.
+        """
+        if model not in self.scorer.models:
+            raise Wrong(404, f"model: {model!r} is not served here")
+        if asked.features is not None and len(asked.features) != len(asked.ids):
+            raise Wrong(422, f"features: {len(asked.features)} for {len(asked.ids)} ids")
+        seconds = None if asked.deadline_ms is None else asked.deadline_ms / 1000
+        try:
+            scored = await self.scorer.score(model, asked.ids, asked.features, seconds)
+        except FedmqError as error:
+            raise Wrong.of(error) from None
+        given = self._given(scored, asked)
+        if len(given) == 1 and given[0] is None:
+            where = ", ".join(sorted(scored.scores.unknown))
+            raise Wrong(404, f"ids.0: {asked.ids[0]!r} is not known at {where}")
+        return Answered(asked, scored, given)
+
+    def _given(self, scored: Scored, asked: PredictRequest) -> Sequence[float | None]:
+        scores = scored.scores
+        chosen = scores.margins if asked.output == "margin" else scores.predictions
+        values: list[float | None] = chosen.astype(np.float64).tolist()
+        for party, mask in scores.unknown.items():
+            if party == self._party or not self._guesses_unknown:
+                for row in np.flatnonzero(mask).tolist():
+                    values[row] = None
+        return values

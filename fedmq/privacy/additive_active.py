@@ -1,0 +1,155 @@
+"""The label holder's half of the encrypting engines: it encrypts gradients and decrypts sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.gradients import Gradients
+from fedmq.errors import MessageError
+from fedmq.privacy.arithmetic.scheme import PrivateKey, PublicKey
+from fedmq.privacy.arithmetic.slots import SlotLayout
+from fedmq.privacy.arithmetic.wire import from_wire, to_wire, width
+from fedmq.privacy.engine import (
+    PIECE_BYTES,
+    ActiveHalf,
+    Answer,
+    AskedNode,
+    BroadcastPiece,
+    Compute,
+    Exchange,
+    Plan,
+    Sums,
+    Values,
+)
+
+__all__ = ["AdditiveActive", "Scheme"]
+
+_ROW_BYTES = 4
+_MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share out
+_FEWEST_AT_ONCE = 8  # ciphertexts; fewer are decrypted before another process has got them
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Where an engine's keys come from.
+
+    ``generate(bits)`` makes a key whose public number has ``bits`` bits;
+    ``check_public(n, smallest_bits, owner)`` raises Refused for a malformed or short one.
+    """
+
+    generate: Callable[[int], PrivateKey]
+    check_public: Callable[[int, int, str], PublicKey]
+
+
+@dataclass(frozen=True)
+class _MakeKey:
+    scheme: Scheme
+    bits: int
+
+    def run(self) -> PrivateKey:
+        return self.scheme.generate(self.bits)
+
+
+@dataclass(frozen=True, eq=False)
+class _Encrypt:
+    key: PrivateKey
+    layout: SlotLayout
+    pairs: NDArray[np.int64]
+    short_noise: bool
+
+    # There is much of it, and nobody waits for one piece as the others wait for a sum.
+    urgency: ClassVar[int] = -1
+
+    def run(self) -> NDArray[np.uint8]:
+        plaintexts = self.layout.join(self.pairs[:, 0], self.pairs[:, 1])
+        ciphertexts = self.key.encrypt(plaintexts, short_noise=self.short_noise)
+        return to_wire(ciphertexts, self.key.public.modulus)
+
+
+@dataclass(frozen=True, eq=False)
+class _Decrypt:
+    key: PrivateKey
+    layout: SlotLayout
+    packed: NDArray[np.uint8]
+    count: int
+
+    def run(self) -> NDArray[np.int64]:
+        plaintexts = self.key.decrypt(from_wire(self.packed, self.key.public.modulus))
+        return np.stack(self.layout.unpack(plaintexts, self.count), axis=1)
+
+
+class AdditiveActive(ActiveHalf):
+    """See `fedmq.privacy.additive.AdditiveEngine` for the settings."""
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        key_bits: int,
+        parallelism: int,
+        *,
+        short_noise: bool = True,
+        pack_sums: bool = True,
+    ) -> None:
+        self._scheme = scheme
+        self._key_bits = key_bits
+        self._parallelism = parallelism
+        self._short_noise = short_noise
+        self._pack_sums = pack_sums
+        self._key: PrivateKey
+        self._layout: SlotLayout
+
+    def open(self) -> Plan[Values]:
+        [self._key] = yield Compute([_MakeKey(self._scheme, self._key_bits)])
+        n = int(self._key.public.n)
+        return {"n": np.frombuffer(n.to_bytes(-(-n.bit_length() // 8), "little"), np.uint8)}
+
+    def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        public = self._key.public
+        rows = np.flatnonzero(gradients.carried).astype(np.uint32)
+        # A bound that holds for any gradients: what others see of the layout tells nothing of them.
+        bound = max(1, len(rows)) << gradients.scale.value_bits
+        self._layout = SlotLayout.for_sums(bound, bound, public.plaintext_bits)
+        if not self._pack_sums:
+            self._layout = SlotLayout(self._layout.h_bits, self._layout.slot_bits, 1)
+        size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
+        pieces = np.array_split(rows, max(1, -(-len(rows) // size)))
+        return [self._piece(piece, gradients.pairs) for piece in pieces]
+
+    def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
+        layout = self._layout
+        step = _Encrypt(self._key, layout, pairs[rows], self._short_noise)
+        [ciphertexts] = yield Compute([step])
+        said = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
+        return BroadcastPiece(rows, {"ciphertexts": ciphertexts, **said})
+
+    def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        pieces = yield Exchange()
+        try:
+            steps = [
+                step
+                for piece in pieces
+                for step in self._decryptions(piece["packed"], int(piece["count"]))
+            ]
+        except (KeyError, TypeError, ValueError):
+            raise MessageError("sums that are not packed as they should be") from None
+        return Sums(np.concatenate((yield Compute(steps))))
+
+    def _decryptions(self, packed: NDArray[np.uint8], count: int) -> list[_Decrypt]:
+        """Shares of a reply for each core; the last takes what is left of ``count``."""
+        share = max(_FEWEST_AT_ONCE, -(-len(packed) // self._parallelism))
+        sums = share * self._layout.capacity
+        last = max(0, len(packed) - 1) // share
+        return [
+            _Decrypt(
+                self._key,
+                self._layout,
+                packed[part * share : (part + 1) * share],
+                min(sums, count - part * sums) if part < last else count - part * sums,
+            )
+            for part in range(last + 1)
+        ]

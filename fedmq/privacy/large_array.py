@@ -1,0 +1,95 @@
+"""Large arrays that other processes of this machine read in place, without a copy.
+
+They lie in anonymous memory-mapped files: in memory up to this process's limit, beyond it on disk,
+from where the system streams them through whatever memory is free.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import threading
+import weakref
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["FILES", "LargeFiles", "descriptor_of", "large_zeros", "limit_memory"]
+
+
+class LargeFiles:
+    """Anonymous files, so many bytes of which may lie in memory; None for no limit."""
+
+    def __init__(self, limit: int | None = None, folder: Path | None = None) -> None:
+        self.limit = limit
+        self.folder = folder
+        self.in_memory = 0
+        self.on_disk = 0
+        self._lock = threading.Lock()
+
+    def create(self, size: int) -> tuple[int, bool]:
+        """The descriptor of a new file of ``size`` zero bytes, and whether it lies in memory."""
+        with self._lock:
+            in_memory = hasattr(os, "memfd_create") and (
+                self.limit is None or self.in_memory + size <= self.limit
+            )
+            self._count(size, in_memory)
+        if in_memory:
+            file = os.memfd_create("fedmq-array")
+        else:
+            file, name = tempfile.mkstemp(prefix="fedmq-array-", dir=self.folder)
+            Path(name).unlink()  # it lives on behind its descriptor, and leaves nothing behind
+        os.ftruncate(file, size)
+        return file, in_memory
+
+    def close(self, file: int, size: int, in_memory: bool) -> None:
+        """Give a file back."""
+        os.close(file)
+        with self._lock:
+            self._count(-size, in_memory)
+
+    def _count(self, size: int, in_memory: bool) -> None:
+        if in_memory:
+            self.in_memory += size
+        else:
+            self.on_disk += size
+
+
+FILES = LargeFiles()
+"""Those of this process: one party's, or all parties' of a simulation."""
+
+_DESCRIPTORS: dict[int, int] = {}
+
+
+def limit_memory(limit: int | None, folder: Path | None = None) -> None:
+    """Let large arrays of this process take ``limit`` bytes of memory, and then ``folder``."""
+    FILES.limit, FILES.folder = limit, folder
+
+
+def large_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """A writable array of zeros; what is written is seen by the processes that it was shown to.
+
+    It gives its memory or disk space back when it is no longer referred to.
+    """
+    size = prod(shape) * np.dtype(dtype).itemsize
+    if size == 0:
+        return np.zeros(shape, dtype)
+    file, in_memory = FILES.create(size)
+    array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mmap.mmap(file, size))
+    _DESCRIPTORS[id(array)] = file
+    weakref.finalize(array, _give_back, id(array), file, size, in_memory)
+    return array
+
+
+def descriptor_of(array: NDArray[Any]) -> int | None:
+    """The file behind an array of `large_zeros`, None for any other array."""
+    return _DESCRIPTORS.get(id(array))
+
+
+def _give_back(key: int, file: int, size: int, in_memory: bool) -> None:
+    del _DESCRIPTORS[key]
+    FILES.close(file, size, in_memory)

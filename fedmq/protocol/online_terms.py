@@ -1,0 +1,36 @@
+"""On which terms online scores are asked for: how, for how long, and what if nobody answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["AskedRows", "Degrade", "Mode", "Patience"]
+
+Mode = Literal["hop", "bitmap"]
+"""``hop``: a party is asked about the records that a row really enters, round by round.
+``bitmap``: every party tells all its directions for a row at once; the label holder walks alone.
+"""
+
+Degrade = Literal["fail", "partial", "active_only"]
+"""When a party is away: an error; its splits go the likely way; or all other parties' splits do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRows:
+    """The rows of a batch that one request asked for, and the seconds that it waits."""
+
+    start: int
+    stop: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """``ask_again``: seconds until a question is repeated; ``away``: until a party is given up.
+
+    Without end (None) a party is waited for until the requests' own time is over.
+    """
+
+    ask_again: float = 0.1
+    away: float | None = None

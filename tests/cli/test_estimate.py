@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fedmq.cli.main import cli
+from fedmq.errors import ConfigError
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("estimate") / "federation"
+    made = ["init", str(folder), "--active", "bank", "--passive", "telco", "--example"]
+    assert CliRunner().invoke(cli, made).exit_code == 0
+    (folder / "bank" / "train.toml").write_text(
+        'engine = "plain"\n[params]\nnum_boost_round = 4\nmax_depth = 2\nmax_bin = 8\n'
+    )
+    return folder
+
+
+def asked(federation: Path, *options: str) -> list[str]:
+    return ["estimate", str(federation / "bank" / "train.toml"), *options]
+
+
+def test_each_party_learns_what_it_is_in_for(federation: Path) -> None:
+    run = CliRunner().invoke(cli, asked(federation, "--columns", "telco=5", "--json"))
+    assert run.exit_code == 0, run.output
+    found = json.loads(run.stdout)
+    assert found["trees"] == 4
+    assert found["parties"].keys() == {"bank", "telco"}
+    assert all(each["bytes_sent"] > 0 for each in found["parties"].values())
+
+
+def test_people_read_it_in_words(federation: Path) -> None:
+    run = CliRunner().invoke(cli, asked(federation))
+    assert run.stdout.startswith("4 trees: about ")
+    assert "  telco: " in run.stdout
+
+
+@pytest.mark.parametrize("columns", ["retail=3", "telco", "telco=many"])
+def test_columns_of_nobody_are_refused(federation: Path, columns: str) -> None:
+    run = CliRunner().invoke(cli, asked(federation, "--columns", columns))
+    assert isinstance(run.exception, ConfigError)
+    assert str(run.exception).startswith(f"--columns {columns}: write PARTY=COUNT")

@@ -1,0 +1,224 @@
+"""Scores over HTTP: what goes in, what comes out, and which status says what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow
+import pytest
+
+from fedmq import AsyncClient, Client
+from fedmq.errors import ConfigError, DaemonError, DataError, PeerSilent
+from fedmq.party.configuration.http import HttpSection
+from fedmq.party.http.predict import ARROW, predict_router
+from fedmq.party.http.server import HttpServer
+from fedmq.party.serving.request import Counter
+from tests.party.serving.town import ACTIVE, Town
+from tests.protocol.test_online import World
+
+TOKEN = "a-token-of-sixteen-characters"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+PREDICT = "/v1/models/production/predict"
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def town(world: World) -> Town:
+    return Town(world)
+
+
+@pytest.fixture
+async def served(town: Town) -> AsyncIterator[httpx.AsyncClient]:
+    section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
+    server = HttpServer(section, [predict_router(Counter(town.scorer, ACTIVE, False))])
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url, headers=HEADERS) as client:
+        yield client
+    await server.close()
+    await town.scorer.close()
+
+
+async def test_scores_come_in_the_order_of_the_ids(served: httpx.AsyncClient, world: World) -> None:
+    asked = {"ids": ["P5", "P3"], "output": "margin"}
+    answer = await served.post(PREDICT, json=asked, headers={"X-Request-ID": "r1"})
+
+    assert answer.status_code == 200
+    assert answer.headers["X-Request-ID"] == "r1"
+    assert answer.json() == {
+        "model": "simulated",
+        "mode": "hop",
+        "scores": [
+            {"id": "P5", "score": float(world.margins[5])},
+            {"id": "P3", "score": float(world.margins[3])},
+        ],
+    }
+
+
+async def test_arrow_in_and_out(served: httpx.AsyncClient, world: World) -> None:
+    names = world.model.share.lookup_table.feature_names
+    own = world.columns[ACTIVE][:50]
+    table = pyarrow.table(
+        {
+            "id": world.ids[:50],
+            **{name: pyarrow.array(own[:, place], from_pandas=True)
+               for place, name in enumerate(names)},
+        }
+    )  # fmt: skip
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+    answer = await served.post(
+        PREDICT + "?output=margin",
+        content=sink.getvalue().to_pybytes(),
+        headers={"Content-Type": ARROW, "Accept": ARROW},
+    )
+
+    assert answer.status_code == 200, answer.text
+    scores = pyarrow.ipc.open_stream(answer.content).read_all()
+    assert scores.column("id").to_pylist() == world.ids[:50]
+    got = scores.column("score").to_numpy().astype(np.float32)
+    np.testing.assert_array_equal(got, world.margins[:50])
+
+
+async def test_an_unknown_id_is_an_answer_in_a_batch_and_404_alone(
+    served: httpx.AsyncClient,
+) -> None:
+    batch = await served.post(PREDICT, json={"ids": ["P1", "nobody"]})
+    assert batch.status_code == 200
+    known, unknown = batch.json()["scores"]
+    assert known["score"] is not None
+    assert unknown["score"] is None
+    assert unknown["id"] == "nobody"
+    assert set(unknown["unknown_at"]) >= {ACTIVE}
+
+    alone = await served.post(PREDICT, json={"ids": ["nobody"]})
+    assert alone.status_code == 404
+    assert "ids.0: 'nobody' is not known at active" in alone.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "text"),
+    [
+        ("/v1/models/other/predict", {"ids": ["P1"]}, 404, "model: 'other' is not served here"),
+        (PREDICT, {}, 422, "ids: Field required"),
+        (PREDICT, {"ids": []}, 422, "ids: "),
+        (PREDICT, {"ids": [7]}, 422, "ids.0: "),
+        (PREDICT, {"ids": ["P1"], "idz": 1}, 422, "idz: "),
+        (PREDICT, {"ids": ["P1"], "features": [{"f0": "much"}]}, 422, "features.0.f0"),
+        (PREDICT, {"ids": ["P1"], "features": [{"wages": 1}]}, 422, "features.0.wages"),
+        (PREDICT, {"ids": ["P1"], "features": []}, 422, "features: 0 for 1 ids"),
+        (PREDICT, {"ids": ["P1"], "deadline_ms": 0}, 422, "deadline_ms: "),
+        (PREDICT, {"ids": ["P1"], "output": "rank"}, 422, "output: "),
+        (PREDICT, {"ids": ["P1"] * 10_001}, 413, "ids: 10001 rows"),
+    ],
+)
+async def test_bad_input_names_the_field(
+    served: httpx.AsyncClient, path: str, body: dict[str, Any], status: int, text: str
+) -> None:
+    answer = await served.post(path, json=body)
+
+    assert answer.status_code == status
+    assert text in answer.json()["error"]
+    assert answer.json()["request_id"]
+
+
+@pytest.mark.parametrize("kind", ["application/json", ARROW])
+async def test_a_body_that_is_none_is_400(served: httpx.AsyncClient, kind: str) -> None:
+    answer = await served.post(PREDICT, content=b"{ids:", headers={"Content-Type": kind})
+
+    assert answer.status_code == 400
+
+
+async def test_a_wrong_token_is_401(served: httpx.AsyncClient) -> None:
+    wrong = {"Authorization": "Bearer something-else-altogether"}
+    assert (await served.post(PREDICT, json={"ids": ["P1"]}, headers=wrong)).status_code == 401
+
+
+async def test_a_deadline_that_expires_is_504_and_a_party_known_to_be_away_503(
+    served: httpx.AsyncClient, town: Town
+) -> None:
+    town.away = {"telco"}
+    asked = {"ids": ["P1"], "deadline_ms": 120}
+    first = [await served.post(PREDICT, json=asked) for _ in range(2)]
+    later = await served.post(PREDICT, json=asked)
+
+    assert [each.status_code for each in first] == [504, 504]
+    assert "waited for telco" in first[0].json()["error"]
+    assert later.status_code == 503
+    assert later.headers["Retry-After"] == "1"
+    assert later.json()["error"] == "telco is away"
+
+
+async def test_a_full_queue_is_429(served: httpx.AsyncClient, world: World, town: Town) -> None:
+    town.away = {"telco"}
+    asked = {"ids": world.ids[:600] * 16, "deadline_ms": 300}
+    answers = await asyncio.gather(*(served.post(PREDICT, json=asked) for _ in range(8)))
+
+    statuses = [each.status_code for each in answers]
+    assert 429 in statuses
+    assert set(statuses) <= {429, 503, 504}
+
+
+async def test_a_partial_answer_is_marked(world: World) -> None:
+    town = Town(world, degrade="partial", away=0.1)
+    town.away = {"telco"}
+    server = HttpServer(HttpSection(port=0), [predict_router(Counter(town.scorer, ACTIVE, True))])
+    await server.start()
+    async with AsyncClient(server.url) as client:
+        scores = await client.predict(["P1", "P2"])
+    await server.close()
+
+    assert list(scores.degraded) == ["telco"]
+    assert 0 < scores.degraded["telco"] <= 1
+    assert None not in scores.scores
+
+
+async def test_the_description_names_the_endpoint(served: httpx.AsyncClient) -> None:
+    document = (await served.get("/openapi.json")).json()
+
+    described = document["paths"]["/v1/models/{model}/predict"]["post"]
+    assert "application/json" in described["requestBody"]["content"]
+    assert {"404", "422", "429", "503", "504"} <= set(described["responses"])
+
+
+async def test_the_clients_speak_to_the_service(
+    served: httpx.AsyncClient, world: World, town: Town
+) -> None:
+    url = str(served.base_url)
+    async with AsyncClient(url, TOKEN) as client:
+        scores = await client.predict(["P1", "nobody"], output="margin")
+        assert scores.scores == (float(world.margins[1]), None)
+        assert "active" in scores.unknown_at["nobody"]
+        with pytest.raises(DataError, match=r"ids\.0"):
+            await client.predict("nobody")
+
+    def from_a_thread() -> None:
+        with Client(url, TOKEN) as client:
+            assert client.predict("P1", output="margin").scores == (float(world.margins[1]),)
+            town.away = {"telco"}
+            with pytest.raises(PeerSilent, match="telco"):
+                client.predict("P1", seconds=0.1)
+        with (
+            Client(url, "not-the-token-of-it") as client,
+            pytest.raises(DaemonError, match="token"),
+        ):
+            client.predict("P1")
+        with Client("http://127.0.0.1:9") as client, pytest.raises(DaemonError, match="answer"):
+            client.predict("P1")
+
+    await asyncio.to_thread(from_a_thread)
+
+
+def test_without_httpx_the_client_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "httpx", None)
+    with pytest.raises(ConfigError, match=r"fedmq\[client\]"):
+        Client("http://127.0.0.1")

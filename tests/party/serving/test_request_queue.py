@@ -1,0 +1,101 @@
+"""Requests by message, over a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aio_pika
+import pytest
+
+from fedmq.party.configuration.online import RequestsSection
+from fedmq.party.serving.request import Counter
+from fedmq.party.serving.request_queue import RequestQueue
+from tests.party.serving.town import ACTIVE, Town
+from tests.protocol.test_online import World
+from tests.rabbitmq_node import RabbitNode
+
+QUEUE = "scores"
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
+    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"))
+    node.start()
+    yield node
+    node.discard()
+
+
+class Caller:
+    def __init__(self, channel: aio_pika.abc.AbstractChannel) -> None:
+        self._channel = channel
+        self._answers: asyncio.Queue[aio_pika.abc.AbstractIncomingMessage] = asyncio.Queue()
+
+    async def open(self) -> None:
+        self._replies = await self._channel.declare_queue(exclusive=True)
+        await self._replies.consume(self._answers.put, no_ack=True)
+
+    async def send(self, body: bytes, name: str) -> None:
+        message = aio_pika.Message(body, reply_to=self._replies.name, correlation_id=name)
+        await self._channel.default_exchange.publish(message, QUEUE)
+
+    async def answer(self) -> tuple[str | None, dict[str, Any]]:
+        async with asyncio.timeout(20):
+            message = await self._answers.get()
+        return message.correlation_id, json.loads(message.body)
+
+
+@pytest.fixture
+async def caller(node: RabbitNode, world: World) -> AsyncIterator[Caller]:
+    connection = await aio_pika.connect(node.url())
+    channel = await connection.channel()
+    await channel.declare_queue(QUEUE, durable=True)
+    section = RequestsSection.model_validate({"broker": node.url(), "queue": QUEUE})
+    requests = RequestQueue(section, Counter(Town(world).scorer, ACTIVE, False))
+    requests.start()
+    made = Caller(channel)
+    await made.open()
+    yield made
+    await requests.close()
+    await connection.close()
+
+
+async def test_each_request_is_answered_where_it_wants_to_be(caller: Caller, world: World) -> None:
+    for row in range(5):
+        asked = {"ids": [world.ids[row]], "output": "margin"}
+        await caller.send(json.dumps(asked).encode(), f"c{row}")
+
+    answers = dict([await caller.answer() for _ in range(5)])
+
+    for row in range(5):
+        answer = answers[f"c{row}"]
+        assert answer["status"] == 200
+        assert answer["scores"] == [{"id": world.ids[row], "score": float(world.margins[row])}]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        (b"{", 400, "body: no JSON object"),
+        (b"[1]", 400, "body: no JSON object"),
+        (b'{"ids": []}', 422, "ids: "),
+        (b'{"ids": ["P1"], "model": "other"}', 404, "'other' is not served"),
+        (b'{"ids": ["nobody"]}', 404, "'nobody' is not known"),
+    ],
+)
+async def test_what_is_wrong_is_told_as_over_http(
+    caller: Caller, body: bytes, status: int, text: str
+) -> None:
+    await caller.send(body, "c")
+
+    name, answer = await caller.answer()
+
+    assert (name, answer["status"]) == ("c", status)
+    assert text in answer["error"]

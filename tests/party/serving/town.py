@@ -1,0 +1,89 @@
+"""A label holder's scorer and two answering parties in one event loop, without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.messages.body import Body
+from fedmq.messages.codec import decode, encode
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.party.configuration.online import OnlineSection
+from fedmq.party.serving.answering import Answering
+from fedmq.party.serving.rows import ServedRows
+from fedmq.party.serving.scorer import Scorer, ServedModel
+from fedmq.protocol.online_terms import Mode
+from tests.protocol.test_online import World
+
+ACTIVE = "active"
+
+
+class Town:
+    """``away``: parties whose messages are lost. ``drop`` and ``delay`` befall all the others."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        mode: Mode = "hop",
+        drop: float = 0.0,
+        delay: float = 0.0,
+        seed: int = 0,
+        limits: Mapping[str, Any] | None = None,
+        **section: Any,
+    ) -> None:
+        self.world = world
+        self.away: set[str] = set()
+        self.not_served: list[tuple[str, str]] = []
+        self.said: list[tuple[str, Body]] = []
+        self._drop = drop
+        self._delay = delay
+        self._random = np.random.default_rng(seed)
+        self.parties: dict[str, Answering] = {}
+        for party, share in world.shares.items():
+            answering = Answering(OnlineSection.model_validate(limits or {}), None)
+            answering.shares[share.share.model_id] = share
+            self.parties[party] = answering
+        settings = OnlineSection.model_validate({"mode": mode, "ask_again": 0.05, **section})
+        self.scorer = Scorer(
+            ACTIVE, settings, self._say, lambda peer, model: self.not_served.append((peer, model))
+        )
+        self.scorer.models["production"] = self.model(mode)
+
+    def model(self, mode: Mode = "hop") -> ServedModel:
+        own = self.world.columns[ACTIVE]
+        values = np.vstack([own, np.full((1, own.shape[1]), np.nan, np.float32)])
+        row_of = {each: row for row, each in enumerate(self.world.ids)}
+        features = self.world.model.share.lookup_table.feature_names
+        return ServedModel(self.world.served, ServedRows(features, values, row_of), mode)
+
+    async def margins(self, ids: list[str], **options: Any) -> NDArray[np.float32]:
+        return (await self.scorer.score("production", ids, **options)).scores.margins
+
+    def _say(self, recipient: str, body: Body, session: str, _: float) -> None:
+        self.said.append((recipient, body))
+        self._carry(ACTIVE, recipient, body, session)
+
+    def _carry(self, sender: str, recipient: str, body: Body, session: str) -> None:
+        if {sender, recipient} & self.away or self._random.random() < self._drop:
+            return
+        header = Header(
+            id="x", federation="demo", session=session, attempt=1, sender=sender,
+            recipient=recipient, sequence=0, acknowledged=0, kind=body.kind,
+        )  # fmt: skip
+        envelope = decode(encode(Envelope(header, body)))
+        wait = self._delay * self._random.random()
+        asyncio.get_running_loop().call_later(wait, self._arrive, envelope)
+
+    def _arrive(self, envelope: Envelope) -> None:
+        header = envelope.header
+        if header.recipient == ACTIVE:
+            self.scorer.receive(envelope)
+            return
+        said = self.parties[header.recipient].answer(header, envelope.body)
+        if said is not None:
+            self._carry(header.recipient, ACTIVE, said, header.session)

@@ -1,0 +1,195 @@
+"""Three daemons as processes on a private node, with a model that was trained beforehand."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from fedmq import TrainParams, simulate
+from fedmq.party.model_store import ModelStore
+
+PARTIES = ("bank", "telco", "retail")
+TOKEN = "token-of-the-tests"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def fedmq(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the command line; by module, so that no script needs to be installed."""
+    code = "from fedmq.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        check=check,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+class ServingFederation:
+    """Columns of ``table`` dealt out to bank, telco and retail; ``models`` by id."""
+
+    def __init__(
+        self,
+        folder: Path,
+        table: NDArray[np.float32],
+        label: NDArray[np.int64],
+        params: Sequence[TrainParams],
+        online: str = "",
+        unknown_at_telco: int = 0,
+    ) -> None:
+        self.folder = folder
+        port = free_port()
+        passives = [each for name in PARTIES[1:] for each in ("--passive", name)]
+        fedmq(
+            "init", folder, "--active", "bank", *passives, "--broker", f"127.0.0.1:{port}"
+        )  # fmt: skip
+        self.broker_port = port
+        self.http_port = free_port()
+        self.url = f"http://127.0.0.1:{self.http_port}"
+        self.ids = [f"P{row:05d}" for row in range(len(table))]
+        self.table = table
+        self.margins: dict[str, NDArray[np.float32]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        parts = np.array_split(np.arange(table.shape[1]), 3)
+        self.columns = {party: table[:, part] for party, part in zip(PARTIES, parts, strict=True)}
+        for party in PARTIES:
+            skip = unknown_at_telco if party == "telco" else 0
+            self._write_data(party, label, skip)
+            self._configure(party, online)
+        for number, each in enumerate(params, 1):
+            self._train(f"model-{number}", label, each)
+
+    def _write_data(self, party: str, label: NDArray[np.int64], skip: int) -> None:
+        columns = self.columns[party]
+        names = [f"f{place}" for place in range(columns.shape[1])]
+        with (self.folder / party / "data.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *(["label"] if party == "bank" else []), *names])
+            for row in range(skip, len(columns)):
+                # repr of the float32 as a float64 comes back as the same float32
+                cells = ["" if np.isnan(x) else repr(float(x)) for x in columns[row]]
+                writer.writerow(
+                    [self.ids[row], *([int(label[row])] if party == "bank" else []), *cells]
+                )
+
+    def _configure(self, party: str, online: str) -> None:
+        path = self.folder / party / "party.toml"
+        text = path.read_text()
+        text = re.sub(r"engines = \[.*\]", 'engines = ["plain", "paillier", "ou"]', text)
+        text += "\n[compute]\nworkers = 1\n\n[online]\n" + online + "\n"
+        if party == "bank":
+            text += f'\n[http]\nport = {self.http_port}\ntokens = ["{TOKEN}"]\n'
+        path.write_text(text)
+
+    def _train(self, model: str, label: NDArray[np.int64], params: TrainParams) -> None:
+        trained = simulate(
+            active=self.columns["bank"],
+            label=label,
+            passive={party: self.columns[party] for party in PARTIES[1:]},
+            params=params,
+            engine="plain",
+        )
+        share = trained.share.model_copy(update={"model_id": model, "parties": PARTIES})
+        ModelStore(self.folder / "bank" / "state").save(share)
+        for party, each in trained.passive_shares.items():
+            renamed = each.model_copy(update={"model_id": model})
+            ModelStore(self.folder / party / "state").save(renamed)
+        booster = trained.to_xgboost()
+        matrix = xgboost.DMatrix(self.table, feature_names=booster.feature_names)
+        self.margins[model] = booster.predict(matrix, output_margin=True)
+
+    # Processes.
+
+    def start_broker(self) -> None:
+        self._node("start", "--port", str(self.broker_port))
+
+    def restart_broker(self) -> None:
+        """kill -9, and start again."""
+        record = json.loads((self.folder / "broker" / "data" / "node.json").read_text())
+        os.killpg(record["server_pid"], signal.SIGKILL)
+        self._node("start")
+
+    def _node(self, *arguments: str) -> None:
+        action, *rest = arguments
+        broker = self.folder / "broker"
+        done = subprocess.run(
+            [str(broker / "node"), action, str(broker), *rest],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip())
+
+    def start(self, *parties: str) -> None:
+        """Start the daemons of ``parties``, all if none is named, and wait until they are ready."""
+        code = "from fedmq.cli.main import main; main()"
+        chosen = parties or PARTIES
+        for party in chosen:
+            errors = (self.folder / f"{party}.log").open("ab")
+            self.processes[party] = subprocess.Popen(
+                [sys.executable, "-c", code, "run", str(self.folder / party / "party.toml")],
+                stderr=errors,
+            )
+            errors.close()
+        for party in chosen:
+            self._wait_ready(party)
+
+    def _wait_ready(self, party: str) -> None:
+        import time
+
+        for _ in range(600):
+            log = (self.folder / f"{party}.log").read_text()
+            if log.count("is ready in") > self._ready_before.get(party, 0):
+                self._ready_before[party] = log.count("is ready in")
+                return
+            assert self.processes[party].poll() is None, log
+            time.sleep(0.05)
+        raise AssertionError(f"{party} does not get ready: {log}")
+
+    @property
+    def _ready_before(self) -> dict[str, int]:
+        return self.__dict__.setdefault("_ready_counts", {})
+
+    def kill(self, party: str) -> None:
+        """kill -9."""
+        self.processes[party].kill()
+        self.processes[party].wait()
+
+    def stop(self) -> None:
+        """End everything."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if (self.folder / "broker" / "data" / "node.json").exists():
+            self._node("stop")
+
+    def activate(self, model: str, mode: str = "hop") -> Any:
+        party = self.folder / "bank" / "party.toml"
+        done = fedmq("activate", party, model, "--mode", mode, "--json", check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedmq.errors import ConfigError
+from fedmq.party.configuration.party import ComputeSection, PartyFile
+from fedmq.party.memory_watch import MemoryWatch
+
+
+def party(tmp_path: Path, compute: str) -> ComputeSection:
+    (tmp_path / "federation.toml").write_text(
+        'name = "demo"\nactive = "bank"\npassive = ["telco"]\n'
+    )
+    (tmp_path / "party.toml").write_text(
+        'party = "telco"\nfederation = "federation.toml"\nbroker = "amqp://t:t@localhost/"\n'
+        f'{compute}\n[data]\npath = "data.csv"\nid = "id"\n'
+    )
+    return PartyFile.read(tmp_path / "party.toml")[0].compute
+
+
+def test_a_dask_scheduler_is_all_that_compute_need_name(tmp_path: Path) -> None:
+    assert party(tmp_path, 'compute = "dask://head:8786"').dask == "dask://head:8786"
+
+
+def test_workers_and_memory_are_read(tmp_path: Path) -> None:
+    compute = party(tmp_path, 'compute = { workers = 3, memory = "1.5 GB" }')
+    assert (compute.workers, compute.memory_bytes) == (3, 1_500_000_000)
+    assert ComputeSection().memory_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("compute", "said"),
+    [
+        ('compute = "head:8786"', "no address of a Dask scheduler"),
+        ('compute = { memory = "lots" }', "is no size"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_key(tmp_path: Path, compute: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"compute.*{said}"):
+        party(tmp_path, compute)
+
+
+def test_the_peak_of_memory_is_seen_though_it_has_passed() -> None:
+    with MemoryWatch() as idle:
+        while not idle.peak:
+            pass
+    with MemoryWatch() as watch:
+        held = bytearray(80_000_000)
+        held[::4096] = b"x" * len(held[::4096])
+        while watch.peak < idle.peak + 60_000_000:
+            pass
+        del held
+    assert watch.peak >= idle.peak + 60_000_000

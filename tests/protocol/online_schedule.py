@@ -1,0 +1,144 @@
+"""Batches of online scores under a seeded schedule that drops, repeats, delays and reorders.
+
+Time is virtual. A party may be away for a while: what is sent to it then is lost, and it keeps
+nothing, as after a restart.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedmq.errors import ProtocolError
+from fedmq.messages.body import Body
+from fedmq.messages.codec import decode, encode
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.messages.online import OnlineHop, OnlineRows
+from fedmq.protocol.events import (
+    Answer,
+    CancelTimer,
+    Computed,
+    Event,
+    Received,
+    RunComputation,
+    Send,
+    SetTimer,
+    Start,
+    TimerFired,
+)
+from fedmq.protocol.online_active import OnlineBatch
+from fedmq.protocol.online_passive import AnsweringShare
+from tests.simulator import Link
+
+ACTIVE = "active"
+
+
+@dataclass(order=True)
+class _Due:
+    time: float
+    number: int
+    what: Any = field(compare=False)
+
+
+class OnlineSchedule:
+    """Runs ``batches`` at once against ``shares`` by party; answers by (batch, request)."""
+
+    def __init__(
+        self,
+        batches: Sequence[OnlineBatch],
+        shares: Mapping[str, AnsweringShare],
+        seed: int = 0,
+        link: Link | None = None,
+        away: Mapping[str, tuple[float, float]] | None = None,
+        slow_work: float = 0.0,
+    ) -> None:
+        self.batches = dict(enumerate(batches))
+        self.shares = shares
+        self.random = np.random.default_rng(seed)
+        self.link = link or Link()
+        self.away = away or {}
+        self.slow_work = slow_work
+        self.answers: dict[tuple[int, int], Any] = {}
+        self.answered_at: dict[tuple[int, int], float] = {}
+        self.said: list[tuple[str, str, Body]] = []
+        self.now = 0.0
+        self._queue: list[_Due] = []
+        self._number = 0
+        self._timers: dict[tuple[int, str], int] = {}
+
+    def run(self) -> dict[tuple[int, int], Any]:
+        for batch in self.batches:
+            self._feed(batch, Start())
+        for _ in range(200_000):
+            if not self._queue:
+                return self.answers
+            due = heapq.heappop(self._queue)
+            self.now = due.time
+            due.what()
+        raise AssertionError("no end")
+
+    def _feed(self, batch: int, event: Event) -> None:
+        machine = self.batches[batch]
+        effects = machine.handle(event)
+        machine.check()
+        for effect in effects:
+            match effect:
+                case Send(recipient, body):
+                    self._say(ACTIVE, recipient, batch, body)
+                case RunComputation(ticket, computation):
+                    result = Computed(ticket, computation.run())
+                    wait = self.slow_work * self.random.random()
+                    self._later(wait, lambda event=result: self._feed(batch, event))
+                case SetTimer(name, seconds):
+                    self._number += 1
+                    self._timers[batch, name] = number = self._number
+                    self._later(seconds, lambda n=name, k=number: self._fire(batch, n, k))
+                case CancelTimer(name):
+                    self._timers.pop((batch, name), None)
+                case Answer(request, result):
+                    assert (batch, request) not in self.answers, "answered twice"
+                    self.answers[batch, request] = result
+                    self.answered_at[batch, request] = self.now
+
+    def _fire(self, batch: int, name: str, number: int) -> None:
+        if self._timers.get((batch, name)) == number:
+            del self._timers[batch, name]
+            self._feed(batch, TimerFired(name))
+
+    def _say(self, sender: str, recipient: str, batch: int, body: Body) -> None:
+        header = Header(
+            id="x", federation="demo", session="online", attempt=1, sender=sender,
+            recipient=recipient, sequence=0, acknowledged=0, kind=body.kind,
+        )  # fmt: skip
+        data = encode(Envelope(header, body))
+        assert len(data) <= 2**20
+        self.said.append((sender, recipient, body))
+        for _ in range(1 + (self.random.random() < self.link.repeat)):
+            if self.random.random() >= self.link.drop:
+                wait = 0.001 + self.random.random() * self.link.delay
+                self._later(wait, lambda: self._arrive(sender, recipient, batch, data))
+
+    def _arrive(self, sender: str, recipient: str, batch: int, data: bytes) -> None:
+        body = decode(data).body
+        since, until = self.away.get(recipient if recipient != ACTIVE else sender, (1.0, 0.0))
+        if since <= self.now < until:
+            return
+        if recipient == ACTIVE:
+            self._feed(batch, Received(sender, body))
+            return
+        share = self.shares[recipient]
+        try:
+            if isinstance(body, OnlineHop):
+                self._say(recipient, sender, batch, share.exits(body))
+            elif isinstance(body, OnlineRows):
+                self._say(recipient, sender, batch, share.bitmaps(body))
+        except ProtocolError as error:
+            raise AssertionError(str(error)) from None
+
+    def _later(self, seconds: float, what: Any) -> None:
+        self._number += 1
+        heapq.heappush(self._queue, _Due(self.now + seconds, self._number, what))
