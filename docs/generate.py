@@ -197,7 +197,7 @@ def engines() -> Iterator[Sequence[str]]:
 def commands() -> str:
     """docs/reference/cli.md."""
     parts = ["# Commands\n", "Drawn from the code by `make docs`.", f"\n{cli.help}"]
-    for name, command in cli.commands.items():
+    for name, command in every_command(cli):
         shown = [each for each in command.params if isinstance(each, click.Option)]
         places = [each.make_metavar(click.Context(command)) for each in command.params
                   if isinstance(each, click.Argument)]  # fmt: skip
@@ -207,6 +207,15 @@ def commands() -> str:
         rows = [[option_names(each), each.help or "", option_default(each)] for each in shown]
         parts += ["", table(["option", "meaning", "default"], rows)]
     return "\n".join(parts) + "\n"
+
+
+def every_command(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """The commands of a group by their full names, those of its own groups too."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from every_command(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def option_names(option: click.Option) -> str:

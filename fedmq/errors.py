@@ -15,6 +15,8 @@
     │   └── Overloaded             too much is asked at once; ask again later
     ├── DaemonError            7   no daemon answers, or it answers in error
     ├── MessageError           8   bytes that are no message of this protocol version
+    │   ├── Untrusted              its seal does not hold: forged, altered or re-addressed
+    │   └── Replayed               it was said before, and is not taken twice
     └── ProtocolError          9   an event that is illegal in this state
 
 A message names the party, file, row, column or key, and what to do next.
@@ -38,8 +40,10 @@ __all__ = [
     "PeerSilent",
     "ProtocolError",
     "Refused",
+    "Replayed",
     "SessionError",
     "Unroutable",
+    "Untrusted",
 ]
 
 
@@ -107,6 +111,14 @@ class MessageError(FedmqError):
     """Bytes that are no message of this protocol version."""
 
     exit_code = 8
+
+
+class Untrusted(MessageError):
+    """A message whose seal does not hold: forged, altered, re-addressed, or of an unknown key."""
+
+
+class Replayed(MessageError):
+    """A message that was taken before; it changes nothing a second time."""
 
 
 class ProtocolError(FedmqError):

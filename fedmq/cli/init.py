@@ -6,17 +6,20 @@ import csv
 import json
 import os
 import secrets
-import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
-import fedmq
+from fedmq.cli.broker_folder import BrokerFolder
+from fedmq.cli.compose_file import compose_file
 from fedmq.cli.example_data import breast_cancer
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError
-from fedmq.transport.topology import check_name, definitions
+from fedmq.party import keys_file
+from fedmq.party.keys_file import KeyRing
+from fedmq.transport.keys import PrivateKeys, PublicKeys
+from fedmq.transport.topology import check_name
 
 __all__ = ["init"]
 
@@ -28,7 +31,8 @@ _PRIVATE = 0o600
 @click.option("--active", required=True, help="The party that holds the label.")
 @click.option("--passive", multiple=True, required=True, help="Another party; repeat for each.")
 @click.option("--name", default="demo", show_default=True, help="The federation's name.")
-@click.option("--broker", default="127.0.0.1:5672", show_default=True, help="HOST:PORT.")
+@click.option("--broker", help="HOST:PORT; 127.0.0.1 and AMQP's usual port when left out.")
+@click.option("--no-tls", is_flag=True, help="Passwords over plain AMQP, instead of certificates.")
 @click.option("--example", is_flag=True, help="Add breast-cancer data to try it with.")
 @json_option
 def init(
@@ -36,15 +40,20 @@ def init(
     active: str,
     passive: tuple[str, ...],
     name: str,
-    broker: str,
+    broker: str | None,
+    no_tls: bool,
     example: bool,
     as_json: bool,
 ) -> None:
     """Write a federation into FOLDER: one folder per party, and one for the broker.
 
     Each party takes its own folder and federation.toml home; the broker's operator takes the
-    folder broker. Passwords are drawn anew; nothing that exists is overwritten.
+    folder broker. Keys, certificates and passwords are drawn anew; nothing that exists is
+    overwritten.
+
+    Parties that do not trust whoever runs this command make keys of their own: fedmq keys rotate.
     """
+    broker = broker or f"127.0.0.1:{5672 if no_tls else 5671}"
     parties = (active, *passive)
     check_name("federation", name)
     for party in parties:
@@ -57,13 +66,21 @@ def init(
         raise ConfigError(f"{folder}: the folder is not empty; choose another one")
     data = breast_cancer(parties) if example else None
     try:
-        passwords = {party: secrets.token_urlsafe(24) for party in parties}
-        _write_broker(folder / "broker", name, parties, passwords)
-        _write(folder / "federation.toml", _federation(name, active, passive))
+        passwords = {party: secrets.token_urlsafe(24) for party in parties} if no_tls else None
+        rings = {party: KeyRing(party, PrivateKeys.generate()) for party in parties}
+        pins = {party: ring.current.public for party, ring in rings.items()}
+        place = BrokerFolder(folder / "broker", name, parties)
+        certificates = place.write(passwords, broker.rpartition(":")[0])
+        _write(folder / "federation.toml", _federation(name, active, passive, pins))
         for party in parties:
-            url = f"amqp://{party}:{passwords[party]}@{broker}/"
+            login = f"{party}:{passwords[party]}" if passwords else party
+            url = f"{'amqp' if no_tls else 'amqps'}://{login}@{broker}/"
             text = _party(party, url, party == active, serving=example)
             _write(folder / party / "party.toml", text, _PRIVATE)
+            keys_file.write(folder / party / "keys.json", rings[party])
+            for file, pem in certificates.get(party, {}).items():
+                _write(folder / party / "tls" / file, pem.decode(), _PRIVATE)
+        _write(folder / "docker-compose.yml", compose_file(parties, passwords), _PRIVATE)
         _write(folder / active / "train.toml", _job(example))
         if data is not None:
             for party in parties:
@@ -82,25 +99,40 @@ def init(
     print_result(result, as_json, lambda _: _next_steps(folder, parties, broker))
 
 
-def _federation(name: str, active: str, passive: Sequence[str]) -> str:
+def _federation(
+    name: str, active: str, passive: Sequence[str], pins: Mapping[str, PublicKeys]
+) -> str:
+    pinned = "".join(f'{party} = ["{key}"]\n' for party, key in pins.items())
     return (
         "# The same file at every party.\n"
         f'name = "{name}"\n'
         f'active = "{active}"\n'
         "# Their order decides which of two equally good splits is taken.\n"
         f"passive = {json.dumps(list(passive))}\n"
+        "\n"
+        "# The parties' public keys. Compare the fingerprints (fedmq keys show) by telephone.\n"
+        f"[keys]\n{pinned}"
     )
 
 
 def _party(party: str, url: str, labelled: bool, serving: bool) -> str:
     columns = 'id = "id"\n' + ('label = "label"\n' if labelled else "")
+    tls = (
+        (
+            "# The broker's authority, and the certificate with which this party logs in.\n"
+            '[tls]\nca = "tls/ca.pem"\ncertificate = "tls/party.pem"\nkey = "tls/party.key"\n\n'
+        )
+        if url.startswith("amqps:")
+        else ""
+    )
     text = (
-        "# This file holds a password: keep it at home.\n"
+        "# This file stays at home, and so does keys.json beside it.\n"
         f'party = "{party}"\n'
         'federation = "../federation.toml"\n'
         f'broker = "{url}"\n'
         'state = "state"\n'
-        "\n"
+        'keys = "keys.json"\n'
+        "\n" + tls + ""
         "# A CSV file with a header. Every column but these is a feature.\n"
         "[data]\n"
         'path = "data.csv"\n' + columns
@@ -131,23 +163,6 @@ def _job(example: bool) -> str:
         "eta = 0.3\n"
         'eval_metric = ["logloss", "auc"]\n'
     )
-
-
-def _write_broker(
-    folder: Path, name: str, parties: Sequence[str], passwords: dict[str, str]
-) -> None:
-    folder.mkdir(parents=True)
-    for each in ("rabbitmq.conf", "enabled_plugins", "node"):
-        shutil.copy(_broker_files() / each, folder / each)
-    text = json.dumps(definitions(name, parties, passwords), indent=2) + "\n"
-    _write(folder / "definitions.json", text, _PRIVATE)
-
-
-def _broker_files() -> Path:
-    """``brokers/rabbitmq``: inside an installed package, beside it in a source checkout."""
-    package = Path(fedmq.__file__).parent
-    inside = package / "brokers" / "rabbitmq"
-    return inside if inside.exists() else package.parent / "brokers" / "rabbitmq"
 
 
 def _write(path: Path, text: str, mode: int = 0o644) -> None:

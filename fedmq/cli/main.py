@@ -12,11 +12,16 @@ import sys
 import click
 
 from fedmq.cli.align import align
+from fedmq.cli.audit_log import audit_log
 from fedmq.cli.bench import bench
+from fedmq.cli.broker import broker
 from fedmq.cli.data import data
+from fedmq.cli.dead import dead
 from fedmq.cli.demo import demo
 from fedmq.cli.estimate import estimate
+from fedmq.cli.health import health
 from fedmq.cli.init import init
+from fedmq.cli.keys import keys
 from fedmq.cli.models import models
 from fedmq.cli.output import print_error
 from fedmq.cli.predict import predict
@@ -35,9 +40,13 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, data, run, align, estimate, train, predict, status, cancel, models, demo):
+for command in (init, data, run, align, estimate, train, predict, demo):
+    cli.add_command(command)
+for command in (status, health, cancel, models):
     cli.add_command(command)
 for command in (activate, rollback, serving, bench):
+    cli.add_command(command)
+for command in (keys, broker, dead, audit_log):
     cli.add_command(command)
 
 

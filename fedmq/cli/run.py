@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from pathlib import Path
 
 import click
 
+from fedmq.cli.keys import ask_passphrase
+from fedmq.cli.log_format import LOG_FORMATS, LogFormat, log_to_stderr
+from fedmq.cli.supervisor import tell_supervisor
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.daemon import Daemon
+from fedmq.party.sealer import sealer_of
 
 __all__ = ["run"]
 
@@ -25,22 +28,29 @@ __all__ = ["run"]
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="A folder to write a timeline of each session into.",
 )
-def run(party: Path, verbose: bool, trace: Path | None) -> None:
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    default="text",
+    show_default=True,
+    help="Lines for people, or an object of JSON per line for machines.",
+)
+def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -> None:
     """Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C."""
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("fedmq").setLevel(logging.DEBUG if verbose else logging.INFO)
     config, federation = PartyFile.read(party)
+    log_to_stderr(log_format, config.party, verbose=verbose)
+    sealer = sealer_of(config, federation, ask_passphrase)
 
     async def serve() -> None:
-        daemon = Daemon(config, federation, trace)
+        daemon = Daemon(config, federation, trace, sealer)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)
-        await daemon.run(
-            on_ready=lambda: click.echo(f"{config.party} is ready in {federation.name}", err=True)
-        )
+
+        def ready() -> None:
+            click.echo(f"{config.party} is ready in {federation.name}", err=True)
+            tell_supervisor("READY=1")
+
+        await daemon.run(on_ready=ready)
 
     asyncio.run(serve())

@@ -1,11 +1,12 @@
 """Envelopes to bytes and back: msgpack ``[magic, header, body]``, header and body each packed.
 
-Header and body are packed apart, so that a body can be sealed with its header as associated data.
+Header and body are packed apart, so that a body can be sealed with its header as associated data;
+a sealed message is ``[magic, header, sealed body, seal]``.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 from pydantic import BaseModel, ValidationError
@@ -15,11 +16,22 @@ from fedmq.messages import alignment, body, inference, online, training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 
-__all__ = ["KINDS", "decode", "encode"]
+__all__ = [
+    "KINDS",
+    "Parts",
+    "decode",
+    "encode",
+    "frame",
+    "pack",
+    "read_body",
+    "read_header",
+    "unframe",
+]
 
 _MAGIC = "fedmq"
 _LONGEST_LIST = 2**15  # the nodes of the deepest wave
 _LONGEST_NAME = 100  # of what an error repeats from a message
+_MOST_KEYS = 256  # no model has as many; a million wrong ones would take seconds to refuse
 _Model = TypeVar("_Model", bound=BaseModel)
 
 KINDS: dict[str, type[Body]] = {
@@ -35,29 +47,69 @@ KINDS: dict[str, type[Body]] = {
 """Every body by its kind: the discriminated union of all that can be said."""
 
 
+class Parts(NamedTuple):
+    """A message as it travels: header and body packed; ``seal`` where the body is sealed."""
+
+    header: bytes
+    body: bytes
+    seal: bytes | None = None
+
+
 def encode(envelope: Envelope) -> bytes:
-    """The bytes of ``envelope``."""
-    header = msgpack.packb(envelope.header.model_dump())
-    return bytes(msgpack.packb([_MAGIC, header, msgpack.packb(envelope.body.model_dump())]))
+    """The bytes of ``envelope``, in the clear."""
+    return frame(pack(envelope))
 
 
 def decode(data: bytes) -> Envelope:
     """The envelope in ``data``.
 
     Raises:
-        MessageError: the bytes are cut short, foreign, of another protocol version, or hold an
-            unknown kind or field.
+        MessageError: the bytes are cut short, foreign, sealed, of another protocol version, or
+            hold an unknown kind or field.
     """
+    parts = unframe(data)
+    if parts.seal is not None:
+        raise MessageError("a sealed message arrived, this party has no keys to open it")
+    header = read_header(parts.header)
+    return Envelope(header, read_body(header, parts.body))
+
+
+def pack(envelope: Envelope) -> Parts:
+    """Header and body of ``envelope`` as bytes."""
+    return Parts(
+        msgpack.packb(envelope.header.model_dump()), msgpack.packb(envelope.body.model_dump())
+    )
+
+
+def frame(parts: Parts) -> bytes:
+    """The parts as one message."""
+    return bytes(msgpack.packb([_MAGIC, *(part for part in parts if part is not None)]))
+
+
+def unframe(data: bytes) -> Parts:
+    """The parts of a message; MessageError if it is none."""
     parts = _unpack(data, "a fedmq message")
-    if not isinstance(parts, list) or len(parts) != 3 or parts[0] != _MAGIC:
+    if (
+        not isinstance(parts, list)
+        or len(parts) not in (3, 4)
+        or parts[0] != _MAGIC
+        or not all(isinstance(part, bytes) for part in parts[1:])
+    ):
         raise MessageError(f"{len(data)} bytes are not a fedmq message")
-    if not isinstance(parts[1], bytes) or not isinstance(parts[2], bytes):
-        raise MessageError(f"{len(data)} bytes are not a fedmq message")
-    header = _header(_unpack(parts[1], "a message header"))
+    return Parts(*parts[1:])
+
+
+def read_header(data: bytes) -> Header:
+    """A packed header; MessageError if it is none, or of another protocol version."""
+    return _header(_unpack(data, "a message header"))
+
+
+def read_body(header: Header, data: bytes) -> Body:
+    """The packed body that ``header`` announces; MessageError if it is another, or none."""
     model = KINDS.get(header.kind)
     if model is None:
         raise MessageError(f"message {header.id!r} is of unknown kind {header.kind!r}")
-    return Envelope(header, _validate(model, _unpack(parts[2], f"a {header.kind} body")))
+    return _validate(model, _unpack(data, f"a {header.kind} body"))
 
 
 def _header(fields: Any) -> Header:
@@ -73,7 +125,9 @@ def _header(fields: Any) -> Header:
 
 def _unpack(data: bytes, what: str) -> Any:
     try:
-        return msgpack.unpackb(data, strict_map_key=True, max_array_len=_LONGEST_LIST)
+        return msgpack.unpackb(
+            data, strict_map_key=True, max_array_len=_LONGEST_LIST, max_map_len=_MOST_KEYS
+        )
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise MessageError(f"{len(data)} bytes are not {what}: {error or 'cut short'}") from None
 

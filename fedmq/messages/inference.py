@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import FailFast, Field, model_validator
 
 from fedmq.messages.array import Bitmap, Uint32s
 from fedmq.messages.body import Body, Index, ModelId
@@ -41,7 +41,7 @@ class SampleIds(Body):
     kind: ClassVar[str] = "sample ids"
 
     start: Index
-    ids: Annotated[tuple[SampleId, ...], Field(strict=False)]
+    ids: Annotated[tuple[SampleId, ...], Field(strict=False), FailFast()]
 
 
 class InferenceAccept(Body):

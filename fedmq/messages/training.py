@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from fedmq.messages.array import Bitmap, Payload, Uint32s
 from fedmq.messages.body import Body, Count, Index, ModelId
@@ -21,6 +21,7 @@ __all__ = [
     "HistogramReply",
     "HistogramRequest",
     "NodeAssignment",
+    "NodeDeclined",
     "NodeQuery",
     "QueryPiece",
     "SessionAccept",
@@ -120,7 +121,7 @@ class HistogramRequest(Body):
 
     tree: Index
     round: Round
-    nodes: Annotated[tuple[NodeQuery, ...], Field(min_length=1, strict=False)]
+    nodes: Annotated[tuple[NodeQuery, ...], Field(min_length=1, strict=False), FailFast()]
 
 
 class QueryPiece(Body):
@@ -146,6 +147,15 @@ class HistogramReply(Body):
     piece: Piece
     pieces: Pieces
     payload: Payload
+
+
+class NodeDeclined(Body):
+    """Passive to active: so few rows stand in this node that their sums are not told."""
+
+    kind: ClassVar[str] = "node declined"
+
+    tree: Index
+    node: Node
 
 
 class SplitDecision(Body):
@@ -206,6 +216,7 @@ BODIES: tuple[type[Body], ...] = (
     HistogramRequest,
     QueryPiece,
     HistogramReply,
+    NodeDeclined,
     SplitDecision,
     SplitOutcome,
     NodeAssignment,

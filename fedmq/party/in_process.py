@@ -14,6 +14,7 @@ import numpy as np
 from fedmq.errors import ConfigError
 from fedmq.party.compute import ComputePool
 from fedmq.party.runner import SessionRunner
+from fedmq.party.sealer import Sealer
 from fedmq.party.switchboard import Switchboard
 from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
@@ -41,8 +42,12 @@ async def run_machines(
     traffic: Traffic,
     on_report: Callable[[Report], None] = lambda _: None,
     trace: Trace | None = None,
+    sealers: Mapping[str, Sealer] | None = None,
 ) -> list[Any]:
-    """Run one session of all ``machines``, the first of which begins; their results in order."""
+    """Run one session of all ``machines``, the first of which begins; their results in order.
+
+    Without ``sealers``, one for each party, messages travel in the clear.
+    """
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
     first = next(iter(machines))
     runners: list[SessionRunner] = []
@@ -59,10 +64,11 @@ async def run_machines(
                 traffic,
                 on_report if party == first else lambda _: None,
                 trace=trace,
+                sealer=sealers[party] if sealers else None,
             )
             stack.callback(runner.stop)
             runners.append(runner)
-            switchboard = Switchboard(federation, party)
+            switchboard = Switchboard(federation, party, sealer=sealers[party] if sealers else None)
             switchboard.add(runner)
             await links[party].open(switchboard.on_delivery)
             stack.push_async_callback(links[party].close)

@@ -10,9 +10,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
-from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute import ComputePool
+from fedmq.party.meters import Meters
+from fedmq.party.sealer import Clear, Sealer
 from fedmq.party.trace import Span, Trace
 from fedmq.party.traffic import Traffic
 from fedmq.protocol.events import (
@@ -62,6 +63,8 @@ class SessionRunner:
         on_report: Callable[[Report], None] = lambda _: None,
         on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
         trace: Trace | None = None,
+        sealer: Sealer | None = None,
+        meters: Meters | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.session = session
@@ -73,6 +76,8 @@ class SessionRunner:
         self._traffic = traffic
         self._on_report = on_report
         self._on_waiting = on_waiting
+        self._sealer = sealer or Clear()
+        self._meters = meters or Meters()
         self._trace = trace
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
@@ -182,7 +187,8 @@ class SessionRunner:
         header = envelope.header
         try:
             async with self._outstanding:
-                data = encode(envelope)
+                data = self._sealer.seal(envelope)
+                self._meters.sent(header, len(data))
                 if self._traffic is not None:
                     self._traffic.count(header, len(data))
                 begun = time.time()
@@ -193,7 +199,13 @@ class SessionRunner:
             self._feed(Cancelled(str(error)))
         except LinkError as error:
             self._link_trouble = str(error)
-            log.warning("%s: %s was not sent: %s", header.sender, header.id, error)
+            log.warning(
+                "%s: %s was not sent: %s",
+                header.sender,
+                header.id,
+                error,
+                extra={"session": header.session, "message": header.id},
+            )
         else:
             self._link_trouble = ""
 
@@ -201,7 +213,10 @@ class SessionRunner:
         event: SessionEvent
         asked, what = time.time(), type(effect.computation).__name__.lstrip("_")
         try:
-            result = await self._pool.run(effect.computation, partial(self._computed, what, asked))
+            with self._meters.computing(effect.computation):
+                result = await self._pool.run(
+                    effect.computation, partial(self._computed, what, asked)
+                )
             event = Computed(effect.ticket, result)
         except FedmqError as error:
             event = ComputationFailed(effect.ticket, error)

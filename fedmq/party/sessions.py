@@ -14,7 +14,9 @@ import numpy as np
 
 from fedmq.errors import ConfigError, FedmqError
 from fedmq.party.compute import ComputePool
+from fedmq.party.meters import Meters
 from fedmq.party.runner import SessionRunner
+from fedmq.party.sealer import Sealer
 from fedmq.party.switchboard import Switchboard
 from fedmq.party.trace import Trace, write_trace
 from fedmq.party.traffic import Traffic
@@ -86,6 +88,8 @@ class Sessions:
         pool: ComputePool,
         retry: RetryPolicy,
         traces: Path | None = None,
+        sealer: Sealer | None = None,
+        meters: Meters | None = None,
     ) -> None:
         """``traces``: a folder for the timeline of each session, as ``SESSION.json``."""
         self.running: dict[str, RunningSession] = {}
@@ -94,6 +98,8 @@ class Sessions:
         self._switchboard = switchboard
         self._pool = pool
         self._retry = retry
+        self._sealer = sealer
+        self._meters = meters or Meters()
         self._traces = traces
         self._watches: set[asyncio.Task[None]] = set()
 
@@ -118,13 +124,17 @@ class Sessions:
         traffic = Traffic()
 
         def reported(report: Report) -> None:
+            if report.unit == "tree":
+                self._meters.trees += report.done - (running.report.done if running.report else 0)
             running.report = report
             on_change(running)
 
         def waited(waiting: Waiting, trouble: str) -> None:
             if waiting.retry:
                 running.waiting[waiting.peer] = waiting
-                log.warning("session %s: %s %s", session, running._wait(waiting), trouble)
+                self._meters.retries[waiting.peer] += 1
+                wait = running._wait(waiting)
+                log.warning("session %s: %s %s", session, wait, trouble, extra={"session": session})
             else:
                 running.waiting.pop(waiting.peer, None)
             on_change(running)
@@ -138,6 +148,8 @@ class Sessions:
             reported,
             waited,
             trace,
+            self._sealer,
+            self._meters,
         )
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running
@@ -164,11 +176,14 @@ class Sessions:
         self, running: RunningSession, on_result: Callable[[Any], None], trace: Trace | None
     ) -> None:
         what = f"{running.purpose} {running.id} of {running.model}"
+        about = {"session": running.id}
         try:
             on_result(await running.runner.outcome)
-            log.info("%s finished", what)
+            self._meters.sessions_ended[running.purpose, "finished"] += 1
+            log.info("%s finished", what, extra=about)
         except FedmqError as error:
-            log.warning("%s ended: %s", what, error)
+            self._meters.sessions_ended[running.purpose, type(error).__name__] += 1
+            log.warning("%s ended: %s", what, error, extra=about)
         await running.runner.closed
         if trace is not None and self._traces is not None:
             await self._keep(trace, self._traces, running.id)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from fedmq.errors import MessageError
-from fedmq.messages.codec import decode
+from fedmq.errors import MessageError, Replayed
 from fedmq.messages.envelope import Envelope
+from fedmq.party.meters import Meters
 from fedmq.party.runner import SessionRunner
+from fedmq.party.sealer import Clear, Sealer
 from fedmq.transport.link import Delivery
 
 __all__ = ["Switchboard"]
@@ -23,7 +24,8 @@ class Switchboard:
 
     ``on_unknown`` may open a session for an envelope that belongs to none, by returning its
     runner; otherwise the envelope is dropped and counted. ``on_online`` takes what came on the
-    online lane, where no session is kept.
+    online lane, where no session is kept. ``on_refused`` is told of each dead letter and its
+    reason.
     """
 
     def __init__(
@@ -32,12 +34,17 @@ class Switchboard:
         party: str,
         on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
         on_online: Callable[[Envelope], None] = lambda _: None,
+        sealer: Sealer | None = None,
+        on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
+        meters: Meters | None = None,
     ) -> None:
-        self.dropped = 0
+        self.meters = meters or Meters()
         self._federation = federation
         self._party = party
         self._on_unknown = on_unknown
         self._on_online = on_online
+        self._sealer = sealer or Clear()
+        self._on_refused = on_refused
         self._runners: dict[_Key, SessionRunner] = {}
 
     def add(self, runner: SessionRunner) -> None:
@@ -52,6 +59,8 @@ class Switchboard:
 
     async def on_delivery(self, delivery: Delivery) -> None:
         """Take one delivery; what is no message for this party becomes a dead letter."""
+        self.meters.arrived(delivery)
+        about = {"message": delivery.message_id}
         try:
             envelope = self._checked(delivery)
             if delivery.lane == "online":
@@ -60,17 +69,24 @@ class Switchboard:
             key = (envelope.header.session, envelope.header.attempt)
             runner = self._runners.get(key) or self._on_unknown(envelope)
             if runner is None:
-                self.dropped += 1
-                log.info("%s: dropped %s", self._party, envelope.header.id)
+                self.meters.dropped += 1
+                log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
             else:
                 runner.deliver(envelope)
+        except Replayed as error:
+            # An honest broker repeats itself too, so this is no letter worth keeping.
+            self.meters.refused["Replayed"] += 1
+            log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
+            await delivery.ack()
         except MessageError as error:
+            self.meters.refused[type(error).__name__] += 1
+            self._on_refused(delivery, str(error))
             await delivery.dead_letter(str(error))
         else:
             await delivery.ack()
 
     def _checked(self, delivery: Delivery) -> Envelope:
-        envelope = decode(delivery.body)
+        envelope = self._sealer.open(delivery.body)
         header = envelope.header
         if header.federation != self._federation or header.recipient != self._party:
             raise MessageError(
@@ -81,4 +97,5 @@ class Switchboard:
                 f"message {header.id!r} claims to be from {header.sender}, "
                 f"the broker says {delivery.sender}"
             )
+        self.meters.received(header, len(delivery.body))
         return envelope

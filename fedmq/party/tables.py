@@ -86,19 +86,29 @@ class LoadActiveTable:
 
 @dataclass(frozen=True, slots=True)
 class LoadPassiveTable:
-    """A feature holder's training table."""
+    """A feature holder's training table; of its columns, those that may take part."""
 
     party: str
     data: DataSection
     salt: str
     aligned: Aligned | None = None
+    permitted: tuple[str, ...] | None = None
+    """The features that policy lets this party train with; all when left out."""
 
     def run(self) -> PassiveTable:
         table = ReadTable(self.party, self.data).run()
         alignment = table.digest(self.salt)
         if self.aligned is not None:
             table, alignment = self.aligned.rows_of(self.party, table)
-        return PassiveTable(table.values, table.features, alignment)
+        kept = table.features if self.permitted is None else self.permitted
+        lacking = [name for name in kept if name not in table.features]
+        if lacking:
+            raise DataError(
+                f"{self.party}: policy.features: {self.data.place} has no column {lacking[0]!r}"
+            )
+        places = [at for at, name in enumerate(table.features) if name in kept]
+        names = tuple(table.features[at] for at in places)
+        return PassiveTable(table.values[:, places], names, alignment)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

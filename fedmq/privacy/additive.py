@@ -9,9 +9,10 @@ cannot tell from their noise which rows were added.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.errors import ConfigError, Refused
@@ -60,6 +61,10 @@ class AdditiveEngine(Engine):
                 "long; set allow_weak_keys = true for a trial"
             )
 
+    def key_bits_of(self, public: Values) -> int | None:
+        n = public.get("n")
+        return int.from_bytes(n.tobytes(), "little").bit_length() if _is_number(n) else None
+
     def active(self, parallelism: int) -> ActiveHalf:
         return AdditiveActive(
             self.scheme,
@@ -71,7 +76,7 @@ class AdditiveEngine(Engine):
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
         n = public.get("n")
-        if set(public) != {"n"} or not isinstance(n, np.ndarray) or n.dtype != np.uint8:
+        if set(public) != {"n"} or not _is_number(n):
             raise Refused(f"the active party's {self.name} key is malformed")
         smallest = 0 if self.allow_weak_keys else SAFE_KEY_BITS
         number = int.from_bytes(n.tobytes(), "little")
@@ -83,3 +88,7 @@ class AdditiveEngine(Engine):
             subtract_siblings=self.subtract_siblings,
             sum_early=self.sum_early,
         )
+
+
+def _is_number(value: object) -> TypeGuard[NDArray[np.uint8]]:
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8

@@ -230,6 +230,10 @@ class Engine(ABC):
         """The names of this engine's options."""
         return tuple(each.name for each in fields(cls)) if is_dataclass(cls) else ()
 
+    def key_bits_of(self, public: Values) -> int | None:
+        """How long the key in ``public`` is; None where there is none to measure."""
+        return None
+
     @abstractmethod
     def active(self, parallelism: int) -> ActiveHalf:
         """The label holder's half; heavy work is split into about ``parallelism`` computations."""

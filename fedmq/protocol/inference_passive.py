@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model import PassiveShare
-from fedmq.errors import ProtocolError, Refused
+from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import inference as say
 from fedmq.messages.array import Bitmap
 from fedmq.messages.body import SessionRefuse
@@ -38,14 +38,23 @@ class PassiveRows:
 
 
 class PassiveInference(Machine):
-    """Answers the hops of ``peer``; finishes with nothing. ``load`` computes PassiveRows."""
+    """Answers the hops of ``peer``; finishes with nothing. ``load`` computes PassiveRows.
+
+    ``consent`` raises Refused when the party does not agree to the terms.
+    """
 
     TABLE = PASSIVE_INFERENCE
     failed_state = State.FAILED
 
-    def __init__(self, peer: str, load: Computation) -> None:
+    def __init__(
+        self,
+        peer: str,
+        load: Computation,
+        consent: Callable[[say.InferenceOpen], None] = lambda _: None,
+    ) -> None:
         super().__init__(State.READY, (peer,))
         self._load = load
+        self._consent = consent
         self._terms: say.InferenceOpen
         self._rows: PassiveRows | None = None
         self._ids: list[str] = []
@@ -54,6 +63,11 @@ class PassiveInference(Machine):
 
     def _on_open(self, event: Received) -> None:
         assert isinstance(event.body, say.InferenceOpen)
+        try:
+            self._consent(event.body)
+        except FedmqError as error:
+            self._refuse(str(error))
+            return
         self.state = State.LISTING
         self._terms = event.body
         self._id_pieces = event.body.id_pieces

@@ -214,6 +214,7 @@ ACTIVE_TRAINING: Table = _table(
             _A.GROWING,
             {
                 tell.HistogramReply: ("_on_reply", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
+                tell.NodeDeclined: ("_on_declined", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
                 Computed: ("_on_computed", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
             },
         ),

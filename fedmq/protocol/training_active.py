@@ -339,6 +339,15 @@ class ActiveTraining(Machine):
             talk.open = False
             self._resume(talk.running, talk.pieces)
 
+    def _on_declined(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.NodeDeclined)
+        talk = self._wave.conversations.get((event.sender, said.node))
+        if talk is None or not talk.open or talk.pieces or said.tree != self.tree:
+            raise ProtocolError(f"node {said.node} was declined, but not asked about")
+        talk.open = False
+        talk.running.then(Best(-np.inf, np.empty(0, dtype=np.uint32)))
+
     def _with_own(self, nodes: Sequence[int], scored: Sequence[Best]) -> None:
         for node, best in zip(nodes, scored, strict=True):
             self._with_best(node, _OWN, best)

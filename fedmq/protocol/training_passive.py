@@ -79,6 +79,8 @@ class PassiveTraining(Machine):
 
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
     Refused. ``secret`` seeds the order in which candidates are shown; it must not be guessable.
+    Nodes with fewer than ``smallest_node`` training rows are declined: the sums of few rows would
+    tell of each of them.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -92,6 +94,7 @@ class PassiveTraining(Machine):
         engine: Callable[[str], Engine],
         secret: int,
         parallelism: int = 1,
+        smallest_node: int = 0,
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._party = party
@@ -100,6 +103,9 @@ class PassiveTraining(Machine):
         self._find_engine = engine
         self._secret = secret
         self._parallelism = parallelism
+        self._smallest_node = smallest_node
+        self._declined: dict[int, int] = {}
+        """Query pieces that are under way for nodes that were declined."""
         self._terms: tell.TrainingOpen
         self._spec: Engine
         self._engine: PassiveHalf
@@ -237,8 +243,19 @@ class PassiveTraining(Machine):
             if said.tree != self._tree or self._standing(query.node) is None:
                 raise ProtocolError(f"sums of node {query.node}, there is no such node")
         missing = {query.node: query.pieces for query in said.nodes}
+        for node in [node for node in missing if self._is_too_small(node)]:
+            self._declined[node] = missing.pop(node)
+            self._send(self._peer, tell.NodeDeclined(tree=self._tree, node=node))
+        if not missing:
+            return
         self._asked.append(_Request(said.round, missing, {node: [] for node in missing}))
         self._answer_complete()
+
+    def _is_too_small(self, node: int) -> bool:
+        if not self._smallest_node or self._spec.hides_rows:
+            return False
+        evaluated = self._terms.evaluation.numpy()[self._rows[node]]
+        return int(np.count_nonzero(~evaluated)) < self._smallest_node
 
     def _standing(self, node: int) -> NDArray[np.int32] | None:
         """The rows in ``node``, all rows when the engine hides them, None for no such node."""
@@ -253,6 +270,9 @@ class PassiveTraining(Machine):
             if request.round == said.round and request.missing.get(said.node)
         )
         request = next(waiting, None)
+        if request is None and said.tree == self._tree and self._declined.get(said.node):
+            self._declined[said.node] -= 1
+            return
         if request is None or said.tree != self._tree:
             raise ProtocolError(f"a query piece for node {said.node} that was not announced")
         request.pieces[said.node].append(unpack_payload(said.payload))
@@ -353,7 +373,7 @@ class PassiveTraining(Machine):
             raise ProtocolError(f"tree {said.tree} is not complete")
         self.state = State.BETWEEN_TREES
         self._engine.forget_tree()
-        self._rows, self._orders, self._asked = {}, {}, []
+        self._rows, self._orders, self._asked, self._declined = {}, {}, [], {}
         self._tree += 1
         self._emit(Report(self._tree, self._terms.trees, "tree", {}))
 

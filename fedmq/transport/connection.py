@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from aio_pika import Connection, DeliveryMode, Message
 from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
@@ -72,6 +74,10 @@ class Received:
     message_id: str
     routing_key: str
     redelivered: bool
+    death: str
+    """Why the broker moved it to the dead letters; empty for a letter that is alive."""
+    sent: float | None
+    """When its sender published it, in Unix seconds, if it said so."""
     reply_to: str
     correlation_id: str
     _message: AbstractIncomingMessage
@@ -97,6 +103,29 @@ class Received:
         except LinkError:
             return False
         return True
+
+
+def _received(message: AbstractIncomingMessage, *, settled: bool = False) -> Received:
+    return Received(
+        body=message.body,
+        message_id=message.message_id or "",
+        routing_key=_first_routing_key(message.headers) or message.routing_key or "",
+        redelivered=bool(message.redelivered),
+        death=str(message.headers.get("x-first-death-reason", "")),
+        sent=message.timestamp.timestamp() if message.timestamp else None,
+        reply_to=message.reply_to or "",
+        correlation_id=message.correlation_id or "",
+        _message=message,
+        _settled=settled,
+    )
+
+
+def _first_routing_key(headers: Mapping[str, Any]) -> str | None:
+    """The routing key under which a dead letter was published."""
+    try:
+        return str(headers["x-death"][-1]["routing-keys"][0])
+    except (KeyError, IndexError, TypeError):
+        return None
 
 
 class BrokerConnection:
@@ -153,6 +182,7 @@ class BrokerConnection:
             content_type=CONTENT_TYPE,
             delivery_mode=DeliveryMode.PERSISTENT,
             message_id=message_id,
+            timestamp=time.time(),
         )
         with _link_errors(f"broker {self.address} did not confirm message {message_id}"):
             target = await self._outgoing.get_exchange(exchange, ensure=False)
@@ -200,23 +230,22 @@ class BrokerConnection:
         """
 
         async def receive(message: AbstractIncomingMessage) -> None:
-            await on_message(
-                Received(
-                    body=message.body,
-                    message_id=message.message_id or "",
-                    routing_key=message.routing_key or "",
-                    redelivered=bool(message.redelivered),
-                    reply_to=message.reply_to or "",
-                    correlation_id=message.correlation_id or "",
-                    _message=message,
-                    _settled=transient,
-                )
-            )
+            await on_message(_received(message, settled=transient))
 
         with _link_errors(f"broker {self.address}: cannot read queue {name}"):
             queue = await self._incoming.get_queue(name, ensure=False)
             await queue.consume(receive, no_ack=transient, timeout=TIMEOUT_SECONDS)
         self._queues.append(queue)
+
+    async def take(self, name: str) -> Received | None:
+        """The next message of a queue, None when it is empty; `LinkError` as for `consume`.
+
+        What is not settled returns to the queue when the connection closes.
+        """
+        with _link_errors(f"broker {self.address}: cannot read queue {name}"):
+            queue = await self._incoming.get_queue(name, ensure=False)
+            message = await queue.get(fail=False, timeout=TIMEOUT_SECONDS)
+        return None if message is None else _received(message)
 
     async def readers(self) -> list[int]:
         """How many consumers each consumed queue has, ours included.

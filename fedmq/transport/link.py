@@ -59,6 +59,8 @@ class Delivery:
     lane: Lane
     redelivered: bool
     settlement: Settlement = field(repr=False, compare=False)
+    sent: float | None = None
+    """When the sender published it, in Unix seconds; None where the transport does not say."""
 
     async def ack(self) -> None:
         """Tell the broker to forget the message.

@@ -68,6 +68,13 @@ class MemoryBroker:
         for lane in LANES:
             self.queues.setdefault((party, lane), _Queue())
 
+    def carry(self, sender: str, recipient: str, lane: Lane, body: bytes, message_id: str) -> bool:
+        """Put a message into its recipient's queue; False when there is none."""
+        queue = self.queues.get((recipient, lane))
+        if queue is not None:
+            queue.put(_Message(body, message_id, sender))
+        return queue is not None
+
 
 class MemoryLink(Link):
     """A party's connection to a `MemoryBroker`; see `Link`."""
@@ -105,10 +112,8 @@ class MemoryLink(Link):
         self._check_size(recipient, body)
         if not self.connected:
             raise LinkError(f"{self.party}: the link is closed; open it before publishing")
-        queue = self._broker.queues.get((recipient, lane))
-        if queue is None:
+        if not self._broker.carry(self.party, recipient, lane, body, message_id):
             raise Unroutable(f"{self.party}: {recipient!r} has no {lane} queue in this federation")
-        queue.put(_Message(body, message_id, self.party))
 
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
         self._check_size(recipient, body)

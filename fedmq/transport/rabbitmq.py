@@ -175,6 +175,7 @@ class RabbitMQLink(Link):
                 settlement=_Settlement(
                     message, partial(self._count_dead_letter, message.message_id, sender)
                 ),
+                sent=message.sent,
             )
         )
 

@@ -37,6 +37,7 @@ __all__ = [
     "exchange_name",
     "is_name",
     "password_hash",
+    "policies",
     "queue_name",
     "routing_key",
     "topology",
@@ -55,6 +56,17 @@ ONLINE_MESSAGES = 10_000
 
 # Nobody may read a party's dead letters for months; the oldest go before the disk is full.
 DEAD_QUEUE_BYTES = 256 * 1024 * 1024
+DEAD_LETTER_MS = 30 * 24 * 3600 * 1000
+
+# Looking at a dead letter and putting it back counts as a delivery, and RabbitMQ 4 would drop it
+# after 20; 3.x has no way to say "without limit".
+DEAD_DELIVERY_LIMIT = 1_000_000
+
+# A party that is away for longer has been given up by its peers, whose seals are no longer good.
+MESSAGE_MS = 7 * 24 * 3600 * 1000
+
+# Publishing to a full queue fails, and the sender tries again later: nothing is dropped.
+QUEUE_BYTES = 4 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -151,7 +163,14 @@ def topology(federation: str, parties: Iterable[str]) -> Topology:
             bindings.append(Binding(exchange, queue, f"*.{party}.{lane}"))
         aside = dead_queue_name(federation, party)
         queues.append(
-            Queue(aside, {"x-queue-type": "quorum", "x-max-length-bytes": DEAD_QUEUE_BYTES})
+            Queue(
+                aside,
+                {
+                    "x-queue-type": "quorum",
+                    "x-max-length-bytes": DEAD_QUEUE_BYTES,
+                    "x-delivery-limit": DEAD_DELIVERY_LIMIT,
+                },
+            )
         )
         bindings.append(Binding(dead, aside, party))
     return Topology(
@@ -178,6 +197,43 @@ def _arguments(party: str, lane: Lane, dead: str) -> dict[str, str | int]:
     }
 
 
+def policies(federation: str, parties: Iterable[str], vhost: str = "/") -> list[dict[str, Any]]:
+    """The limits of a federation's queues, which an operator can change while they are in use.
+
+    Where a queue's own arguments say the same, the lower limit holds.
+    """
+    names = list(parties)
+
+    def policy(name: str, queues: Iterable[str], definition: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "vhost": vhost,
+            "name": name,
+            "pattern": _exactly(*queues),
+            "apply-to": "queues",
+            "priority": 1,
+            "definition": definition,
+        }
+
+    made = [
+        policy(
+            f"fedmq {federation} {party}",
+            [queue_name(federation, party, lane) for lane in LANES if lane != "online"],
+            {
+                "delivery-limit": DELIVERY_LIMIT,
+                "dead-letter-exchange": dead_exchange_name(federation),
+                "dead-letter-routing-key": party,
+                "message-ttl": MESSAGE_MS,
+                "max-length-bytes": QUEUE_BYTES,
+                "overflow": "reject-publish",
+            },
+        )
+        for party in names
+    ]
+    dead = {"message-ttl": DEAD_LETTER_MS, "max-length-bytes": DEAD_QUEUE_BYTES}
+    aside = [dead_queue_name(federation, party) for party in names]
+    return [*made, policy(f"fedmq {federation} dead letters", aside, dead)]
+
+
 def password_hash(password: str, salt: bytes | None = None) -> str:
     """RabbitMQ's ``rabbit_password_hashing_sha256``: base64(salt ‖ SHA-256(salt ‖ password)).
 
@@ -196,7 +252,7 @@ def _exactly(*names: str) -> str:
 def definitions(
     federation: str,
     parties: Iterable[str],
-    passwords: Mapping[str, str],
+    passwords: Mapping[str, str] | None,
     vhost: str = "/",
     *,
     admin_password: str | None = None,
@@ -205,7 +261,8 @@ def definitions(
 
     A party's user has the party's name. It configures nothing, reads its own queues, and writes to
     the federation's exchange under its own name; dead-lettering is the broker's own act and needs
-    no right. ``admin_password`` adds a user ``admin`` with all rights, for the management page.
+    no right. Without ``passwords`` a user can log in by a certificate alone (mechanism EXTERNAL).
+    ``admin_password`` adds a user ``admin`` with all rights, for the management page.
 
     Raises `ConfigError` for a wrong name, a party without a password, and a party named ``admin``
     beside that user.
@@ -217,12 +274,12 @@ def definitions(
     topic_permissions: list[dict[str, str]] = []
 
     def add(
-        user: str, password: str, tags: list[str], configure: str, write: str, read: str
+        user: str, password: str | None, tags: list[str], configure: str, write: str, read: str
     ) -> None:
         users.append(
             {
                 "name": user,
-                "password_hash": password_hash(password),
+                "password_hash": "" if password is None else password_hash(password),
                 "hashing_algorithm": "rabbit_password_hashing_sha256",
                 "tags": tags,
             }
@@ -231,13 +288,13 @@ def definitions(
         permissions.append({"user": user, "vhost": vhost, **rights})
 
     for party in names:
-        if not passwords.get(party):
+        if passwords is not None and not passwords.get(party):
             raise ConfigError(f"federation {federation!r}: party {party!r} has no broker password")
         own = [*(queue_name(federation, party, lane) for lane in LANES)]
         own.append(dead_queue_name(federation, party))
         add(
             party,
-            passwords[party],
+            None if passwords is None else passwords[party],
             tags=[],
             configure="^$",
             write=_exactly(exchange_name(federation)),
@@ -262,6 +319,7 @@ def definitions(
         "users": users,
         "permissions": permissions,
         "topic_permissions": topic_permissions,
+        "policies": policies(federation, names, vhost),
         "exchanges": [
             {
                 "name": exchange.name,

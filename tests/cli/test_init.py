@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
@@ -27,13 +28,19 @@ def test_a_new_federation_has_what_each_side_needs(made: tuple[Path, Outcome]) -
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
         "federation.toml",
+        "docker-compose.yml",
         *(f"broker/{name}" for name in ("definitions.json", "enabled_plugins", "node")),
         "broker/rabbitmq.conf",
+        *(f"broker/authority/{name}" for name in ("ca.key", "ca.pem")),
+        *(f"broker/tls/{name}" for name in ("ca.pem", "server.pem", "server.key")),
         *(f"bank/{name}" for name in ("party.toml", "train.toml", "ids.csv")),
         *(
             f"{party}/{name}"
             for party in ("bank", "telco", "retail")
-            for name in ("party.toml", "data.csv", "serving.csv")
+            for name in (
+                *("party.toml", "keys.json", "data.csv", "serving.csv"),
+                *("tls/ca.pem", "tls/party.pem", "tls/party.key"),
+            )
         ),
     }
 
@@ -41,7 +48,7 @@ def test_a_new_federation_has_what_each_side_needs(made: tuple[Path, Outcome]) -
 def test_it_says_what_to_type_next(made: tuple[Path, Outcome]) -> None:
     folder, outcome = made
     assert outcome.out.splitlines()[1:] == [
-        f"  {folder}/broker/node start {folder}/broker --port 5672",
+        f"  {folder}/broker/node start {folder}/broker --port 5671",
         *(f"  fedmq run {folder}/{party}/party.toml" for party in ("bank", "telco", "retail")),
         f"Then: fedmq train {folder}/bank/train.toml",
     ]
@@ -72,22 +79,61 @@ def test_the_people_to_score_are_not_trained_on(made: tuple[Path, Outcome]) -> N
     assert ids("ids.csv") | ids("data.csv") == ids("serving.csv")
 
 
-def test_secrets_are_readable_by_their_owner_alone_and_drawn_anew(
+def test_secrets_are_readable_by_their_owner_alone(made: tuple[Path, Outcome]) -> None:
+    folder, _ = made
+    for party in ("bank", "telco", "retail"):
+        for name in ("party.toml", "keys.json", "tls/party.key"):
+            assert stat.S_IMODE((folder / party / name).stat().st_mode) == 0o600
+    # The broker may run as another user, inside a container; nobody else gets past the folder.
+    assert stat.S_IMODE((folder / "broker").stat().st_mode) == 0o700
+
+
+def test_without_tls_passwords_are_drawn_anew(tmp_path: Path) -> None:
+    outcomes = [fedmq("init", tmp_path / name, *PARTIES, "--no-tls") for name in ("a", "b")]
+    brokers = [
+        PartyFile.read(tmp_path / name / party / "party.toml")[0].broker
+        for name in ("a", "b")
+        for party in ("bank", "telco", "retail")
+    ]
+    passwords = [broker.split(":")[2].split("@")[0] for broker in brokers]
+    assert len({*passwords}) == 6
+    definitions = (tmp_path / "a" / "broker" / "definitions.json").read_text()
+    assert not any(each in definitions or each in outcomes[0].out for each in passwords)
+    assert stat.S_IMODE((tmp_path / "a" / "docker-compose.yml").stat().st_mode) == 0o600
+
+
+def test_keys_are_drawn_anew_and_pinned_at_every_party(
     made: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
-    folder, outcome = made
-    brokers = {}
-    for party in ("bank", "telco", "retail"):
-        path = folder / party / "party.toml"
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        brokers[party] = PartyFile.read(path)[0].broker
-    assert stat.S_IMODE((folder / "broker" / "definitions.json").stat().st_mode) == 0o600
+    folder, _ = made
     fedmq("init", tmp_path / "other", *PARTIES)
-    other = PartyFile.read(tmp_path / "other" / "bank" / "party.toml")[0].broker
-    assert len({*brokers.values(), other}) == 4
-    password = other.split(":")[2].split("@")[0]
-    assert password not in (tmp_path / "other" / "broker" / "definitions.json").read_text()
-    assert password not in outcome.out
+    pins = [
+        PartyFile.read(each / "bank" / "party.toml")[1].pinned(party)
+        for each in (folder, tmp_path / "other")
+        for party in ("bank", "telco", "retail")
+    ]
+    assert len({*pins}) == 6
+
+
+@pytest.mark.parametrize("more", [(), ("--no-tls",)])
+def test_the_compose_file_reaches_every_file_it_names(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "f"
+    assert fedmq("init", folder, *PARTIES, *more).code == 0
+    services = yaml.safe_load((folder / "docker-compose.yml").read_text())["services"]
+    assert set(services) == {"broker", "bank", "telco", "retail"}
+    for service in services.values():
+        assert service["healthcheck"]["test"][0] == "CMD"
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert source == "broker" or (folder / source).exists()
+    for party in ("bank", "telco", "retail"):
+        url = services[party]["environment"]["FEDMQ_BROKER"]
+        own = PartyFile.read(folder / party / "party.toml")[0].broker
+        assert url.split("@")[0] == own.split("@")[0]
+        # The broker listens where the parties look for it, inside the file's own network.
+        assert url.endswith("@broker:5672/" if more else "@broker:5671/")
 
 
 def test_the_broker_has_a_user_for_each_party(made: tuple[Path, Outcome]) -> None:

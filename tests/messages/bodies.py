@@ -129,6 +129,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         pieces=st.integers(1, 2**20 - 1),
         payload=payloads,
     ),
+    training.NodeDeclined: st.builds(training.NodeDeclined, tree=trees, node=nodes),
     training.SplitDecision: st.builds(
         training.SplitDecision, tree=trees, node=nodes, candidates=uint32s
     ),

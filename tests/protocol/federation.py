@@ -45,6 +45,8 @@ class Federation:
     )
     engine: Engine = PLAIN
     secret: int = 7
+    smallest_node: Mapping[str, int] = field(default_factory=dict)
+    """Which passive parties decline nodes, and from how few rows on."""
     loads: Mapping[str, Computation] = field(default_factory=dict)
     """What passive parties load, where it is not their columns."""
 
@@ -91,7 +93,13 @@ class Federation:
             table = PassiveTable(values, names(peer, values.shape[1]), "the same ids")
             load = self.loads.get(peer, Given(table))
             machines[peer] = PassiveTraining(
-                peer, ACTIVE, load, lambda _: self.engine, self.secret, parallelism=2
+                peer,
+                ACTIVE,
+                load,
+                lambda _: self.engine,
+                self.secret,
+                parallelism=2,
+                smallest_node=self.smallest_node.get(peer, 0),
             )
         return machines
 

@@ -155,6 +155,8 @@ def federations() -> Iterator[Federation]:
     yield small(counts=(3,))
     yield small(counts=(0, 3))
     yield small(num_boost_round=9, early_stopping_rounds=1)
+    yield small(counts=(1, 2, 2)).having(smallest_node={"telco": 30, "shop": 1000})
+    yield small(counts=(0, 3)).having(smallest_node={"telco": 1000})
 
 
 def watched(see: Callable[[str, Machine, Event], None]) -> None:

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.toml_file import Section, read_toml
+from fedmq.transport.keys import PublicKeys
 
 __all__ = ["Federation"]
+
+
+def _listed(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _key(text: str) -> str:
+    try:
+        return str(PublicKeys.from_text(text))
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+Pinned = Annotated[
+    tuple[Annotated[str, AfterValidator(_key)], ...], BeforeValidator(_listed), Field(min_length=1)
+]
 
 
 class Federation(Section):
@@ -22,11 +41,17 @@ class Federation(Section):
     """The party that holds the label."""
     passive: tuple[PartyName, ...]
     """The other parties. Of two equally good splits, the earlier party's is taken."""
+    keys: Mapping[PartyName, Pinned] = Field(default_factory=dict)
+    """Every party's public keys; more than one while a party changes its own."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
         if len(set(self.parties)) < len(self.parties):
             raise ValueError("passive: a party is named twice")
+        if self.keys and set(self.keys) != set(self.parties):
+            odd = min(set(self.keys) ^ set(self.parties))
+            what = "no such party" if odd in self.keys else "the keys of this party are missing"
+            raise ValueError(f"keys.{odd}: {what}")
         return self
 
     @classmethod
@@ -38,3 +63,7 @@ class Federation(Section):
     def parties(self) -> tuple[str, ...]:
         """All parties, the active one first."""
         return (self.active, *self.passive)
+
+    def pinned(self, party: str) -> tuple[PublicKeys, ...]:
+        """The public keys of ``party``, the newest last; none where messages are not sealed."""
+        return tuple(PublicKeys.from_text(each) for each in self.keys.get(party, ()))

@@ -18,18 +18,22 @@ Token = Annotated[SecretStr, Field(min_length=16)]
 class HttpSection(Section):
     """Loopback by default. Beyond it callers show a token or a certificate.
 
-    A caller sends one of ``tokens`` as ``Authorization: Bearer ...``; paths below ``/health/`` ask
-    for none, for they say no more than yes or no. ``certificate`` and ``key`` (PEM) turn TLS on;
-    with ``client_ca`` every caller needs a certificate of that authority.
+    Paths below ``/health/`` ask for no token: they say no more than yes or no.
     """
 
     host: str = "127.0.0.1"
+    """The address to listen on."""
     port: Annotated[int, Field(ge=0, lt=65536)] = 8470
-    """0: any free port."""
+    """The port; 0 for any free one."""
     tokens: tuple[Token, ...] = ()
+    """What a caller sends one of, as ``Authorization: Bearer ...``; none is asked for when left
+    out."""
     certificate: FilePath | None = None
+    """The server's own certificate; turns TLS on."""
     key: FilePath | None = None
+    """The private key of that certificate."""
     client_ca: FilePath | None = None
+    """The authority of which every caller needs a certificate."""
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:

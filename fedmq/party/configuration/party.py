@@ -15,6 +15,7 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.configuration.tls import TlsSection
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.party.dask_pool import dask_address
 from fedmq.protocol.mailbox import RetryPolicy
@@ -85,8 +86,12 @@ class PartyFile(Section):
     """The federation file, the same at every party."""
     broker: Annotated[str, AfterValidator(_url)]
     """The broker's URL; the environment variable FEDMQ_BROKER overrides it."""
+    tls: TlsSection | None = None
+    """For an ``amqps://`` broker with an authority of its own."""
     state: FilePath = Path("state")
-    """The folder of this party's model shares and of the daemon's control socket."""
+    """The folder of model shares, of what the daemon remembers, and of its control socket."""
+    keys: FilePath = Path("keys.json")
+    """This party's private keys; used when the federation file holds the parties' public ones."""
     data: DataSection
     """The rows to learn from."""
     serving: DataSection | None = None

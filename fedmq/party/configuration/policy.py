@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES
 
@@ -19,12 +20,32 @@ def _known_engines(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-class PolicySection(Section):
-    """What this party takes part in."""
+SessionKind = Literal["alignment", "training", "inference"]
 
+
+class PolicySection(Section):
+    """What this party takes part in; asked when a session opens, and while it runs."""
+
+    peers: tuple[PartyName, ...] | None = None
+    """Whose sessions it joins; those of the active party when left out."""
+    sessions: tuple[SessionKind, ...] = ("alignment", "training", "inference")
+    """What it takes part in at all."""
+    features: tuple[str, ...] | None = None
+    """The columns it trains with; all but id, label and ``ignore`` when left out."""
     engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
     """The engines that this party takes part with."""
+    smallest_key: Annotated[int, Field(ge=0)] | None = None
+    """Bits of the shortest key of an engine; the engine's own least when left out."""
     allow_weak_keys: bool = False
     """Whether keys below 2048 bits are accepted: for trials only."""
     smallest_alignment: Annotated[int, Field(ge=1)] = 1
     """With fewer common ids this party takes part in no alignment."""
+    smallest_node: Annotated[int, Field(ge=0)] = 0
+    """Sums of nodes with fewer training rows are not answered; the model is then no longer the one
+    that all the data would give."""
+    most_trees: Annotated[int, Field(ge=1)] | None = None
+    """Trees of the longest training it joins."""
+    most_rows_per_hour: Annotated[int, Field(ge=0)] | None = None
+    """Rows that may be scored within any hour."""
+    allow_unsealed: bool = False
+    """Talk without seals in a federation without keys: its broker can read and forge all."""

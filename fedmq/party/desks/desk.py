@@ -13,6 +13,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.party.compute import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.consent import Consent
 from fedmq.party.control import Command, Say
 from fedmq.party.model_store import ModelStore
 from fedmq.party.sessions import RunningSession, Sessions
@@ -31,6 +32,7 @@ class Premises:
     store: ModelStore
     pool: ComputePool
     sessions: Sessions
+    consent: Consent
 
     @property
     def party(self) -> str:

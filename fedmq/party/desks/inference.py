@@ -45,10 +45,15 @@ class InferenceDesk(Desk):
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, InferenceOpen)
         load = LoadPassiveRows(self.at.party, self._serving, self.at.store, terms.model)
-        machine = PassiveInference(header.sender, load)
-        return self.at.sessions.open(
+        consent = self.at.consent
+        machine = PassiveInference(
+            header.sender, load, lambda asked: consent.inference(header, asked)
+        )
+        running = self.at.sessions.open(
             header.session, header.attempt, "inference", terms.model, machine
         )
+        consent.follow(header, running.runner.outcome, running.traffic)
+        return running
 
     async def _predict(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         self.at.only_active("predict")

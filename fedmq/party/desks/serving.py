@@ -20,6 +20,7 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, Premises, followed
 from fedmq.party.model_store import ModelStore
+from fedmq.party.sealer import Sealer
 from fedmq.party.serving.answering import Answering
 from fedmq.party.serving.audit import OnlineAudit
 from fedmq.party.serving.deployments import Deployment, Deployments
@@ -47,10 +48,10 @@ PRODUCTION = "production"
 class ServingDesk(Desk):
     """At the label holder a :class:`Scorer`, at the others an :class:`Answering`."""
 
-    def __init__(self, premises: Premises, link: Link) -> None:
+    def __init__(self, premises: Premises, link: Link, sealer: Sealer) -> None:
         super().__init__(premises)
         section = premises.config.online
-        self._post = OnlinePost(premises.federation.name, link)
+        self._post = OnlinePost(premises.federation.name, link, sealer.seal)
         self.scorer = Scorer(premises.party, section, self._post.say, self._on_not_served)
         self.counter = Counter(self.scorer, premises.party, section.degrade != "fail")
         asked = section.requests if premises.is_active else None

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from fedmq.boosting.model import ActiveShare
-from fedmq.errors import ConfigError, Refused
+from fedmq.errors import ConfigError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
@@ -20,8 +20,7 @@ from fedmq.party.desks.desk import Desk, Opening, followed
 from fedmq.party.sessions import RunningSession
 from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.trace import Trace
-from fedmq.privacy.engine import Engine
-from fedmq.privacy.registry import ENGINES, engine_named
+from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 
@@ -42,37 +41,30 @@ class TrainingDesk(Desk):
     def _join(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, TrainingOpen)
+        config, consent = self.at.config, self.at.consent
         machine = PassiveTraining(
             self.at.party,
             header.sender,
             LoadPassiveTable(
                 self.at.party,
-                self.at.config.data,
+                config.data,
                 salt=header.session,
                 aligned=self._aligned(terms.alignment_name or None),
+                permitted=config.policy.features,
             ),
-            self._accepted_engine,
+            lambda _: consent.training(header, terms),
             secrets.randbits(128),
             self.at.pool.parallelism,
+            smallest_node=config.policy.smallest_node,
         )
-        return self.at.sessions.open(
+        running = self.at.sessions.open(
             header.session, header.attempt, "training", terms.model, machine, self.at.store.save
         )
+        consent.follow(header, running.runner.outcome, running.traffic)
+        return running
 
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.at.config.state), name)
-
-    def _accepted_engine(self, name: str) -> Engine:
-        """The engine as this party's policy allows it; Refused if it does not."""
-        policy = self.at.config.policy
-        if name not in policy.engines:
-            allowed = ", ".join(policy.engines)
-            raise Refused(
-                f"{self.at.party} does not take part with engine {name!r}, only {allowed}"
-            )
-        weak = {"allow_weak_keys": policy.allow_weak_keys}
-        options = weak if "allow_weak_keys" in ENGINES[name].options() else {}
-        return engine_named(name, options, self.at.party)
 
     async def _train(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         self.at.only_active("train")

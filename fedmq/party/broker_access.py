@@ -1,0 +1,32 @@
+"""How a party's settings reach its broker."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import Self
+
+from fedmq.errors import ConfigError
+from fedmq.party.configuration.party import PartyFile
+
+__all__ = ["BrokerAccess"]
+
+
+@dataclass(frozen=True)
+class BrokerAccess:
+    """The URL with the login mechanism in it, and what TLS needs."""
+
+    url: str
+    ssl_context: ssl.SSLContext | None
+
+    @classmethod
+    def of(cls, config: PartyFile) -> Self:
+        """Raises ConfigError: ``[tls]`` does not fit the URL, or a file of it cannot be used."""
+        tls, url = config.tls, config.broker
+        if tls is None:
+            return cls(url, None)
+        if not url.startswith("amqps://"):
+            raise ConfigError("tls: the broker's URL is not encrypted; write it as amqps://")
+        if tls.certificate is not None:
+            url += ("&" if "?" in url else "?") + "auth=external"
+        return cls(url, tls.context())

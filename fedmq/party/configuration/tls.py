@@ -1,0 +1,44 @@
+"""``[tls]`` of a party's file: how it knows the broker, and shows who it is."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Self
+
+from pydantic import model_validator
+
+from fedmq.errors import ConfigError
+from fedmq.party.configuration.toml_file import FilePath, Section
+
+__all__ = ["TlsSection"]
+
+
+class TlsSection(Section):
+    """PEM files; with ``certificate`` and ``key`` the login is by RabbitMQ's mechanism EXTERNAL."""
+
+    ca: FilePath
+    """The authority that signed the broker's certificate."""
+    certificate: FilePath | None = None
+    """This party's own certificate, with which it logs in without a password."""
+    key: FilePath | None = None
+    """The private key of that certificate."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together; one of them is missing")
+        return self
+
+    def context(self) -> ssl.SSLContext:
+        """The files as a context for connections; raises ConfigError where one cannot be used."""
+        for path in (self.ca, self.certificate, self.key):
+            if path is not None and not path.is_file():
+                raise ConfigError(f"tls: {path}: there is no such file")
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:  # ssl.SSLError among them
+            raise ConfigError(f"tls: a file cannot be used: {error}") from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context

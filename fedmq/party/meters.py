@@ -1,0 +1,77 @@
+"""What a daemon counts of its own work, as plain numbers; other files show them to people."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from fedmq.messages.envelope import Header
+from fedmq.transport.link import Delivery
+
+__all__ = ["Meters", "Standing"]
+
+
+@dataclass
+class Meters:
+    """Counted since the daemon began. Kinds, peers and purposes are few: none is a peer's text."""
+
+    clock: Callable[[], float] = time.time
+    messages_sent: Counter[str] = field(default_factory=Counter)
+    """By kind; so are the next three."""
+    bytes_sent: Counter[str] = field(default_factory=Counter)
+    messages_received: Counter[str] = field(default_factory=Counter)
+    bytes_received: Counter[str] = field(default_factory=Counter)
+    retries: Counter[str] = field(default_factory=Counter)
+    """By the peer that did not answer."""
+    redeliveries: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """By the kind of reason."""
+    dropped: int = 0
+    """Messages of sessions that are not known here."""
+    queue_age: float = 0.0
+    """Seconds between the sending of the message that came last, and its arrival here."""
+    trees: int = 0
+    sessions_ended: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By purpose and outcome."""
+    arithmetic_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By computation, its wait for a free worker included."""
+
+    def sent(self, header: Header, size: int) -> None:
+        """A message of ``size`` bytes goes out."""
+        self.messages_sent[header.kind] += 1
+        self.bytes_sent[header.kind] += size
+
+    def arrived(self, delivery: Delivery) -> None:
+        """A delivery came, whatever becomes of it."""
+        self.redeliveries += delivery.redelivered
+        if delivery.sent is not None:
+            self.queue_age = max(0.0, self.clock() - delivery.sent)
+
+    def received(self, header: Header, size: int) -> None:
+        """A delivery proved to be a message."""
+        self.messages_received[header.kind] += 1
+        self.bytes_received[header.kind] += size
+
+    @contextmanager
+    def computing(self, computation: object) -> Iterator[None]:
+        """Measure a computation."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.arithmetic_seconds[type(computation).__name__] += time.perf_counter() - begun
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How things stand at the moment, beside what the meters count."""
+
+    connected: bool
+    dead_letters: int
+    sessions: Mapping[tuple[str, str], int] = field(default_factory=Counter)
+    """Sessions that run, by purpose and state."""
+    waiting: int = 0
+    """Peers that sessions wait for."""

@@ -1,0 +1,159 @@
+"""A private certificate authority for one broker and its users: PEM bytes, no I/O.
+
+RabbitMQ takes a user's name from the common name of the certificate it shows (mechanism EXTERNAL),
+so no password exists that could be lost.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedmq.errors import ConfigError
+
+__all__ = ["Authority", "Certificate"]
+
+YEARS = 10
+_CLOCK_SKEW = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate and its private key, both PEM; ``repr`` shows neither."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "Certificate(...)"
+
+
+class Authority:
+    """Signs with an ECDSA key on P-256, which every TLS 1.2 and 1.3 library reads."""
+
+    def __init__(self, certificate: x509.Certificate, key: EllipticCurvePrivateKey) -> None:
+        self._certificate = certificate
+        self._key = key
+
+    @classmethod
+    def create(cls, name: str) -> Self:
+        """A new authority; its certificate is the one that everybody trusts."""
+        key = generate_private_key(SECP256R1())
+        subject = _name(name)
+        builder = (
+            _builder(subject, subject, key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+        )
+        return cls(builder.sign(key, SHA256()), key)
+
+    @classmethod
+    def load(cls, pem: Certificate) -> Self:
+        """Undo ``pem``; raises `ConfigError` when it is no authority."""
+        try:
+            key = load_pem_private_key(pem.key, password=None)
+            certificate = x509.load_pem_x509_certificate(pem.certificate)
+        except ValueError as error:
+            raise ConfigError(f"that is no certificate authority: {error}") from None
+        if not isinstance(key, EllipticCurvePrivateKey):
+            raise ConfigError("that is no certificate authority of fedmq")
+        return cls(certificate, key)
+
+    @property
+    def pem(self) -> Certificate:
+        """The authority's own certificate and key. The key stays with the broker's operator."""
+        return Certificate(_pem(self._certificate), _key_pem(self._key))
+
+    def server(self, hosts: Sequence[str]) -> Certificate:
+        """A broker's certificate for these host names and addresses."""
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        return self._issue(hosts[0], ExtendedKeyUsageOID.SERVER_AUTH, names)
+
+    def client(self, user: str) -> Certificate:
+        """The certificate with which ``user`` logs in."""
+        names = x509.SubjectAlternativeName([x509.DNSName(user)])
+        return self._issue(user, ExtendedKeyUsageOID.CLIENT_AUTH, names)
+
+    def _issue(
+        self, name: str, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName
+    ) -> Certificate:
+        key = generate_private_key(SECP256R1())
+        builder = (
+            _builder(_name(name), self._certificate.subject, key)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(names, critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
+        )
+        return Certificate(_pem(builder.sign(self._key, SHA256())), _key_pem(key))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=365 * YEARS))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

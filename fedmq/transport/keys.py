@@ -1,0 +1,92 @@
+"""A party's long-term keys: Ed25519 to sign with, X25519 to agree on session keys with."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from fedmq.errors import ConfigError
+
+__all__ = ["KEY_BYTES", "PrivateKeys", "PublicKeys"]
+
+KEY_BYTES = 32
+_ID_BYTES = 8
+_FINGERPRINT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class PublicKeys:
+    """What the other parties pin: 32 bytes to check signatures, 32 bytes to agree on keys."""
+
+    sign: bytes
+    agree: bytes
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Undo ``str``; raises `ConfigError` when it is no such text."""
+        try:
+            padded = text.strip() + "=" * (-len(text.strip()) % 4)
+            data = urlsafe_b64decode(padded.encode("ascii"))
+        except ValueError:
+            data = b""
+        if len(data) != 2 * KEY_BYTES or str(cls(data[:32], data[32:])) != text.strip():
+            raise ConfigError("that is no public key of a party; fedmq keys show prints one")
+        return cls(data[:KEY_BYTES], data[KEY_BYTES:])
+
+    def __str__(self) -> str:
+        """Both keys as one word of 86 letters (base64url)."""
+        return urlsafe_b64encode(self.sign + self.agree).decode().rstrip("=")
+
+    @property
+    def id(self) -> bytes:
+        """A short name for messages; it finds a key among the pinned ones and proves nothing."""
+        return self._digest()[:_ID_BYTES]
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight groups of four hexadecimal digits, to be compared by telephone.
+
+        128 bits of SHA-256: nobody can make another key pair with the same fingerprint.
+        """
+        text = self._digest()[:_FINGERPRINT_BYTES].hex()
+        return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
+
+    def _digest(self) -> bytes:
+        return hashlib.sha256(b"fedmq public keys" + self.sign + self.agree).digest()
+
+
+@dataclass(frozen=True)
+class PrivateKeys:
+    """Both private halves; ``repr`` does not show them."""
+
+    sign: Ed25519PrivateKey
+    agree: X25519PrivateKey
+
+    @classmethod
+    def generate(cls) -> Self:
+        """Fresh keys from the operating system's random numbers."""
+        return cls(Ed25519PrivateKey.generate(), X25519PrivateKey.generate())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Undo ``to_bytes``; raises ValueError for another length."""
+        return cls(
+            Ed25519PrivateKey.from_private_bytes(data[:KEY_BYTES]),
+            X25519PrivateKey.from_private_bytes(data[KEY_BYTES:]),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The secret itself, 64 bytes."""
+        return self.sign.private_bytes_raw() + self.agree.private_bytes_raw()
+
+    @property
+    def public(self) -> PublicKeys:
+        """What the other parties may know."""
+        return PublicKeys(
+            self.sign.public_key().public_bytes_raw(), self.agree.public_key().public_bytes_raw()
+        )

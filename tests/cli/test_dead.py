@@ -1,0 +1,188 @@
+"""``fedmq dead``: letters that a daemon refused, on a real node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedmq.messages.codec import encode
+from fedmq.messages.envelope import Envelope
+from fedmq.messages.inference import InferenceOpen
+from fedmq.party import keys_file
+from fedmq.party.configuration.pinning import pin
+from fedmq.party.keys_file import KeyRing
+from fedmq.party.sealer import EndToEnd
+from fedmq.transport.address import BrokerAddress
+from fedmq.transport.connection import BrokerConnection
+from fedmq.transport.keys import PrivateKeys
+from fedmq.transport.topology import exchange_name, routing_key
+from tests.party.sealed_parties import envelope
+from tests.rabbitmq_node import RabbitNode
+
+FEDMQ = str(Path(sys.executable).parent / "fedmq")
+
+
+def fedmq(*words: object, code: int = 0) -> Any:
+    done = subprocess.run(
+        [FEDMQ, *map(str, words), "--json"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
+    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"))
+    node.start()
+    yield node
+    node.discard()
+
+
+@pytest.fixture
+def rings() -> dict[str, KeyRing]:
+    return {party: KeyRing(party, PrivateKeys.generate()) for party in ("bank", "telco")}
+
+
+@pytest.fixture
+def telco(tmp_path: Path, node: RabbitNode, rings: dict[str, KeyRing]) -> Path:
+    """The passive party's file; it has not pinned the key with which bank signs."""
+    federation = tmp_path / "federation.toml"
+    federation.write_text('name = "demo"\nactive = "bank"\npassive = ["telco"]\n')
+    pin(federation, "bank", [PrivateKeys.generate().public])
+    pin(federation, "telco", [rings["telco"].current.public])
+    keys_file.write(tmp_path / "keys.json", rings["telco"])
+    (tmp_path / "data.csv").write_text("id,x\na,1\n")
+    party = tmp_path / "party.toml"
+    party.write_text(
+        f'party = "telco"\nfederation = "federation.toml"\nbroker = "{node.url("telco")}"\n'
+        '[data]\npath = "data.csv"\nid = "id"\n'
+    )
+    return party
+
+
+@contextmanager
+def running(party: Path) -> Iterator[None]:
+    """The daemon of a party, from when it is ready."""
+    process = subprocess.Popen([FEDMQ, "run", str(party)], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        while "is ready" not in (line := process.stderr.readline()):
+            assert line, "the daemon ended"
+        yield
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@pytest.fixture
+def daemon(telco: Path) -> Iterator[Path]:
+    with running(telco):
+        yield telco
+
+
+async def posted(node: RabbitNode, *bodies: bytes) -> None:
+    connection = await BrokerConnection.open(BrokerAddress.parse(node.url("bank")), "test")
+    for number, body in enumerate(bodies):
+        key = routing_key("bank", "telco", "training")
+        assert await connection.publish(exchange_name("demo"), key, body, f"m{number}")
+    await connection.close()
+
+
+async def listed(party: Path, count: int) -> list[dict[str, Any]]:
+    for _ in range(20):
+        found: list[dict[str, Any]] = fedmq("dead", "list", party)
+        if len(found) == count:
+            return found
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{len(found)} letters instead of {count}")
+
+
+async def seen(party: Path, what: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """The status of a daemon, once it shows ``what``."""
+    for _ in range(50):
+        status: dict[str, Any] = fedmq("status", party)
+        if what(status):
+            return status
+        await asyncio.sleep(0.1)
+    raise AssertionError(status)
+
+
+async def test_letters_are_listed_with_their_reasons_taken_again_and_dropped(
+    daemon: Path, node: RabbitNode, rings: dict[str, KeyRing]
+) -> None:
+    pins = {party: (ring.current.public,) for party, ring in rings.items()}
+    sealed = EndToEnd(rings["bank"], pins).seal(envelope())
+    await posted(node, b"garbage", encode(envelope()), sealed)
+
+    letters = await listed(daemon, 3)
+    assert [letter["reason"].split(";")[0] for letter in letters] == [
+        "7 bytes are not a fedmq message: unpack(b) received extra data.",
+        "message 's1/1/bank/telco/1' is not sealed",
+        "bank signs with a key that is not pinned here",
+    ]
+    assert [letter["sender"] for letter in letters] == ["bank"] * 3
+    assert all(letter["at"] for letter in letters)
+    # To look changes nothing.
+    assert await listed(daemon, 3) == letters
+    shown = fedmq("dead", "show", daemon, letters[2]["letter"])
+    assert shown["header"]["kind"] == "probe"
+
+    assert fedmq("dead", "drop", daemon, letters[0]["letter"]) == [{"letter": letters[0]["letter"]}]
+    again = fedmq("dead", "requeue", daemon, letters[2]["letter"])
+    assert not again[0]["taken"]
+    assert "not pinned" in again[0]["reason"]
+    assert len(await listed(daemon, 2)) == 2
+    assert fedmq("status", daemon)["refused"] == {"MessageError": 1, "Untrusted": 3}
+
+    assert "no dead letter beef" in fedmq("dead", "show", daemon, "beef", code=4)
+    assert len(fedmq("dead", "drop", daemon, "--all")) == 2
+    assert fedmq("dead", "list", daemon) == []
+
+
+async def test_what_a_restarted_daemon_can_read_is_taken_again(
+    telco: Path, node: RabbitNode, rings: dict[str, KeyRing]
+) -> None:
+    """As after ``fedmq keys trust``: the letter was refused for want of the sender's key."""
+    pins = {party: (ring.current.public,) for party, ring in rings.items()}
+    letter = EndToEnd(rings["bank"], pins).seal(envelope(session="s7"))
+
+    for trusted in (False, True):
+        if trusted:
+            pin(telco.with_name("federation.toml"), "bank", pins["bank"])
+        with running(telco):
+            if not trusted:
+                await posted(node, letter)
+                await listed(telco, 1)
+                continue
+            [done] = fedmq("dead", "requeue", telco, "--all")
+            assert done["taken"]
+            assert fedmq("dead", "list", telco) == []
+
+
+async def test_a_recorded_session_opens_nothing_after_a_restart(
+    telco: Path, node: RabbitNode, rings: dict[str, KeyRing]
+) -> None:
+    pins = {party: (ring.current.public,) for party, ring in rings.items()}
+    pin(telco.with_name("federation.toml"), "bank", pins["bank"])
+    body = InferenceOpen(model="m", rows=1, id_pieces=0)
+    header = envelope().header.model_copy(update={"kind": body.kind})
+    opening = EndToEnd(rings["bank"], pins).seal(Envelope(header, body))
+
+    with running(telco):
+        await posted(node, opening)
+        status = await seen(telco, lambda it: it["sessions"])
+        assert status["sessions"][0]["session"] == header.session
+    with running(telco):
+        await posted(node, opening)
+        status = await seen(telco, lambda it: it["refused"])
+        assert status["refused"] == {"Replayed": 1}
+        assert status["sessions"] == []
+    assert [each["event"] for each in fedmq("audit-log", "list", telco)].count("asked") == 1

@@ -1,0 +1,138 @@
+"""The federation that ``fedmq init`` writes: certificates, seals, and a broker that refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+FEDMQ = [str(Path(sys.executable).parent / "fedmq")]
+PARTIES = ("bank", "telco")
+TOKEN = "a-token-of-sixteen-characters"
+
+
+def fedmq(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*FEDMQ, *map(str, words)], capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+def node(folder: Path, action: str, *words: str) -> None:
+    command = [str(folder / "broker" / "node"), action, str(folder / "broker"), *words]
+    subprocess.run(command, check=True, capture_output=True, timeout=90)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A federation over TLS, whose broker runs."""
+    folder = tmp_path_factory.mktemp("hardened") / "demo"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    words = ["--active", "bank", "--passive", "telco", "--broker", f"127.0.0.1:{port}"]
+    made = fedmq("init", folder, *words, "--example")
+    assert made.returncode == 0, made.stderr
+    # The management page takes a second to start.
+    (folder / "broker" / "enabled_plugins").write_text("[rabbitmq_auth_mechanism_ssl].\n")
+    node(folder, "start", "--port", port)
+    yield folder
+    node(folder, "stop")
+
+
+def test_secrets_are_readable_by_their_owner_alone(folder: Path) -> None:
+    private = [folder / party / name for party in PARTIES for name in ("party.toml", "keys.json")]
+    private += [folder / party / "tls" / "party.key" for party in PARTIES]
+    private += [folder / "broker" / "authority" / "ca.key"]
+    assert {path.stat().st_mode & 0o777 for path in private} == {0o600}
+    assert (folder / "broker").stat().st_mode & 0o777 == 0o700
+
+
+def test_no_password_exists(folder: Path) -> None:
+    assert "password" not in (folder / "bank" / "party.toml").read_text()
+    definitions = json.loads((folder / "broker" / "definitions.json").read_text())
+    assert {user["password_hash"] for user in definitions["users"]} == {""}
+
+
+def test_the_broker_refuses_what_it_must(folder: Path) -> None:
+    checked = fedmq("broker", "check", *(folder / party / "party.toml" for party in PARTIES))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "ok    telco: publish under the name of bank: refused" in checked.stdout
+    assert "ok    bank: log in without encryption: refused" in checked.stdout
+
+
+def test_one_party_cannot_log_in_as_another(folder: Path, tmp_path: Path) -> None:
+    # The name in the URL says nothing: the certificate does.
+    copy = shutil.copytree(folder, tmp_path / "copy", ignore=shutil.ignore_patterns("data"))
+    shutil.rmtree(copy / "bank" / "tls")
+    shutil.copytree(copy / "telco" / "tls", copy / "bank" / "tls")
+    checked = fedmq("broker", "check", copy / "bank" / "party.toml")
+    assert checked.returncode == 5
+    assert "WRONG bank: publish under its own name: refused" in checked.stdout
+
+
+def test_a_broker_of_another_authority_is_not_spoken_to(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    port = re.findall(r":(\d+)/", (folder / "bank" / "party.toml").read_text())[0]
+    words = ["--active", "bank", "--passive", "telco", "--broker", f"127.0.0.1:{port}"]
+    assert fedmq("init", other, *words).returncode == 0
+    refused = fedmq("broker", "check", other / "bank" / "party.toml")
+    assert refused.returncode == 5
+    assert "cannot be reached" in refused.stderr
+    assert "certificate" in refused.stderr.lower()
+
+
+def test_sealed_daemons_train_over_tls(folder: Path) -> None:
+    for party in PARTIES:
+        path = folder / party / "party.toml"
+        path.write_text(path.read_text().replace('["paillier", "ou"]', '["plain"]'))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with (folder / "telco" / "party.toml").open("a") as file:
+        file.write(f'[http]\nport = {port}\ntokens = ["{TOKEN}"]\n')
+    job = folder / "bank" / "train.toml"
+    job.write_text(job.read_text().replace('"paillier"', '"plain"'))
+    daemons = [
+        subprocess.Popen(
+            [*FEDMQ, "run", str(folder / party / "party.toml")], stderr=subprocess.PIPE, text=True
+        )
+        for party in PARTIES
+    ]
+    try:
+        for daemon in daemons:
+            assert daemon.stderr is not None
+            while "is ready" not in (line := daemon.stderr.readline()):
+                assert line, "a daemon ended"
+        trained = fedmq("train", job, "--json")
+        assert trained.returncode == 0, trained.stderr
+        assert json.loads(trained.stdout)["metrics"]["eval-auc"] > 0.9
+        assert fedmq("health", folder / "bank" / "party.toml").returncode == 0
+        metrics = httpx.get(
+            f"http://127.0.0.1:{port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
+        ).text
+        assert 'fedmq_messages_received_total{kind="gradient broadcast"} 5.0' in metrics
+        assert "fedmq_trees_total 5.0" in metrics
+        audit = json.loads(
+            fedmq("audit-log", "list", folder / "telco" / "party.toml", "--json").stdout
+        )
+        assert [entry["event"] for entry in audit] == ["asked", "ended"]
+        assert audit[1]["outcome"] == "finished"
+        status = json.loads(fedmq("status", folder / "telco" / "party.toml", "--json").stdout)
+        assert status["sealed"]
+        assert status["refused"] == {}
+    finally:
+        for daemon in daemons:
+            daemon.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        for daemon in daemons:
+            daemon.communicate(timeout=20)
+    assert [daemon.returncode for daemon in daemons] == [0, 0]
+    assert time.monotonic() - begun < 10

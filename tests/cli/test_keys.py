@@ -1,0 +1,122 @@
+"""``fedmq keys``, as the owners of two parties type it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fedmq.cli.main import cli
+from fedmq.errors import ConfigError
+from fedmq.party.configuration.federation import Federation
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two parties, each with a federation file of its own, and no keys."""
+    for party, label in (("bank", 'label = "y"'), ("telco", "")):
+        home = tmp_path / party
+        home.mkdir()
+        (home / "federation.toml").write_text(
+            'name = "demo"\nactive = "bank"\npassive = ["telco"]\n'
+        )
+        (home / "party.toml").write_text(
+            f'party = "{party}"\nfederation = "federation.toml"\n'
+            f'broker = "amqp://{party}:x@localhost/"\n[data]\npath = "d.csv"\nid = "id"\n{label}\n'
+        )
+    return tmp_path
+
+
+def typed(*words: str | Path, env: dict[str, str] | None = None) -> Any:
+    """What ``fedmq keys`` prints as JSON."""
+    result = CliRunner().invoke(
+        cli, ["keys", *map(str, words), "--json"], env=env, standalone_mode=False
+    )
+    if result.exception is not None:
+        raise result.exception
+    return json.loads(result.stdout)
+
+
+def test_two_owners_exchange_their_keys(folder: Path) -> None:
+    made = {party: typed("new", folder / party / "party.toml") for party in ("bank", "telco")}
+    for here, there in (("bank", "telco"), ("telco", "bank")):
+        typed("trust", folder / here / "party.toml", there, made[there]["public"])
+
+    shown = {party: typed("show", folder / party / "party.toml") for party in ("bank", "telco")}
+    assert sorted(shown["bank"], key=str) == sorted(shown["telco"], key=str)
+    for party in ("bank", "telco"):
+        federation = Federation.read(folder / party / "federation.toml")
+        assert [str(key) for key in federation.pinned("bank")] == [made["bank"]["public"]]
+        assert (folder / party / "keys.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_changes_in_two_steps(folder: Path) -> None:
+    party = folder / "bank" / "party.toml"
+    first = typed("new", party)["public"]
+
+    second = typed("rotate", party)["public"]
+    assert [each["public"] for each in typed("show", party)] == [first, second]
+
+    assert typed("rotate", party, "--finish")["public"] == second
+    assert [each["public"] for each in typed("show", party)] == [second]
+    with pytest.raises(ConfigError, match="there is no next key yet"):
+        typed("rotate", party, "--finish")
+
+
+def test_a_stolen_key_is_replaced_at_once(folder: Path) -> None:
+    party = folder / "bank" / "party.toml"
+    first = typed("new", party)["public"]
+    replaced = typed("rotate", party, "--now")["public"]
+    assert [each["public"] for each in typed("show", party)] == [replaced] != [first]
+
+
+def test_trusting_another_key_adds_it_or_replaces_the_first(folder: Path) -> None:
+    telco = [typed("new", folder / "telco" / "party.toml")["public"]]
+    telco.append(typed("rotate", folder / "telco" / "party.toml")["public"])
+    bank = folder / "bank" / "party.toml"
+
+    for key in telco:
+        typed("trust", bank, "telco", key)
+    assert [each["public"] for each in typed("show", bank)] == telco
+    typed("trust", bank, "telco", telco[1], "--only")
+    assert [each["public"] for each in typed("show", bank)] == telco[1:]
+
+
+def test_a_passphrase_from_the_environment_locks_and_opens(folder: Path) -> None:
+    party = folder / "bank" / "party.toml"
+    secret = {"FEDMQ_KEYS_PASSPHRASE": "open sesame"}
+    typed("new", party, "--passphrase", env=secret)
+    with pytest.raises(ConfigError, match="locked with a passphrase"):
+        typed("rotate", party)
+    typed("rotate", party, env=secret)
+    with pytest.raises(ConfigError, match="locked with a passphrase"):
+        typed("rotate", party, "--finish")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["bank", "x"], "no public key"),
+        (["retail", "A" * 86], "'retail' is not among the parties"),
+    ],
+)
+def test_what_cannot_be_trusted(folder: Path, words: list[str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        typed("trust", folder / "telco" / "party.toml", *words)
+
+
+def test_keys_are_not_overwritten(folder: Path) -> None:
+    typed("new", folder / "bank" / "party.toml")
+    with pytest.raises(ConfigError, match="there are keys already"):
+        typed("new", folder / "bank" / "party.toml")
+
+
+def test_the_federation_file_keeps_what_people_wrote(folder: Path) -> None:
+    path = folder / "bank" / "federation.toml"
+    path.write_text("# ours\n" + path.read_text() + "\n[keys]\n# by telephone, 3 May\n")
+    typed("new", folder / "bank" / "party.toml")
+    assert "# ours\n" in path.read_text()
+    assert "# by telephone, 3 May\nbank = " in path.read_text()

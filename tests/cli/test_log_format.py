@@ -1,0 +1,65 @@
+"""A daemon's log for machines, and what it tells systemd."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedmq.cli.log_format import log_to_stderr
+from fedmq.cli.supervisor import tell_supervisor
+
+
+@pytest.fixture
+def clean_root() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("fedmq").setLevel(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("clean_root")
+def test_each_line_is_an_object_with_the_session(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr("json", "bank", verbose=False)
+    log = logging.getLogger("fedmq.party.sessions")
+    log.info("training %s\nfinished", "s1", extra={"session": "s1"})
+    try:
+        raise ValueError("no")
+    except ValueError:
+        log.exception("failed")
+
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert first.pop("at").endswith("+00:00")
+    assert first == {
+        "level": "info",
+        "logger": "fedmq.party.sessions",
+        "party": "bank",
+        "text": "training s1\nfinished",
+        "session": "s1",
+    }
+    assert "ValueError: no" in second["error"]
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_hears_that_the_daemon_is_ready(
+    abstract: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"\0fedmq-test-{tmp_path.name}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(name)
+        systemd.settimeout(5)
+        monkeypatch.setenv("NOTIFY_SOCKET", name.replace("\0", "@"))
+        tell_supervisor("READY=1")
+        assert systemd.recv(100) == b"READY=1"
+
+
+def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    tell_supervisor("READY=1")

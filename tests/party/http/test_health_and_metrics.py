@@ -1,0 +1,106 @@
+"""What supervisors and Prometheus are told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fedmq.party.configuration.http import HttpSection
+from fedmq.party.http.health import health_router
+from fedmq.party.http.metrics import metrics_router
+from fedmq.party.http.server import HttpServer
+from fedmq.party.meters import Meters, Standing
+from fedmq.transport.link import Delivery
+from tests.party.sealed_parties import envelope
+
+
+class Daemon:
+    """As much of one as the endpoints see."""
+
+    def __init__(self) -> None:
+        self.troubles: list[str] = []
+        self.meters = Meters(clock=lambda: 100.0)
+
+    def standing(self) -> Standing:
+        return Standing(not self.troubles, 3, {("training", "growing"): 2}, 1)
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+@pytest.fixture
+async def client(daemon: Daemon) -> AsyncIterator[httpx.AsyncClient]:
+    routers = [
+        health_router(lambda: daemon.troubles),
+        metrics_router(daemon.meters, daemon.standing),
+    ]
+    server = HttpServer(HttpSection(port=0), routers)
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        yield client
+    await server.close()
+
+
+async def samples(client: httpx.AsyncClient) -> dict[str, float]:
+    text = (await client.get("/metrics")).text
+    families = text_string_to_metric_families(text)
+    return {
+        sample.name + "".join(f"/{value}" for value in sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+async def test_a_daemon_in_trouble_lives_but_is_not_ready(
+    client: httpx.AsyncClient, daemon: Daemon
+) -> None:
+    assert (await client.get("/health/ready")).status_code == 200
+    daemon.troubles = ["the broker is not connected: it is gone"]
+    assert (await client.get("/health/live")).status_code == 200
+    answer = await client.get("/health/ready")
+    assert answer.status_code == 503
+    assert answer.json() == {"ready": False, "reasons": daemon.troubles}
+
+
+async def test_what_was_counted_is_shown(client: httpx.AsyncClient, daemon: Daemon) -> None:
+    meters, header = daemon.meters, envelope().header
+    meters.sent(header, 200)
+    meters.sent(header, 100)
+    meters.received(header, 50)
+    sent = datetime(1970, 1, 1, 0, 1, 30, tzinfo=UTC).timestamp()
+    meters.arrived(Delivery(b"", "1", "bank", "training", True, settlement=None, sent=sent))  # type: ignore[arg-type]
+    meters.refused["Untrusted"] += 1
+    meters.retries["telco"] += 4
+    meters.sessions_ended["training", "finished"] += 1
+    with meters.computing(daemon):
+        pass
+
+    seen = await samples(client)
+    assert seen["fedmq_messages_sent_total/probe"] == 2
+    assert seen["fedmq_bytes_sent_total/probe"] == 300
+    assert seen["fedmq_messages_received_total/probe"] == 1
+    assert seen["fedmq_redeliveries_total"] == 1
+    assert seen["fedmq_queue_age_seconds"] == 10
+    assert seen["fedmq_messages_refused_total/Untrusted"] == 1
+    assert seen["fedmq_retries_total/telco"] == 4
+    assert seen["fedmq_sessions_ended_total/finished/training"] == 1
+    assert seen["fedmq_sessions/training/growing"] == 2
+    assert seen["fedmq_peers_waited_for"] == 1
+    assert seen["fedmq_dead_letters_total"] == 3
+    assert seen["fedmq_broker_connected"] == 1
+    assert 0 <= seen["fedmq_arithmetic_seconds_total/Daemon"] < 1
+
+
+async def test_names_are_in_prometheus_style(client: httpx.AsyncClient) -> None:
+    names = re.findall(r"^# TYPE (\S+) (\S+)", (await client.get("/metrics")).text, re.MULTILINE)
+    assert len(names) >= 14
+    for name, kind in names:
+        assert re.fullmatch(r"fedmq_[a-z_]+", name)
+        assert name.endswith("_total") == (kind == "counter")

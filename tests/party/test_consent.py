@@ -1,0 +1,187 @@
+"""A party's policy, held against what is asked of it; and the record of both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import ConfigError, DataError, Refused
+from fedmq.messages.array import Bitmap, pack_payload
+from fedmq.messages.envelope import Header
+from fedmq.messages.inference import InferenceOpen
+from fedmq.messages.training import TrainingOpen
+from fedmq.party.audit_log import AuditLog
+from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.consent import Consent, RowQuota
+from fedmq.party.sealer import Clear
+from fedmq.party.traffic import Traffic
+from tests.party.attacked import PARTIES, ROWS, Recorder, Training
+from tests.party.sealed_parties import envelope
+
+HEADER = envelope().header
+
+
+def consent(state: Path, **policy: Any) -> Consent:
+    return Consent("telco", PolicySection.model_validate(policy), AuditLog(state))
+
+
+def terms(**changes: Any) -> TrainingOpen:
+    number = np.frombuffer((1 << 2047 | 1).to_bytes(256, "little"), np.uint8)
+    usual = {
+        "model": "m",
+        "rows": 100,
+        "alignment": "",
+        "evaluation": Bitmap.of(np.zeros(100, dtype=np.bool_)),
+        "engine": "paillier",
+        "public": pack_payload({"n": number}),
+        "trees": 10,
+        "active_only_trees": 0,
+        "max_depth": 3,
+        "max_bin": 32,
+        "colsample_bytree": 1.0,
+        "seed": 0,
+    }
+    return TrainingOpen(**(usual | changes))
+
+
+class TestTraining:
+    def test_usual_terms_are_agreed_to(self, tmp_path: Path) -> None:
+        engine = consent(tmp_path, peers=["bank"], smallest_key=2048, most_trees=10)
+        assert engine.training(HEADER, terms()).name == "paillier"
+
+    @pytest.mark.parametrize(
+        ("policy", "asked", "reason"),
+        [
+            ({"peers": ["retail"]}, {}, "telco does not join sessions of bank"),
+            ({"sessions": ["inference"]}, {}, "telco does not take part in training"),
+            ({}, {"engine": "plain"}, "with engine 'plain', only paillier, ou"),
+            ({}, {"engine": "unheard-of"}, "with engine 'unheard-of'"),
+            ({"smallest_key": 3072}, {}, "keys of 2048 bits, only from 3072 on"),
+            ({"most_trees": 9}, {}, "train 10 trees, at most 9"),
+        ],
+    )
+    def test_others_are_refused_with_the_reason(
+        self, tmp_path: Path, policy: dict[str, Any], asked: dict[str, Any], reason: str
+    ) -> None:
+        with pytest.raises(Refused, match=reason):
+            consent(tmp_path, **policy).training(HEADER, terms(**asked))
+
+    def test_what_cannot_be_recorded_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "audit.jsonl").mkdir()
+        with pytest.raises(Refused, match="cannot write its audit log"):
+            consent(tmp_path).training(HEADER, terms())
+
+
+class TestInference:
+    def test_rows_per_hour_are_counted_also_over_a_restart(self, tmp_path: Path) -> None:
+        asked = InferenceOpen(model="m", rows=60, id_pieces=0)
+        consent(tmp_path, most_rows_per_hour=100).inference(HEADER, asked)
+        restarted = consent(tmp_path, most_rows_per_hour=100)
+        with pytest.raises(Refused, match="60 were asked for within the last hour, and 60 more"):
+            restarted.inference(HEADER, asked)
+        restarted.inference(HEADER, asked.model_copy(update={"rows": 40}))
+
+    def test_an_hour_later_they_are_free_again(self) -> None:
+        now = 0.0
+        quota = RowQuota(10, lambda: now)
+        quota.take(10)
+        with pytest.raises(Refused):
+            quota.take(1)
+        now = 3600.0
+        quota.take(10)
+
+    def test_inference_can_be_refused_altogether(self, tmp_path: Path) -> None:
+        with pytest.raises(Refused, match="does not take part in inference"):
+            consent(tmp_path, sessions=["training"]).inference(
+                HEADER, InferenceOpen(model="m", rows=1, id_pieces=0)
+            )
+
+
+class TestAuditLog:
+    async def test_questions_and_answers_are_recorded(self, tmp_path: Path) -> None:
+        party = consent(tmp_path, most_trees=9)
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        traffic = Traffic()
+        party.follow(HEADER, outcome, traffic)
+        said = Header(**(HEADER.model_dump() | {"sender": "telco", "recipient": "bank"}))
+        traffic.count(said, 100)
+        with pytest.raises(Refused) as refused:
+            party.training(HEADER, terms())
+        outcome.set_exception(refused.value)
+        await asyncio.sleep(0)
+
+        asked, ended = party.audit.entries()
+        assert (asked["event"], asked["peer"], asked["trees"]) == ("asked", "bank", 10)
+        assert ended["outcome"] == "telco does not train 10 trees, at most 9"
+        assert ended["answered"] == {"probe": 1}
+
+    @pytest.fixture
+    def log(self, tmp_path: Path) -> AuditLog:
+        log = AuditLog(tmp_path)
+        for number in range(5):
+            log.record("asked", rows=number)
+        return log
+
+    def test_it_goes_on_after_a_restart(self, log: AuditLog) -> None:
+        AuditLog(log.path.parent).record("asked", rows=5)
+        assert [entry["rows"] for entry in log.entries()] == list(range(6))
+
+    @pytest.mark.parametrize("change", ["altered", "removed", "inserted", "swapped"])
+    def test_changes_show(self, log: AuditLog, change: str) -> None:
+        lines = log.path.read_text().splitlines(keepends=True)
+        if change == "altered":
+            lines[1] = lines[1].replace('"rows": 1', '"rows": 2')
+        elif change == "removed":
+            del lines[2]
+        elif change == "inserted":
+            lines.insert(2, lines[2])
+        else:
+            lines[1:3] = reversed(lines[1:3])
+        log.path.write_text("".join(lines))
+        with pytest.raises(DataError, match="the log was changed"):
+            list(log.entries())
+        with pytest.raises(DataError):
+            AuditLog(log.path.parent).record("asked")
+
+    def test_a_line_cut_off_by_a_crash_is_none(self, log: AuditLog) -> None:
+        before = log.last_hash()
+        with log.path.open("a") as file:
+            file.write(json.dumps({"number": 6})[:-4])
+        again = AuditLog(log.path.parent)
+        again.record("asked", rows=5)
+        assert [entry["rows"] for entry in again.entries()][-1] == 5
+        assert [entry["previous"] for entry in again.entries()][-1] == before
+
+    def test_a_full_disk_is_an_error(self) -> None:
+        log = AuditLog(Path("/dev/null/state"))
+        with pytest.raises(ConfigError, match="cannot be used"):
+            log.record("asked")
+
+
+class TestSmallNodes:
+    async def told(self, smallest_node: int) -> tuple[Any, Recorder]:
+        recorder = Recorder()
+        training = Training({party: Clear() for party in PARTIES}, smallest_node)
+        return await training.run(recorder.links()), recorder
+
+    async def test_sums_of_few_rows_are_not_told(self) -> None:
+        usual, _ = await self.told(0)
+        careful, recorder = await self.told(60)
+        declined = [each for each in recorder.recorded if b"node declined" in each.body]
+        assert declined
+        assert {each.recipient for each in declined} == {"bank"}
+        assert careful.dumps() != usual.dumps()
+
+    async def test_a_party_that_tells_nothing_wins_no_split(self) -> None:
+        share, _ = await self.told(ROWS + 1)
+        assert {owner for tree in share.trees for owner in tree.owner.tolist() if owner >= 0} == {0}
+
+    async def test_a_bound_that_no_node_meets_changes_nothing(self) -> None:
+        usual, _ = await self.told(0)
+        careful, _ = await self.told(1)
+        assert careful.dumps() == usual.dumps()

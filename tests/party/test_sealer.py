@@ -1,0 +1,214 @@
+"""Envelopes between parties with pinned keys, and what becomes of those that are not theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedmq.errors import ConfigError, MessageError, Replayed, Untrusted
+from fedmq.messages.codec import decode, encode
+from fedmq.party import keys_file
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.configuration.pinning import pin
+from fedmq.party.keys_file import KeyRing
+from fedmq.party.openings import Openings
+from fedmq.party.sealer import LONGEST_DELAY, Clear, EndToEnd, sealer_of
+from fedmq.transport.keys import PrivateKeys
+from tests.party.sealed_parties import envelope, sealers
+
+
+def test_an_envelope_arrives_as_it_was_sent() -> None:
+    both = sealers(["bank", "telco"])
+    for sequence in range(1, 4):
+        said = envelope(sequence=sequence)
+        assert both["telco"].open(both["bank"].seal(said)) == said
+
+
+def test_a_message_without_a_seal_is_refused() -> None:
+    with pytest.raises(Untrusted, match="is not sealed"):
+        sealers(["bank", "telco"])["telco"].open(encode(envelope()))
+
+
+def test_a_party_without_keys_says_that_it_cannot_read() -> None:
+    with pytest.raises(MessageError, match="has no keys to open it"):
+        decode(sealers(["bank", "telco"])["bank"].seal(envelope()))
+
+
+def test_a_message_for_another_party_is_refused() -> None:
+    three = sealers(["bank", "telco", "retail"])
+    with pytest.raises(MessageError, match="is for telco"):
+        three["retail"].open(three["bank"].seal(envelope()))
+
+
+def test_a_resent_message_is_taken_and_a_recorded_one_is_not() -> None:
+    both = sealers(["bank", "telco"])
+    recorded = both["bank"].seal(envelope())
+    both["telco"].open(recorded)
+    both["telco"].open(both["bank"].seal(envelope()))
+    with pytest.raises(Replayed):
+        both["telco"].open(recorded)
+
+
+@pytest.mark.parametrize("age", [LONGEST_DELAY + 60, -7200])
+def test_a_seal_of_another_time_is_refused(age: float) -> None:
+    now = 1_000_000_000.0
+    both = sealers(["bank", "telco"], clock=lambda: now)
+    recorded = both["bank"].seal(envelope())
+    now += age
+    with pytest.raises(Untrusted, match="h ago"):
+        both["telco"].open(recorded)
+
+
+def test_a_session_of_months_is_taken_by_a_peer_that_restarts() -> None:
+    now = 1_000_000_000.0
+    both = sealers(["bank", "telco"], clock=lambda: now)
+    both["bank"].seal(envelope())
+    now += 60 * 24 * 3600
+    said = envelope(sequence=2)
+    assert both["telco"].open(both["bank"].seal(said)) == said
+
+
+def test_keys_change_without_a_refused_message() -> None:
+    telco = KeyRing("telco", PrivateKeys.generate())
+    bank = KeyRing("bank", PrivateKeys.generate())
+    first = bank.current.public
+
+    def says(ring: KeyRing, trusted: list[object], number: int) -> None:
+        """Both ways, with what telco trusts of bank."""
+        pins = {"bank": tuple(trusted), "telco": (telco.current.public,)}
+        here, there = EndToEnd(ring, pins), EndToEnd(telco, pins)  # type: ignore[arg-type]
+        there.open(here.seal(envelope(sequence=number)))
+        here.open(there.seal(envelope("telco", "bank", sequence=number)))
+
+    says(bank, [first], 1)
+    prepared = bank.prepared()
+    assert prepared.next is not None
+    second = prepared.next.public
+    says(prepared, [first], 2)
+    says(prepared, [first, second], 3)
+    advanced = prepared.advanced()
+    says(advanced, [first, second], 4)
+    says(advanced, [second], 5)
+    with pytest.raises(Untrusted, match="not pinned"):
+        says(advanced, [first], 6)
+    with pytest.raises(ConfigError, match="no next key"):
+        advanced.advanced()
+
+
+class TestFiles:
+    """The private keys on disk, and the public ones in the federation's file."""
+
+    @pytest.fixture
+    def party(self, tmp_path: Path) -> Path:
+        (tmp_path / "federation.toml").write_text(
+            '# ours\nname = "demo"\nactive = "bank"\npassive = ["telco"]\n'
+        )
+        (tmp_path / "party.toml").write_text(
+            'party = "bank"\nfederation = "federation.toml"\nbroker = "amqp://bank:x@localhost/"\n'
+            '[data]\npath = "data.csv"\nid = "id"\nlabel = "y"\n'
+        )
+        return tmp_path / "party.toml"
+
+    def pinned(self, party: Path, *rings: KeyRing) -> None:
+        for ring in rings:
+            pin(party.with_name("federation.toml"), ring.party, [ring.current.public])
+
+    @pytest.fixture
+    def rings(self, party: Path) -> list[KeyRing]:
+        rings = [KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")]
+        keys_file.write(party.with_name("keys.json"), rings[0])
+        return rings
+
+    def test_pinned_keys_seal(self, party: Path, rings: list[KeyRing]) -> None:
+        self.pinned(party, *rings)
+        assert sealer_of(*PartyFile.read(party)).sealed
+        assert party.with_name("federation.toml").read_text().startswith("# ours\n")
+
+    def test_without_keys_a_daemon_does_not_start(self, party: Path) -> None:
+        with pytest.raises(ConfigError, match="no keys of the parties are in it"):
+            sealer_of(*PartyFile.read(party))
+
+    def test_unless_its_policy_allows_it(self, party: Path) -> None:
+        with party.open("a") as file:
+            file.write("[policy]\nallow_unsealed = true\n")
+        assert isinstance(sealer_of(*PartyFile.read(party)), Clear)
+
+    def test_a_party_whose_keys_are_missing_is_named(
+        self, party: Path, rings: list[KeyRing]
+    ) -> None:
+        self.pinned(party, rings[0])
+        with pytest.raises(ConfigError, match=r"keys\.telco: the keys of this party are missing"):
+            PartyFile.read(party)
+
+    def test_other_keys_than_the_pinned_ones_are_refused_at_once(
+        self, party: Path, rings: list[KeyRing]
+    ) -> None:
+        self.pinned(party, KeyRing("bank", PrivateKeys.generate()), rings[1])
+        with pytest.raises(ConfigError, match="the other parties would refuse every message"):
+            sealer_of(*PartyFile.read(party))
+
+    def test_private_keys_are_for_their_owner_alone(
+        self, party: Path, rings: list[KeyRing]
+    ) -> None:
+        path = party.with_name("keys.json")
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o640)
+        with pytest.raises(ConfigError, match="chmod 600"):
+            keys_file.read(path, "bank")
+
+    def test_a_passphrase_locks_the_keys(self, party: Path) -> None:
+        ring = KeyRing("bank", PrivateKeys.generate()).prepared()
+        path = party.with_name("keys.json")
+        keys_file.write(path, ring, "open sesame")
+        text = path.read_bytes()
+        assert keys_file.is_locked(path)
+        opened = keys_file.read(path, "bank", lambda: "open sesame")
+        assert [each.to_bytes() for each in opened.all] == [each.to_bytes() for each in ring.all]
+        assert ring.current.to_bytes() not in text
+        with pytest.raises(ConfigError, match="the passphrase does not open"):
+            keys_file.read(path, "bank", lambda: "open barley")
+        with pytest.raises(ConfigError, match="FEDMQ_KEYS_PASSPHRASE"):
+            keys_file.read(path, "bank")
+
+    @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "fedmq keys 1"}', "\x00"])
+    def test_a_damaged_file_is_a_line(self, tmp_path: Path, content: str) -> None:
+        path = tmp_path / "keys.json"
+        path.write_text(content)
+        path.chmod(0o600)
+        with pytest.raises(ConfigError, match="no file of private keys"):
+            keys_file.read(path, "bank")
+
+    def test_another_partys_keys_are_refused(self, tmp_path: Path) -> None:
+        keys_file.write(tmp_path / "keys.json", KeyRing("telco", PrivateKeys.generate()))
+        with pytest.raises(ConfigError, match="the keys of telco, not of bank"):
+            keys_file.read(tmp_path / "keys.json", "bank")
+
+
+class TestOpenings:
+    """A session opens once, whatever happens to the daemon in between."""
+
+    def test_a_recorded_opening_opens_nothing_after_a_restart(self, tmp_path: Path) -> None:
+        header = envelope().header
+        assert Openings(tmp_path).is_first(header)
+        again = Openings(tmp_path)
+        assert not again.is_first(header)
+        assert again.is_first(header.model_copy(update={"attempt": 2}))
+
+    def test_openings_are_forgotten_when_their_seal_is_too_old(self, tmp_path: Path) -> None:
+        now = 0.0
+        openings = Openings(tmp_path, lambda: now)
+        for session in ("a", "b", "c"):
+            assert openings.is_first(envelope(session=session).header)
+        now += LONGEST_DELAY + 25 * 3600
+        assert openings.is_first(envelope(session="d").header)
+        assert len((tmp_path / "openings.jsonl").read_text().splitlines()) == 1
+
+    def test_a_line_cut_short_is_no_opening(self, tmp_path: Path) -> None:
+        Openings(tmp_path).is_first(envelope().header)
+        with (tmp_path / "openings.jsonl").open("a") as file:
+            file.write('["bank", "s2", 1, 17')
+        openings = Openings(tmp_path)
+        assert openings.is_first(envelope(session="s2").header)
+        assert not Openings(tmp_path).is_first(envelope(session="s2").header)
+        assert not Openings(tmp_path).is_first(envelope().header)
