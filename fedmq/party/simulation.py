@@ -19,7 +19,7 @@ from fedmq.party.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.party.simulated_model import ACTIVE, SimulatedModel
 from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
-from fedmq.privacy.engine import Given
+from fedmq.privacy.engine import Engine, Given
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
@@ -84,7 +84,7 @@ def simulate(
     traffic = Traffic()
 
     async def train() -> list[Any]:
-        pool = _pool(compute, workers, engine)
+        pool = _pool(compute, workers, spec)
         await pool.start()
         width = pool.parallelism
         secret = secrets.randbits(128)
@@ -101,14 +101,15 @@ def simulate(
         return await run_machines(machines, pool, broker, "training", traffic, on_report, trace)
 
     share, *others = in_own_loop(train())
-    return SimulatedModel(share, others, traffic)
+    broadcast = max(0, len(share.trees) - params.active_only_trees)
+    return SimulatedModel(share, others, traffic, spec.epsilon_spent(broadcast))
 
 
-def _pool(compute: str | None, workers: int | None, engine: str) -> ComputePool:
+def _pool(compute: str | None, workers: int | None, engine: Engine) -> ComputePool:
     if compute is not None:
         return DaskPool(compute)
-    # Plain sums take less time than starting a process.
-    return ThreadPool() if engine == "plain" else ProcessPool(workers)
+    # Light arithmetic takes less time than starting a process.
+    return ThreadPool() if engine.light else ProcessPool(workers)
 
 
 def _column(label: Any) -> Any:

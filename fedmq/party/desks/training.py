@@ -65,11 +65,9 @@ class TrainingDesk(Desk):
     def _accepted_engine(self, name: str) -> Engine:
         """The engine as this party's policy allows it; Refused if it does not."""
         policy = self.at.config.policy
-        if name not in policy.engines:
-            allowed = ", ".join(policy.engines)
-            raise Refused(
-                f"{self.at.party} does not take part with engine {name!r}, only {allowed}"
-            )
+        refusal = policy.refusal(self.at.party, name)
+        if refusal is not None:
+            raise Refused(refusal)
         weak = {"allow_weak_keys": policy.allow_weak_keys}
         options = weak if "allow_weak_keys" in ENGINES[name].options() else {}
         return engine_named(name, options, self.at.party)
@@ -80,6 +78,10 @@ class TrainingDesk(Desk):
         model = job.model or f"model-{datetime.now():%Y%m%d-%H%M%S}"
         if model in self.at.store.ids():
             raise ConfigError(f"model {model!r} exists already; choose another name")
+        if ENGINES[job.engine].known_leak:  # some leak towards either side
+            refusal = self.at.config.policy.refusal(self.at.party, job.engine)
+            if refusal is not None:
+                raise Refused(refusal)
         session = secrets.token_hex(8)
         load = LoadActiveTable(
             self.at.party,
@@ -89,13 +91,14 @@ class TrainingDesk(Desk):
             salt=session,
             aligned=self._aligned(job.alignment),
         )
+        engine = engine_named(job.engine, job.engine_options, "job")
         machine = ActiveTraining(
             model,
             self.at.party,
             self.at.federation.passive,
             await self.at.pool.run(load),
             job.params,
-            engine_named(job.engine, job.engine_options, "job"),
+            engine,
             self.at.pool.parallelism,
         )
         trace = Trace() if request.get("trace") else None
@@ -106,6 +109,7 @@ class TrainingDesk(Desk):
         )
         await say({"event": "opened", "session": session, "model": model})
         share: ActiveShare = await followed(running, changes, say)
+        broadcast = max(0, len(share.trees) - job.params.active_only_trees)
         return {
             "model": model,
             "trees": len(share.trees),
@@ -114,4 +118,5 @@ class TrainingDesk(Desk):
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
             "bytes_sent": running.traffic.total.bytes,
             **({"trace": trace.document()} if trace else {}),
+            "epsilon_spent": engine.epsilon_spent(broadcast),
         }
