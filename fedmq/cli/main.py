@@ -14,6 +14,7 @@ import click
 from fedmq.cli.align import align
 from fedmq.cli.bench import bench
 from fedmq.cli.data import data
+from fedmq.cli.audit import audit
 from fedmq.cli.demo import demo
 from fedmq.cli.estimate import estimate
 from fedmq.cli.init import init
@@ -37,7 +38,7 @@ def cli() -> None:
 
 for command in (init, data, run, align, estimate, train, predict, status, cancel, models, demo):
     cli.add_command(command)
-for command in (activate, rollback, serving, bench):
+for command in (activate, rollback, serving, bench, audit):
     cli.add_command(command)
 
 

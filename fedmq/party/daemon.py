@@ -61,7 +61,13 @@ class Daemon:
             federation.name, config.party, self._on_unknown, self._on_online
         )
         sessions = Sessions(
-            federation.name, self._link, self._switchboard, pool, config.retry, traces
+            federation.name,
+            self._link,
+            self._switchboard,
+            pool,
+            config.retry,
+            traces,
+            config.recordings,
         )
         store = ModelStore(config.state)
         self._premises = Premises(config, federation, store, pool, sessions)

@@ -7,12 +7,14 @@ import secrets
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fedmq.errors import ConfigError
 from fedmq.party.compute import ComputePool
+from fedmq.party.recording import Recorder
 from fedmq.party.runner import SessionRunner
 from fedmq.party.switchboard import Switchboard
 from fedmq.party.trace import Trace
@@ -41,8 +43,12 @@ async def run_machines(
     traffic: Traffic,
     on_report: Callable[[Report], None] = lambda _: None,
     trace: Trace | None = None,
+    record: Path | None = None,
 ) -> list[Any]:
-    """Run one session of all ``machines``, the first of which begins; their results in order."""
+    """Run one session of all ``machines``, the first of which begins; their results in order.
+
+    ``record``: a folder for a recording of each party.
+    """
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
     first = next(iter(machines))
     runners: list[SessionRunner] = []
@@ -52,6 +58,10 @@ async def run_machines(
         for party, machine in machines.items():
             address = Address(federation, session, 1, party)
             mailbox = Mailbox(address, machine.peers, RetryPolicy(), np.random.default_rng())
+            keep = None
+            if record is not None:
+                path = record / f"{party}.recording"
+                keep = stack.enter_context(Recorder(path, party)).keep
             runner = SessionRunner(
                 Session(machine, mailbox),
                 _publisher(links[party], lane),
@@ -59,6 +69,7 @@ async def run_machines(
                 traffic,
                 on_report if party == first else lambda _: None,
                 trace=trace,
+                record=keep,
             )
             stack.callback(runner.stop)
             runners.append(runner)

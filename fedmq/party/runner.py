@@ -62,6 +62,7 @@ class SessionRunner:
         on_report: Callable[[Report], None] = lambda _: None,
         on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
         trace: Trace | None = None,
+        record: Callable[[Envelope], None] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.session = session
@@ -74,6 +75,7 @@ class SessionRunner:
         self._on_report = on_report
         self._on_waiting = on_waiting
         self._trace = trace
+        self._record = record
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,6 +94,8 @@ class SessionRunner:
         if self._trace is not None:
             self._trace.received(envelope.header)
         self._feed(Arrived(envelope))
+        if self._record is not None:
+            self._record(envelope)
 
     def cancel(self, reason: str) -> None:
         """End the session and tell the other parties why."""
@@ -133,6 +137,8 @@ class SessionRunner:
     def _act(self, effect: Effect) -> None:
         match effect:
             case Transmit(envelope):
+                if self._record is not None:
+                    self._record(envelope)
                 self._spawn(self._transmit(envelope))
             case RunComputation():
                 self._spawn(self._compute(effect))

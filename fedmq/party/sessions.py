@@ -14,6 +14,7 @@ import numpy as np
 
 from fedmq.errors import ConfigError, FedmqError
 from fedmq.party.compute import ComputePool
+from fedmq.party.recording import Recorder
 from fedmq.party.runner import SessionRunner
 from fedmq.party.switchboard import Switchboard
 from fedmq.party.trace import Trace, write_trace
@@ -86,6 +87,7 @@ class Sessions:
         pool: ComputePool,
         retry: RetryPolicy,
         traces: Path | None = None,
+        recordings: Path | None = None,
     ) -> None:
         """``traces``: a folder for the timeline of each session, as ``SESSION.json``."""
         self.running: dict[str, RunningSession] = {}
@@ -95,6 +97,7 @@ class Sessions:
         self._pool = pool
         self._retry = retry
         self._traces = traces
+        self._recordings = recordings
         self._watches: set[asyncio.Task[None]] = set()
 
     def open(
@@ -129,6 +132,7 @@ class Sessions:
                 running.waiting.pop(waiting.peer, None)
             on_change(running)
 
+        recorder = self._recorder(session, attempt)
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
             Session(machine, mailbox),
@@ -138,7 +142,10 @@ class Sessions:
             reported,
             waited,
             trace,
+            recorder.keep if recorder else None,
         )
+        if recorder:
+            runner.closed.add_done_callback(lambda _: recorder.close())
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running
         self._switchboard.add(runner)
@@ -146,6 +153,12 @@ class Sessions:
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
         return running
+
+    def _recorder(self, session: str, attempt: int) -> Recorder | None:
+        if self._recordings is None:
+            return None
+        name = f"{session}.{attempt}.{self._link.party}.recording"
+        return Recorder(self._recordings / name, self._link.party)
 
     async def close(self, reason: str) -> None:
         """Cancel what runs, tell the peers, and give the messages a moment to leave."""

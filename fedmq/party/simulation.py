@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ def simulate(
     compute: str | None = None,
     on_report: Callable[[Report], None] = lambda _: None,
     trace: Trace | None = None,
+    record: str | Path | None = None,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
@@ -62,6 +64,7 @@ def simulate(
         compute: ``dask://host:port`` of a Dask scheduler, whose workers compute instead.
         on_report: called after each tree, on another thread.
         trace: collects what every party computed and said, and when.
+        record: a folder; what each party saw is kept in ``<party>.recording`` for ``fedmq.audit``.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -82,6 +85,7 @@ def simulate(
     mask = _mask(evaluation, rows)
     own = ActiveTable(values, names, labels, mask)
     traffic = Traffic()
+    folder = None if record is None else Path(record)
 
     async def train() -> list[Any]:
         pool = _pool(compute, workers, spec)
@@ -98,7 +102,9 @@ def simulate(
             machines[party] = PassiveTraining(
                 party, ACTIVE, load, lambda _: spec, secret, parallelism=width
             )
-        return await run_machines(machines, pool, broker, "training", traffic, on_report, trace)
+        return await run_machines(
+            machines, pool, broker, "training", traffic, on_report, trace, folder
+        )
 
     share, *others = in_own_loop(train())
     broadcast = max(0, len(share.trees) - params.active_only_trees)

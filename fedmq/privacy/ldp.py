@@ -19,7 +19,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import ConfigError, MessageError
+from fedmq.errors import ConfigError
 from fedmq.privacy.engine import (
     PIECE_BYTES,
     ActiveHalf,
@@ -36,7 +36,7 @@ from fedmq.privacy.engine import (
     Values,
 )
 from fedmq.privacy.perturbation import MECHANISMS, MechanismName
-from fedmq.privacy.plain import PlainPassive
+from fedmq.privacy.plain import PlainPassive, told_pairs
 
 __all__ = ["Ldp", "PerturbRows"]
 
@@ -203,10 +203,7 @@ class _Active(ActiveHalf):
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
-        left = [piece.get("left") for piece in pieces]
-        if any(not isinstance(each, np.ndarray) or each.dtype != np.int64 for each in left):
-            raise MessageError("sums that are no integers")
-        sums = np.concatenate(left)
+        sums = np.concatenate([told_pairs(piece, "left") for piece in pieces])
         floor = self._spec.floor(len(asked.rows), self._gradients.params)
         if floor > 0:
             # A gain divides by H: where H is noise alone, any gain may come out.
