@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -56,6 +56,7 @@ WhenExposed = Literal["smm1", "refuse"]
 
 _LEAST_LEVERAGE = 1e-3  # of the mean; random vectors over rows that share bins stay far above
 _REST_BITS = 16
+_PUBLIC = ("r", "r_used", "l1", "l2")
 _TERMS = {"g_sum", "h_sum", "g_bits", "h_bits", "reg_lambda", "min_child_weight"}
 
 
@@ -63,7 +64,8 @@ _TERMS = {"g_sum", "h_sum", "g_bits", "h_bits", "reg_lambda", "min_child_weight"
 class Smm2(Engine):
     """``r``: vectors sent per node, ``r_used`` (r') of them hide g and h.
 
-    ``l1`` random binary and ``l2`` random numeric columns stand beside M. ``when_exposed``: what
+    ``l1`` random binary and ``l2`` random numeric columns stand beside M; a passive party takes at
+    least as many as it would by itself. ``when_exposed``: what
     the active party does about a node that cannot be hidden, ``smm1`` or ``refuse``.
     """
 
@@ -99,11 +101,11 @@ class Smm2(Engine):
         return _Active(self)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        r, r_used = public.get("r"), public.get("r_used")
-        if set(public) != {"r", "r_used"} or not isinstance(r, int) or not isinstance(r_used, int):
-            raise Refused("the active party's numbers of vectors are malformed")
-        vector_counts(r, r_used)
-        return _Passive(self, bins, r, r_used)
+        if set(public) != set(_PUBLIC) or any(not isinstance(n, int) for n in public.values()):
+            raise Refused("the active party's numbers of vectors and columns are malformed")
+        r, r_used, l1, l2 = (public[key] for key in _PUBLIC)
+        asked = replace(self, r=r, r_used=r_used, l1=max(l1, self.l1), l2=max(l2, self.l2))
+        return _Passive(asked, bins)
 
 
 # The label holder's half
@@ -142,7 +144,7 @@ class _Active(ActiveHalf):
         self._gradients: Gradients
 
     def open(self) -> Plan[Values]:
-        return {"r": self._spec.r, "r_used": self._spec.r_used}
+        return {key: getattr(self._spec, key) for key in _PUBLIC}
         yield
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
@@ -275,11 +277,9 @@ class _ScoreHidden:
 
 
 class _Passive(PassiveHalf):
-    def __init__(self, spec: Smm2, bins: BinMatrix, r: int, r_used: int) -> None:
+    def __init__(self, spec: Smm2, bins: BinMatrix) -> None:
         self._spec = spec
         self._bins = bins
-        self._r = r
-        self._r_used = r_used
         self.forget_tree()
 
     def forget_tree(self) -> None:
@@ -300,7 +300,7 @@ class _Passive(PassiveHalf):
         if not query.pieces:
             features = np.unique(query.candidates.feature)
             seed = secrets.randbits(128)
-            return VectorsOffSplits(self._bins, rows, features, self._r, spec.l1, spec.l2, seed)
+            return VectorsOffSplits(self._bins, rows, features, spec.r, spec.l1, spec.l2, seed)
         if "w" in query.pieces[0]:
             return _ScoreHidden(query.pieces, self._bins, rows, query.candidates, query.order)
         if spec.when_exposed == "refuse":
@@ -314,7 +314,7 @@ class _Passive(PassiveHalf):
             rows,
             query.candidates,
             query.order,
-            self._r,
-            self._r_used,
+            spec.r,
+            spec.r_used,
             secrets.randbits(128),
         )

@@ -137,7 +137,7 @@ def test_smm2_gives_up_on_a_small_node_if_told_so() -> None:
 
 def test_a_passive_party_may_refuse_to_be_asked_as_in_smm1() -> None:
     bins = table(20, 2, seed=0)
-    public = {"r": 16, "r_used": 8}
+    public = {"r": 16, "r_used": 8, "l1": 8, "l2": 8}
     passive = Smm2(when_exposed="refuse").passive(public, bins, 1)
     candidates = CandidateTable.of(bins.cuts)
     pieces = [{"z": np.eye(20)[:, :16]}]
@@ -201,7 +201,7 @@ def test_malformed_terms_are_refused(engine: Engine, public: dict) -> None:
 
 def test_a_reply_is_made_for_each_query_of_a_wave() -> None:
     bins = table(50, 2, seed=0)
-    passive = Smm2().passive({"r": 16, "r_used": 8}, bins, 1)
+    passive = Smm2().passive({"r": 16, "r_used": 8, "l1": 8, "l2": 8}, bins, 1)
     candidates = CandidateTable.of(bins.cuts)
     queries = [
         Query(0, node, 0, all_rows(50)[node::2], candidates, in_order(candidates), ())
