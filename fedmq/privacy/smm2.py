@@ -86,7 +86,7 @@ class Smm2(Engine):
     )
     known_leak = (
         "a passive party reads 100 % of the labels from the signs of W "
-        "(91 % still with 2,700 vectors on 3,000 rows, where 70 % is the base rate)"
+        "(93 % still with r_used = 1,500 on 3,000 rows, where guessing reaches 78 %)"
     )
 
     def __post_init__(self) -> None:
