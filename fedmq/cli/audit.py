@@ -9,6 +9,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.objective import OBJECTIVES
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError
 from fedmq.party.audit import audit as mounted
@@ -57,8 +58,8 @@ def audit(
 
 
 def _labels(path: Path, id_column: str, column: str) -> NDArray[Any]:
-    table = ReadTable("--labels", DataSection(path=path, id=id_column, label=column), labelled=True)
-    label = table.run().label
+    data = DataSection(path=path, id=id_column, label=column)
+    label = ReadTable("--labels", data, OBJECTIVES["binary:logistic"].labels).run().label
     assert label is not None
     return np.asarray(label)
 

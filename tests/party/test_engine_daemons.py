@@ -1,4 +1,4 @@
-"""FedXGBoost's engines between daemons, over a real broker: consent, training, audit."""
+"""FedXGBoost's engines between daemons, over a real broker: training, and the audit of it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,6 @@ def bold(
 def trained(federation: ExampleFederation, engine: str, options: str = "{}") -> dict[str, Any]:
     job = f'model = "{engine}"\nengine = "{engine}"\nengine_options = {options}\n{PARAMS}'
     return command("train", federation.job(job), "--json").result
-
-
-@pytest.mark.parametrize("engine", ["smm1", "smm2"])
-def test_a_careful_federation_refuses_leaky_engines_and_says_why(
-    demo: ExampleFederation, engine: str
-) -> None:
-    outcome = command("train", demo.job(f'engine = "{engine}"\n{PARAMS}'))
-    assert outcome.code == 6
-    assert "100 %" in outcome.error
-    assert "allow_leaky_engines = true" in outcome.error
 
 
 def test_the_engines_train_and_what_was_seen_can_be_audited(bold: ExampleFederation) -> None:
