@@ -24,7 +24,7 @@ from fedmq.boosting.tree import walk
 from fedmq.privacy.audit.purity import leaf_purity
 
 TREES = 25
-SEEDS = 10
+SEEDS = 6
 VARIANTS = {"SecureBoost": 0, "RL-SecureBoost": 1}
 METRICS = ("ACC", "F1", "AUC")
 
