@@ -78,7 +78,8 @@ def main() -> None:
 FEDXGBOOST_NOTE = """SMM and Paillier grow the very trees of plain: the run stops if one loss
 differs. Noise was drawn with a fixed seed. In the second order, h is told as well, with a budget
 of its own; a side whose h drowns in noise is no candidate here, which the paper does not have: the
-loss of epsilon = 1 is higher without. Time per tree is the median.
+loss of epsilon = 1 is higher without. Time per tree is that of the quickest tree, the one that
+other work on the machine disturbed least.
 """
 
 
