@@ -2,10 +2,11 @@
 
 ::
 
-    python -m benchmarks.papers DATA [--docs docs]
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers DATA [--docs docs]
 
 DATA holds ``credit1_active.csv``, ``credit1_passive.csv``, ``credit2_active.csv`` and
-``credit2_passive.csv``.
+``credit2_passive.csv``. One thread of BLAS, because threads that wait for each other count as
+processor time.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def main() -> None:
 FEDXGBOOST_NOTE = """SMM and Paillier grow the very trees of plain: the run stops if one loss
 differs. Noise was drawn with a fixed seed. In the second order, h is told as well, with a budget
 of its own; a side whose h drowns in noise is no candidate here, which the paper does not have: the
-loss of epsilon = 1 is higher without. Time per tree is that of the quickest tree, the one that
-other work on the machine disturbed least.
+loss of epsilon = 1 is higher without. Time is processor time of all parties together, one thread of
+BLAS, which other work on the machine disturbs little; Paillier's spreads over all cores.
 """
 
 

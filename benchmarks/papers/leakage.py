@@ -141,7 +141,7 @@ def noisy(data: Credit, plots: Path) -> Iterator[str]:
         logarithmic=True,
     )
     yield "![Labels from noisy gradients](plots/leakage-ldp.png)\n"
-    head = ["mechanism", "epsilon per tree", *(f"AUC, {count} trees" for count in trees)]
+    head = ["mechanism", "epsilon per tree", *(f"AUC, trees: {count}" for count in trees)]
     yield table(head, rows)
     yield (
         "Per tree and row, g is told anew. Its sign is the label in every tree, so a passive party "
