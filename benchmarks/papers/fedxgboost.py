@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.papers.page import Curve, draw, table
-from benchmarks.papers.tables import TITLES, Credit, params, train
+from benchmarks.papers.tables import TITLES, Credit, params, train, workers_time
 
 TREES = 25
 EXACT = {"plain": TREES, "smm1": 10, "smm2": 5, "paillier": 2}
@@ -77,7 +76,7 @@ def _run(
 ) -> tuple[list[float], float, float]:
     """Test losses, processor seconds of all parties and their workers, and MB per tree."""
     ends: list[float] = []
-    before = _workers_time()
+    before = workers_time()
     model = train(
         data,
         engine,
@@ -87,14 +86,8 @@ def _run(
         **options,
     )
     losses = model.evals_result["eval"]["logloss"]
-    seconds = float(np.median(np.diff(ends))) + (_workers_time() - before) / trees
+    seconds = float(np.median(np.diff(ends))) + (workers_time() - before) / trees
     return losses, seconds, model.bytes_sent / trees / 1e6
-
-
-def _workers_time() -> float:
-    """Processor seconds of all worker processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _row(name: str, loss: float, seconds: float, base: float, megabytes: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,3 +69,9 @@ def train(
         evaluation=held_out,
         on_report=on_report,
     )
+
+
+def workers_time() -> float:
+    """Processor seconds of all worker processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

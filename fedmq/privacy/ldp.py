@@ -211,5 +211,6 @@ class _Active(ActiveHalf):
             h, total = (
                 scale.to_float(each)[..., 1] for each in (sums, self._gradients.totals(asked.rows))
             )
-            sums = np.where((np.minimum(h, total - h) > floor)[:, None], sums, 0)
+            smaller = np.minimum(h, total - h)
+            sums = np.where(((smaller > 0) & (smaller < floor))[:, None], 0, sums)
         return Sums(sums)
