@@ -190,7 +190,7 @@ def scalability(plots: Path) -> Iterator[str]:
     yield "### Figure 5: processor time per tree\n"
     axes = {
         "depth": [{"depth": each} for each in (2, 3, 4)],
-        "rows": [{"rows": each} for each in (500, 1000, 2000)],
+        "rows": [{"rows": each} for each in (250, 500, 1000)],
         "features": [{"features": each} for each in (5, 10, 20)],
     }
     rows = []
@@ -210,14 +210,14 @@ def scalability(plots: Path) -> Iterator[str]:
     for axis in axes:
         yield f"![By {axis}](plots/secureboost-figure-5-{axis}.png)\n"
     yield (
-        "Synthetic tables: 1,000 rows, 10 features a party and depth 3 where not said otherwise, "
+        "Synthetic tables: 500 rows, 10 features a party and depth 3 where not said otherwise, "
         "32 bins, keys of 2048 bit. Processor time of all workers of both parties over two trees; "
         "their start and the making of keys are part of it.\n"
     )
     yield table(["axis", "value", "paillier, processor seconds per tree"], rows)
 
 
-def _seconds(rows: int = 1000, features: int = 10, depth: int = 3) -> float:
+def _seconds(rows: int = 500, features: int = 10, depth: int = 3) -> float:
     random = np.random.default_rng(0)
     values = random.normal(size=(rows, 2 * features)).astype(np.float32)
     label = (values[:, ::3].sum(axis=1) + random.normal(size=rows) > 0).astype(np.float32)

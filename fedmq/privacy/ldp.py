@@ -94,6 +94,10 @@ class Ldp(Engine):
 
     def check(self, params: TrainParams) -> None:
         self.ranges(params)
+        if params.goss:
+            raise ConfigError(
+                "engine ldp: goss makes gradients larger than the noise is meant for; leave it off"
+            )
         if self.order == 1 and params.reg_lambda == 0:
             raise ConfigError("engine ldp: order = 1 divides by lambda, which is 0")
 

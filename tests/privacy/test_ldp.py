@@ -95,6 +95,11 @@ def test_the_first_order_needs_lambda() -> None:
     Ldp(order=2).check(TrainParams(reg_lambda=0))
 
 
+def test_goss_is_refused() -> None:
+    with pytest.raises(ConfigError, match="goss"):
+        Ldp().check(TrainParams(goss=True))
+
+
 def test_noise_that_would_leave_the_integers_is_refused() -> None:
     with pytest.raises(ConfigError, match="epsilon"):
         told(Ldp(epsilon=1e-9), gradients(1000, 1))
