@@ -13,8 +13,8 @@ from fedmq.boosting.objective import OBJECTIVES
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError
 from fedmq.party.audit import audit as mounted
-from fedmq.party.configuration.party import DataSection
-from fedmq.party.csv_table import ReadTable
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.table import ReadTable
 
 __all__ = ["audit"]
 

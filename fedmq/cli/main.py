@@ -12,10 +12,9 @@ import sys
 import click
 
 from fedmq.cli.align import align
-from fedmq.cli.bench import bench
-from fedmq.cli.data import data
 from fedmq.cli.audit import audit
 from fedmq.cli.bench import bench
+from fedmq.cli.data import data
 from fedmq.cli.demo import demo
 from fedmq.cli.estimate import estimate
 from fedmq.cli.init import init
