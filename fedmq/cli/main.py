@@ -12,6 +12,7 @@ import sys
 import click
 
 from fedmq.cli.align import align
+from fedmq.cli.audit import audit
 from fedmq.cli.audit_log import audit_log
 from fedmq.cli.bench import bench
 from fedmq.cli.broker import broker
@@ -44,7 +45,7 @@ for command in (init, data, run, align, estimate, train, predict, demo):
     cli.add_command(command)
 for command in (status, health, cancel, models):
     cli.add_command(command)
-for command in (activate, rollback, serving, bench):
+for command in (activate, rollback, serving, bench, audit):
     cli.add_command(command)
 for command in (keys, broker, dead, audit_log):
     cli.add_command(command)

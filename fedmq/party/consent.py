@@ -81,9 +81,9 @@ class Consent:
         )
         self._check_peer(header, "training")
         policy = self._policy
-        if terms.engine not in policy.engines:
-            allowed = ", ".join(policy.engines)
-            raise self._refusal(f"take part with engine {terms.engine!r}, only {allowed}")
+        refusal = policy.refusal(self._party, terms.engine)
+        if refusal is not None:
+            raise Refused(refusal)
         weak = {"allow_weak_keys": policy.allow_weak_keys}
         options = weak if "allow_weak_keys" in ENGINES[terms.engine].options() else {}
         engine = engine_named(terms.engine, options, self._party)

@@ -49,3 +49,20 @@ class PolicySection(Section):
     """Rows that may be scored within any hour."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
+    allow_leaky_engines: bool = False
+    """Also take part with engines that are known to give data away, smm1 and smm2."""
+
+    def refusal(self, party: str, engine: str) -> str | None:
+        """Why ``party`` does not take part with the engine of this name; None if it does."""
+        known = ENGINES.get(engine)
+        if known is not None and known.known_leak:
+            if self.allow_leaky_engines:
+                return None
+            return (
+                f"{party} does not take part with engine {engine!r}: {known.known_leak}; "
+                "allow_leaky_engines = true in its [policy] accepts that"
+            )
+        if engine not in self.engines:
+            allowed = ", ".join(self.engines)
+            return f"{party} does not take part with engine {engine!r}, only {allowed}"
+        return None
