@@ -25,12 +25,12 @@ from pydantic_core import PydanticUndefined
 from fedmq import errors
 from fedmq.boosting.params import ALIASES, TrainParams
 from fedmq.cli.main import cli
-from fedmq.messages import body, inference, online, training
+from fedmq.messages import alignment, body, inference, online, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
 from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol import diagram
@@ -90,6 +90,7 @@ def configuration() -> str:
     for name, model in (
         ("federation.toml", Federation),
         ("party.toml", PartyFile),
+        ("align.toml", AlignmentJob),
         ("train.toml", TrainingJob),
     ):
         doc = inspect.getmodule(model)
@@ -265,6 +266,7 @@ def messages() -> str:
     ]
     rooms: tuple[tuple[str, ModuleType], ...] = (
         ("Any session", body),
+        ("Alignment", alignment),
         ("Training", training),
         ("Inference", inference),
         ("Online scores", online),

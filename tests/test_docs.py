@@ -13,14 +13,14 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.main import cli
 from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.privacy.registry import ENGINES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), ROOT / "brokers/rabbitmq/README.md"]
-CONFIGURED = [Federation, PartyFile, TrainingJob]
+CONFIGURED = [Federation, PartyFile, AlignmentJob, TrainingJob]
 
 
 @pytest.fixture(scope="module")

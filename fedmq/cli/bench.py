@@ -13,7 +13,7 @@ from fedmq.cli.load_generator import Load, Measured, run
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.csv_table import read_ids
+from fedmq.party.table import ReadTable
 
 __all__ = ["bench"]
 
@@ -60,7 +60,7 @@ def infer(
         f"http://{config.http.host}:{config.http.port}",
         f"/v1/models/{name}/predict",
         token,
-        read_ids(data.path, data.id),
+        ReadTable(config.party, data, wanted=()).run().ids,
         rate,
         seconds,
         rows,

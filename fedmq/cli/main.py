@@ -11,9 +11,11 @@ import sys
 
 import click
 
+from fedmq.cli.align import align
 from fedmq.cli.audit import audit
 from fedmq.cli.bench import bench
 from fedmq.cli.broker import broker
+from fedmq.cli.data import data
 from fedmq.cli.dead import dead
 from fedmq.cli.demo import demo
 from fedmq.cli.estimate import estimate
@@ -38,9 +40,9 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, run, estimate, train, predict, status, health, cancel, models, demo):
+for command in (init, data, run, align, estimate, train, predict, status, health, cancel, models):
     cli.add_command(command)
-for command in (activate, rollback, serving, bench):
+for command in (demo, activate, rollback, serving, bench):
     cli.add_command(command)
 for command in (keys, broker, dead, audit):
     cli.add_command(command)

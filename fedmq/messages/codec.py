@@ -12,7 +12,7 @@ import msgpack
 from pydantic import BaseModel, ValidationError
 
 from fedmq.errors import MessageError
-from fedmq.messages import body, inference, online, training
+from fedmq.messages import alignment, body, inference, online, training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 
@@ -36,7 +36,13 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 KINDS: dict[str, type[Body]] = {
     model.kind: model
-    for model in (*body.BODIES, *training.BODIES, *inference.BODIES, *online.BODIES)
+    for model in (
+        *body.BODIES,
+        *alignment.BODIES,
+        *training.BODIES,
+        *inference.BODIES,
+        *online.BODIES,
+    )
 }
 """Every body by its kind: the discriminated union of all that can be said."""
 

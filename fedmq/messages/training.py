@@ -48,7 +48,12 @@ class TrainingOpen(Body):
     model: ModelId
     rows: Annotated[int, Field(ge=1, lt=8_000_000)]
     alignment: Annotated[str, Field(max_length=128)]
-    """Digest of the common ids in their common order; empty where rows are matched by position."""
+    """The stored alignment's session, or a digest of all ids in ascending order.
+
+    Empty where rows are matched by position.
+    """
+    alignment_name: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")]
+    """The stored alignment that says which rows these are; empty where the tables alone do."""
     evaluation: Bitmap
     """Rows that are only scored; cuts are not computed over them."""
     engine: Name

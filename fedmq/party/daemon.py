@@ -22,6 +22,7 @@ from fedmq.party.consent import Consent
 from fedmq.party.control import Command, ControlServer, Say
 from fedmq.party.dask_pool import DaskPool
 from fedmq.party.dead_letters import DeadLetterNotes, Redelivery
+from fedmq.party.desks.alignment import AlignmentDesk
 from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.serving import ServingDesk
@@ -100,7 +101,12 @@ class Daemon:
         consent = Consent(config.party, config.policy, AuditLog(config.state))
         self._premises = Premises(config, federation, store, pool, sessions, consent)
         self._serving = ServingDesk(self._premises, self._link, self._sealer)
-        desks = (TrainingDesk(self._premises), InferenceDesk(self._premises), self._serving)
+        desks = (
+            AlignmentDesk(self._premises),
+            TrainingDesk(self._premises),
+            InferenceDesk(self._premises),
+            self._serving,
+        )
         self._openings: dict[type, Opening] = {}
         self._commands: dict[str, Command] = {
             "status": self._status,

@@ -9,46 +9,115 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.features import feature_matrix
 from fedmq.errors import DataError
+from fedmq.party.columns import CategoryColumn, reads_as_number
+from fedmq.party.table import Table
 
-__all__ = ["feature_table"]
+__all__ = ["feature_table", "trained_columns"]
+
+_MOST_CATEGORIES = 64
+_CATEGORICAL = ("categor", "enum", "dictionary")  # as pandas, Polars and Arrow call such types
 
 
 def feature_table(data: Any, where: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
     """``data`` as float32 (rows, features) with NaN for missing, and the features' names.
 
-    Columns of an array are named f0, f1, ...
+    Columns of an array are named f0, f1, ... A data frame's column of words or of a categorical
+    type is one feature COLUMN=CATEGORY per category.
 
     Raises:
-        DataError: it is no table, holds text, or infinite values; the text begins with ``where``.
+        DataError: it is no table, or holds words among numbers or infinite values; the text begins
+            with ``where``.
     """
+    table = _read(data, where)
+    return table.values, table.features
+
+
+def trained_columns(data: Any, where: str, names: tuple[str, ...]) -> NDArray[np.float32]:
+    """The features ``names`` that a model was trained on, float32 (rows, names), from ``data``.
+
+    Raises:
+        DataError: as in :func:`feature_table`, or the columns of ``data`` are others.
+    """
+    table = _read(data, where)
+    if table.features == names:
+        return table.values
+    try:
+        if all(_is_known(feature, names, table) for feature in table.features):
+            return table.columns(names)
+    except KeyError:
+        pass
+    raise DataError(
+        f"{where}: columns {list(table.features)[:5]} are not those of the training, "
+        f"{list(names)[:5]}"
+    )
+
+
+def _is_known(feature: str, names: tuple[str, ...], table: Table) -> bool:
+    """Whether ``feature``, or another category of its column, is among the trained ``names``."""
+    columns = [column for column in table.uncategorised if feature.startswith(f"{column}=")]
+    return feature in names or any(
+        name.startswith(f"{column}=") for column in (feature, *columns) for name in names
+    )
+
+
+def _read(data: Any, where: str) -> Table:
     names = getattr(data, "column_names", None)  # Arrow
     if names is None and hasattr(data, "columns"):
         names = list(data.columns)  # pandas, Polars
-    if names is not None:
-        columns = [_column(data[name], where, str(name)) for name in names]
-        shape = (len(data), 0)
-        return _checked(np.column_stack(columns) if columns else np.empty(shape), names, where)
-    values = np.asarray(data)
-    if values.ndim != 2:
-        raise DataError(f"{where}: a table has rows and columns, this has shape {values.shape}")
-    if values.dtype.kind not in "fiub":
-        values = _numbers(values, where, "the array")
-    return _checked(values, [f"f{index}" for index in range(values.shape[1])], where)
+    if names is None:
+        values = np.asarray(data)
+        if values.ndim != 2:
+            raise DataError(f"{where}: a table has rows and columns, this has shape {values.shape}")
+        if values.dtype.kind not in "fiub":
+            values = _numbers(values, where, "the array")
+        labels = tuple(f"f{index}" for index in range(values.shape[1]))
+        return Table((), labels, feature_matrix(values, labels, where), None)
+    _each_once([str(name) for name in names], where)
+    vectors: dict[str, NDArray[Any]] = {}
+    uncategorised = {}
+    for name in names:
+        column = _column(data[name], where, str(name))
+        if isinstance(column, CategoryColumn):
+            uncategorised[str(name)] = column.missing
+            for category, indicator in column.indicators().items():
+                vectors[f"{name}={category}"] = indicator
+        else:
+            vectors[str(name)] = column
+    stacked = np.column_stack(list(vectors.values())) if vectors else np.empty((len(data), 0))
+    labels = tuple(vectors)
+    return Table((), labels, feature_matrix(stacked, labels, where), None, uncategorised)
 
 
-def _checked(
-    values: NDArray[Any], names: list[str], where: str
-) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    labels = tuple(str(name) for name in names)
-    if len(set(labels)) < len(labels):
-        twice = next(name for name in labels if labels.count(name) > 1)
+def _each_once(names: list[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{where}: column {twice!r} appears more than once")
-    return feature_matrix(values, labels, where), labels
 
 
-def _column(column: Any, where: str, name: str) -> NDArray[Any]:
+def _column(column: Any, where: str, name: str) -> NDArray[Any] | CategoryColumn:
+    kind = str(getattr(column, "dtype", None) or getattr(column, "type", ""))
+    declared = kind.lower().startswith(_CATEGORICAL)
     values = column.to_numpy()
-    return values if values.dtype.kind in "fiub" else _numbers(values, where, f"column {name!r}")
+    if not declared and values.dtype.kind in "fiub":
+        return np.asarray(values)
+    cells = [None if _is_missing(value) else value for value in values.tolist()]
+    if not declared and not _are_words(cells):
+        return _numbers(values, where, f"column {name!r}")
+    category = CategoryColumn(name, ("",), _MOST_CATEGORIES, declared=True)
+    category.take(cells, lambda row: f"{where}: row {row + 1}")
+    return category
+
+
+def _are_words(cells: list[Any]) -> bool:
+    """Whether there is text among the cells, and nothing that reads as a number."""
+    present = [cell for cell in cells if cell is not None]
+    return bool(present) and not any(
+        not isinstance(cell, str) or reads_as_number(cell) for cell in present
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def _numbers(values: NDArray[Any], where: str, what: str) -> NDArray[np.float64]:
@@ -57,8 +126,7 @@ def _numbers(values: NDArray[Any], where: str, what: str) -> NDArray[np.float64]
     numbers = np.empty(flat.shape, dtype=np.float64)
     for row, value in enumerate(flat.tolist()):
         try:
-            missing = value is None or type(value).__name__ == "NAType"
-            numbers[row] = np.nan if missing else value
+            numbers[row] = np.nan if _is_missing(value) else value
         except (TypeError, ValueError):
             raise DataError(
                 f"{where}: {what}, row {row + 1} holds {value!r}, which is no number"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -30,8 +30,13 @@ __all__ = ["Purpose", "RunningSession", "Sessions"]
 
 log = logging.getLogger(__name__)
 
-Purpose = Literal["training", "inference"]
+Purpose = Literal["alignment", "training", "inference"]
 
+_LANES: Mapping[Purpose, Lane] = {
+    "alignment": "training",
+    "training": "training",
+    "inference": "inference",
+}
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
 
 
@@ -137,7 +142,7 @@ class Sessions:
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
             Session(machine, mailbox),
-            _Lane(self._link, purpose).publish,
+            _Lane(self._link, _LANES[purpose]).publish,
             self._pool,
             traffic,
             reported,
@@ -170,7 +175,7 @@ class Sessions:
     async def _watch(
         self, running: RunningSession, on_result: Callable[[Any], None], trace: Trace | None
     ) -> None:
-        what = f"{running.purpose} {running.id} of model {running.model}"
+        what = f"{running.purpose} {running.id} of {running.model}"
         about = {"session": running.id}
         try:
             on_result(await running.runner.outcome)

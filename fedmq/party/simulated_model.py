@@ -14,7 +14,7 @@ from fedmq.boosting.tree import LookupTable
 from fedmq.boosting.xgboost_export import to_booster
 from fedmq.errors import DataError
 from fedmq.party.compute import ThreadPool
-from fedmq.party.frame import feature_table
+from fedmq.party.frame import trained_columns
 from fedmq.party.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.party.traffic import Traffic, Volume
 from fedmq.privacy.engine import Given
@@ -117,10 +117,4 @@ class SimulatedModel:
         return [self.share.lookup_table, *(each.lookup_table for each in others)]
 
     def _table(self, party: str, data: Any, trained: LookupTable) -> NDArray[np.float32]:
-        values, names = feature_table(data, party)
-        if names != trained.feature_names:
-            raise DataError(
-                f"{party}: columns {list(names)[:5]} are not those of the training, "
-                f"{list(trained.feature_names)[:5]}"
-            )
-        return values
+        return trained_columns(data, party, trained.feature_names)

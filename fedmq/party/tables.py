@@ -10,15 +10,51 @@ from numpy.typing import NDArray
 from fedmq.boosting.model import ActiveShare, PassiveShare
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import DataError
-from fedmq.party.configuration.party import DataSection
-from fedmq.party.csv_table import ReadTable
+from fedmq.errors import DataError, Refused
+from fedmq.party.alignment_store import AlignmentStore
+from fedmq.party.configuration.data import DataSection
 from fedmq.party.model_store import ModelStore
+from fedmq.party.table import ReadTable, Table
 from fedmq.protocol.inference_passive import PassiveRows
 from fedmq.protocol.training_active import ActiveTable
 from fedmq.protocol.training_passive import PassiveTable
 
-__all__ = ["LoadActiveRows", "LoadActiveTable", "LoadPassiveRows", "LoadPassiveTable"]
+__all__ = [
+    "Aligned",
+    "LoadActiveRows",
+    "LoadActiveTable",
+    "LoadPassiveRows",
+    "LoadPassiveTable",
+    "served_columns",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """The rows of a table that the stored alignment ``name`` says, in its order."""
+
+    store: AlignmentStore
+    name: str
+
+    def rows_of(self, party: str, table: Table) -> tuple[Table, str]:
+        """The rows, and the session in which the alignment was made.
+
+        Raises:
+            Refused: ``party`` has no such alignment, or its data changed since.
+        """
+        try:
+            alignment = self.store.load(self.name)
+        except DataError:
+            raise Refused(
+                f"{party} has no alignment {self.name!r}; make it with: fedmq align"
+            ) from None
+        if alignment.fingerprint != table.fingerprint():
+            raise Refused(
+                f"{party}: its data changed since alignment {self.name!r} was made "
+                f"({alignment.made}); make it anew with: fedmq align"
+            )
+        row_of = {each: row for row, each in enumerate(table.ids)}
+        return table.taken([row_of[each] for each in alignment.ids]), alignment.session
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +66,14 @@ class LoadActiveTable:
     params: TrainParams
     evaluation: float
     salt: str
+    aligned: Aligned | None = None
 
     def run(self) -> ActiveTable:
         table = ReadTable(self.party, self.data, OBJECTIVES[self.params.objective].labels).run()
+        alignment, name = table.digest(self.salt), ""
+        if self.aligned is not None:
+            table, alignment = self.aligned.rows_of(self.party, table)
+            name = self.aligned.name
         label = table.label
         assert label is not None
         seed = np.random.SeedSequence(self.params.seed, spawn_key=(len(label),))
@@ -40,7 +81,7 @@ class LoadActiveTable:
         held_out = drawn < self.evaluation
         if held_out.all():
             raise DataError(f"{self.party}: evaluation = {self.evaluation} leaves no rows to learn")
-        return ActiveTable(table.values, table.features, label, held_out, table.digest(self.salt))
+        return ActiveTable(table.values, table.features, label, held_out, alignment, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +91,23 @@ class LoadPassiveTable:
     party: str
     data: DataSection
     salt: str
+    aligned: Aligned | None = None
     permitted: tuple[str, ...] | None = None
 
     def run(self) -> PassiveTable:
         table = ReadTable(self.party, self.data).run()
+        alignment = table.digest(self.salt)
+        if self.aligned is not None:
+            table, alignment = self.aligned.rows_of(self.party, table)
         kept = table.features if self.permitted is None else self.permitted
         lacking = [name for name in kept if name not in table.features]
         if lacking:
             raise DataError(
-                f"{self.party}: policy.features: {self.data.path} has no column {lacking[0]!r}"
+                f"{self.party}: policy.features: its table has no column {lacking[0]!r}"
             )
         places = [at for at, name in enumerate(table.features) if name in kept]
         names = tuple(table.features[at] for at in places)
-        return PassiveTable(table.values[:, places], names, table.digest(self.salt))
+        return PassiveTable(table.values[:, places], names, alignment)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +125,7 @@ class LoadActiveRows:
         if unknown:
             some = ", ".join(map(repr, unknown[:3]))
             raise DataError(
-                f"{self.party}: {self.data.path}: {len(unknown)} of the ids are not in it, "
+                f"{self.party}: {self.data.place}: {len(unknown)} of the ids are not in it, "
                 f"such as {some}"
             )
         return values[[row_of[name] for name in self.ids]]
@@ -104,14 +149,23 @@ class LoadPassiveRows:
 def _served(
     party: str, data: DataSection, share: ActiveShare | PassiveShare
 ) -> tuple[NDArray[np.float32], dict[str, int]]:
-    """The columns that ``share`` was trained on, in its order, and the row of each id."""
-    table = ReadTable(party, data).run()
-    trained = share.lookup_table.feature_names
-    lacking = [name for name in trained if name not in table.features]
-    if lacking:
+    return served_columns(party, data, share.lookup_table.feature_names, share.model_id)
+
+
+def served_columns(
+    party: str, data: DataSection, features: tuple[str, ...], model: str
+) -> tuple[NDArray[np.float32], dict[str, int]]:
+    """The columns ``features`` of model ``model``, in this order, and the row of each id.
+
+    Raises:
+        DataError: naming party, source and a column that is not there.
+    """
+    table = ReadTable(party, data, wanted=features).run()
+    try:
+        values = table.columns(features)
+    except KeyError as error:
         raise DataError(
-            f"{party}: {data.path}: there is no column {lacking[0]!r}, "
-            f"which model {share.model_id} was trained on"
-        )
-    places = [table.features.index(name) for name in trained]
-    return table.values[:, places], {name: row for row, name in enumerate(table.ids)}
+            f"{party}: {data.place}: there is no column {error.args[0]!r}, "
+            f"which model {model} was trained on"
+        ) from None
+    return values, {name: row for row, name in enumerate(table.ids)}

@@ -12,18 +12,22 @@ from enum import Enum
 from fedmq.messages.body import Abort, Body
 from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost
 from fedmq.protocol.states import (
+    ACTIVE_ALIGNMENT,
     ACTIVE_INFERENCE,
     ACTIVE_TRAINING,
     DEPLOYING,
     HOSTING,
     ONLINE_BATCH,
+    PASSIVE_ALIGNMENT,
     PASSIVE_INFERENCE,
     PASSIVE_TRAINING,
+    ActiveAlignmentState,
     ActiveInferenceState,
     ActiveTrainingState,
     DeployingState,
     HostingState,
     OnlineBatchState,
+    PassiveAlignmentState,
     PassiveInferenceState,
     PassiveTrainingState,
     Table,
@@ -118,6 +122,8 @@ class Drawing:
 
 
 MACHINES = (
+    Drawing("Alignment: the active party", ACTIVE_ALIGNMENT, ActiveAlignmentState),
+    Drawing("Alignment: a passive party", PASSIVE_ALIGNMENT, PassiveAlignmentState),
     Drawing("Training: the active party", ACTIVE_TRAINING, ActiveTrainingState),
     Drawing("Training: a passive party", PASSIVE_TRAINING, PassiveTrainingState),
     Drawing("Inference: the active party", ACTIVE_INFERENCE, ActiveInferenceState),

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from fedmq.messages import alignment as align
 from fedmq.messages import inference as say
 from fedmq.messages import online as ask
 from fedmq.messages import training as tell
@@ -28,18 +29,22 @@ from fedmq.protocol.events import (
 )
 
 __all__ = [
+    "ACTIVE_ALIGNMENT",
     "ACTIVE_INFERENCE",
     "ACTIVE_TRAINING",
     "DEPLOYING",
     "HOSTING",
     "ONLINE_BATCH",
+    "PASSIVE_ALIGNMENT",
     "PASSIVE_INFERENCE",
     "PASSIVE_TRAINING",
+    "ActiveAlignmentState",
     "ActiveInferenceState",
     "ActiveTrainingState",
     "DeployingState",
     "HostingState",
     "OnlineBatchState",
+    "PassiveAlignmentState",
     "PassiveInferenceState",
     "PassiveTrainingState",
     "Table",
@@ -130,6 +135,30 @@ class HostingState(Enum):
     LOADED = "ready, waiting for the others"
     FINISHED = "the model is served"
     FAILED = "what was served before is served on"
+
+
+class ActiveAlignmentState(Enum):
+    """Where the label holder stands in an alignment."""
+
+    READY = "not begun"
+    OPENING = "the passive parties are asked to take part"
+    BLINDING = "all lists pass through all parties, each multiplies by its key"
+    SHARING = "every party learns the places of its common rows"
+    FINISHED = "the alignment is stored"
+    FAILED = "the session ended without an alignment"
+
+
+class PassiveAlignmentState(Enum):
+    """Where a feature holder stands in an alignment."""
+
+    READY = "not begun"
+    PREPARING = "the ids are read"
+    WAITING = "waiting until all parties have agreed"
+    BLINDING = "all lists pass through all parties, each multiplies by its key"
+    COMPLETE = "the common rows are known, other parties may not know theirs yet"
+    STORING = "the alignment is written"
+    FINISHED = "the alignment is stored"
+    FAILED = "the session ended without an alignment"
 
 
 def _rows(
@@ -350,4 +379,77 @@ HOSTING: Table = _table(
     },
     (_H.FINISHED, _H.FAILED),
     HostingState,
+)
+
+_L = ActiveAlignmentState
+
+ACTIVE_ALIGNMENT: Table = _table(
+    {
+        **_rows(_L.READY, {Start: ("_on_start", (_L.OPENING,))}),
+        **_rows(
+            _L.OPENING,
+            {
+                align.AlignmentAccept: ("_on_accept", (_L.OPENING, _L.BLINDING)),
+                SessionRefuse: ("_on_refuse", (_L.FAILED,)),
+            },
+        ),
+        **_rows(
+            _L.BLINDING,
+            {
+                align.BlindedIds: ("_on_blinded", (_L.BLINDING,)),
+                Computed: ("_on_computed", (_L.BLINDING, _L.SHARING, _L.FAILED)),
+            },
+        ),
+        **_rows(
+            _L.SHARING,
+            {
+                align.CommonRows: ("_on_common", (_L.SHARING,)),
+                align.AlignmentReady: ("_on_ready", (_L.SHARING,)),
+                Computed: ("_on_computed", (_L.FINISHED,)),
+            },
+        ),
+    },
+    (_L.FINISHED, _L.FAILED),
+    ActiveAlignmentState,
+)
+
+_Q = PassiveAlignmentState
+
+PASSIVE_ALIGNMENT: Table = _table(
+    {
+        **_rows(_Q.READY, {align.AlignmentOpen: ("_on_open", (_Q.PREPARING, _Q.FAILED))}),
+        **_rows(
+            _Q.PREPARING,
+            {
+                Computed: ("_on_computed", (_Q.WAITING,)),
+                ComputationFailed: ("_on_unprepared", (_Q.FAILED,)),
+            },
+        ),
+        **_rows(
+            _Q.WAITING,
+            {
+                align.AlignmentBegin: ("_on_begin", (_Q.BLINDING,)),
+                align.BlindedIds: ("_on_blinded", (_Q.WAITING,)),
+                Computed: ("_on_computed", (_Q.WAITING,)),
+            },
+        ),
+        **_rows(
+            _Q.BLINDING,
+            {
+                align.BlindedIds: ("_on_blinded", (_Q.BLINDING,)),
+                Computed: ("_on_computed", (_Q.BLINDING,)),
+                align.CommonRows: ("_on_common", (_Q.BLINDING, _Q.COMPLETE, _Q.FAILED)),
+            },
+        ),
+        **_rows(
+            _Q.COMPLETE,
+            {
+                align.CommonRows: ("_on_common", (_Q.COMPLETE,)),
+                align.AlignmentFinished: ("_on_finished", (_Q.STORING,)),
+            },
+        ),
+        **_rows(_Q.STORING, {Computed: ("_on_computed", (_Q.FINISHED,))}),
+    },
+    (_Q.FINISHED, _Q.FAILED),
+    PassiveAlignmentState,
 )

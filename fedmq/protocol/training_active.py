@@ -62,8 +62,9 @@ class ActiveTable:
     """The label holder's rows, in the common order.
 
     ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,);
-    ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: digest
-    of the common ids, empty where rows are matched by position.
+    ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: what
+    tells the common rows from others, empty where rows are matched by position; it is that of the
+    stored alignment ``alignment_name``, if there is one.
     """
 
     values: NDArray[np.float32]
@@ -71,6 +72,7 @@ class ActiveTable:
     label: NDArray[np.float32]
     evaluation: NDArray[np.bool_]
     alignment: str = ""
+    alignment_name: str = ""
 
 
 @dataclass(slots=True)
@@ -164,6 +166,7 @@ class ActiveTraining(Machine):
             model=self._model,
             rows=len(self._table.label),
             alignment=self._table.alignment,
+            alignment_name=self._table.alignment_name,
             evaluation=Bitmap.of(self._table.evaluation),
             engine=self._spec.name,
             public=pack_payload(public),

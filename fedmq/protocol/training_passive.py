@@ -52,8 +52,8 @@ State = PassiveTrainingState
 class PassiveTable:
     """A feature holder's rows, in the common order.
 
-    ``values`` float32 (rows, features), NaN is missing; ``alignment``: digest of the common ids,
-    empty where rows are matched by position.
+    ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
+    rows from others, empty where rows are matched by position.
     """
 
     values: NDArray[np.float32]
@@ -152,6 +152,11 @@ class PassiveTraining(Machine):
 
     def _check_rows(self) -> None:
         terms, rows = self._terms, len(self._table.values)
+        if terms.alignment_name and terms.alignment != self._table.alignment:
+            raise Refused(
+                f"alignment {terms.alignment_name!r} of {self._party} is another one than that of "
+                f"{self._peer}; make it anew with: fedmq align"
+            )
         if terms.rows != rows or terms.evaluation.count != rows:
             raise Refused(
                 f"the rows do not match: {self._party} holds {rows}, {self._peer} {terms.rows}"
@@ -180,8 +185,10 @@ class PassiveTraining(Machine):
             self._send(self._peer, tell.EngineSetup(piece=number, payload=payload))
 
     def _on_unprepared(self, event: ComputationFailed) -> None:
-        # What went wrong may quote this party's data: that is for its own eyes.
-        reason = "its own data could not be loaded; its log says why"
+        # What went wrong may quote this party's data: that is for its own eyes, but for what was
+        # meant for the other party.
+        told = isinstance(event.error, Refused)
+        reason = str(event.error) if told else "its own data could not be loaded; its log says why"
         self._send(self._peer, SessionRefuse(reason=reason))
         self._fail(event.error, but=self._peer)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fedmq.messages import body, inference, online, training
+from fedmq.messages import alignment, body, inference, online, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
@@ -74,6 +74,15 @@ def online_hops(draw: st.DrawFn) -> online.OnlineHop:
 batches = st.integers(0, 2**53 - 1)
 budgets = st.floats(0, 3600)
 successors = arrays(("<i4",), axes=1)
+
+
+@st.composite
+def points(draw: st.DrawFn) -> Array:
+    rows = draw(st.integers(0, 4))
+    data = draw(st.binary(min_size=32 * rows, max_size=32 * rows))
+    return Array(dtype="|u1", shape=(rows, 32), data=data)
+
+
 queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
 STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     body.SessionRefuse: st.builds(body.SessionRefuse, reason=words),
@@ -85,6 +94,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         model=models,
         rows=st.integers(1, 8_000_000 - 1),
         alignment=text,
+        alignment_name=st.just("") | models,
         evaluation=bitmaps,
         engine=words,
         public=payloads,
@@ -185,6 +195,32 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     online.ModelReady: st.builds(online.ModelReady),
     online.ModelSwitch: st.builds(online.ModelSwitch),
     online.ModelDeployed: st.builds(online.ModelDeployed),
+    alignment.AlignmentOpen: st.builds(
+        alignment.AlignmentOpen,
+        name=models,
+        parties=st.lists(names, min_size=2, max_size=4).map(tuple),
+        normalise=st.lists(text, max_size=3).map(tuple),
+    ),
+    alignment.AlignmentAccept: st.builds(
+        alignment.AlignmentAccept, rows=st.integers(1, 2**28 - 1), fewest=naturals
+    ),
+    alignment.AlignmentBegin: st.builds(alignment.AlignmentBegin),
+    alignment.BlindedIds: st.builds(
+        alignment.BlindedIds,
+        owner=names,
+        start=naturals,
+        rows=st.integers(1, 2**28 - 1),
+        points=points(),
+    ),
+    alignment.CommonRows: st.builds(
+        alignment.CommonRows,
+        owner=names,
+        start=naturals,
+        rows=st.integers(1, 2**28 - 1),
+        places=uint32s,
+    ),
+    alignment.AlignmentReady: st.builds(alignment.AlignmentReady),
+    alignment.AlignmentFinished: st.builds(alignment.AlignmentFinished),
 }
 
 bodies = st.sampled_from(list(KINDS.values())).flatmap(lambda model: STRATEGIES[model])
@@ -214,6 +250,14 @@ _FIELDS: dict[str, Any] = {
     "model": "model",
     "rows": 1,
     "alignment": "",
+    "alignment_name": "",
+    "name": "customers",
+    "parties": ("bank", "telco"),
+    "normalise": ("trim",),
+    "fewest": 1,
+    "owner": "telco",
+    "points": Array.of(np.ones((1, 32), np.uint8)),
+    "places": Array.of(np.zeros(1, np.uint32)),
     "evaluation": _BITS,
     "engine": "plain",
     "public": {},

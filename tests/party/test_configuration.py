@@ -104,6 +104,16 @@ def test_what_is_left_out_has_a_safe_default(folder: Path) -> None:
             '[policy]\nengine = ["paillier"]\n[data]',
             "policy.engine: there is no such key; did you mean 'engines'?",
         ),
+        (
+            "[data]",
+            '[serving]\npath = "a.csv"\nid = "id"\nnormalise = ["lower"]\n[data]',
+            "serving.normalise: ids are normalised as under data: ['trim']",
+        ),
+        ('path = "data.csv"', 'type = "sql"', "data: url is missing; type = 'sql' needs it"),
+        ("[data]", '[data]\nquery = "SELECT 1"', "data: query does not go with type = 'csv'"),
+        ("[data]", '[data]\nnormalise = ["sha256", "trim"]', "data.normalise: sha256 comes last"),
+        ("[data]", "[data]\nhashed = true", "data: hashed ids need sha256 among the steps"),
+        ("[data]", '[data]\nfeatures = ["id"]', "data: column 'id' cannot be a feature as well"),
         ("[data]", '[serving]\npath = "a.csv"\n[data]', "serving.id: this key is missing"),
     ],
 )

@@ -14,7 +14,9 @@ import pytest
 
 from fedmq.errors import FedmqError, ProtocolError
 from fedmq.messages.codec import KINDS
-from fedmq.protocol import diagram
+from fedmq.protocol import alignment_lists, diagram
+from fedmq.protocol.alignment_active import ActiveAlignment
+from fedmq.protocol.alignment_passive import PassiveAlignment
 from fedmq.protocol.deployment import Deploying, Hosting
 from fedmq.protocol.events import (
     Cancelled,
@@ -33,12 +35,15 @@ from fedmq.protocol.states import Transition
 from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 from tests.messages.bodies import example
+from tests.protocol import alignments
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import ACTIVE, Federation, ran, small
 from tests.protocol.hidden_rows_engine import HiddenRows
 from tests.simulator import Link
 
 MACHINES: list[type[Machine]] = [
+    ActiveAlignment,
+    PassiveAlignment,
     ActiveTraining,
     PassiveTraining,
     ActiveInference,
@@ -155,7 +160,7 @@ def federations() -> Iterator[Federation]:
 
 
 def watched(see: Callable[[str, Machine, Event], None]) -> None:
-    """Run trainings and inferences of many kinds; ``see`` each machine before each event."""
+    """Run sessions of many kinds; ``see`` each machine before each event."""
 
     def watch(machines: dict[str, Machine]) -> dict[str, Machine]:
         for party, machine in machines.items():
@@ -172,12 +177,17 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
         simulation = ran(watch(federation.training()), seed=seed, link=link)
         scoring = federation.scoring(simulation.results, [str(row) for row in range(80)])
         ran(watch(scoring), seed=seed, link=link)
+    for count, seed in itertools.product((2, 3, 4), range(6)):
+        parties = alignments.machines(alignments.people(count, seed))
+        ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
 
 
 def test_every_transition_but_the_failing_ones_is_taken_by_some_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fedmq.protocol.inference_active._IDS_PER_PIECE", 30)
+    monkeypatch.setattr(alignment_lists, "_POINTS", 7)
+    monkeypatch.setattr(alignment_lists, "_PLACES", 5)
     taken: set[tuple[type, Enum, type, Enum]] = set()
     before: dict[int, tuple[Machine, Enum, type]] = {}
 
@@ -233,12 +243,14 @@ def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> Non
     simulation = ran(training)
     scoring = federation.scoring(simulation.results)
     ran(scoring)
-    for each in (*training.values(), *scoring.values()):
+    aligning = alignments.machines(alignments.people(3))
+    ran(aligning)
+    for each in (*aligning.values(), *training.values(), *scoring.values()):
         ended[type(each)].append(each)
     failing = federation.training() | {
         f"scoring {k}": v for k, v in federation.scoring(simulation.results).items()
     }
-    for each in failing.values():
+    for each in (*alignments.machines(alignments.people(3)).values(), *failing.values()):
         each.handle(Cancelled("enough"))
         ended[type(each)].append(each)
     for each in ended[machine]:

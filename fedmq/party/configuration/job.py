@@ -1,4 +1,4 @@
-"""``train.toml``: one training, as the active party wants it."""
+"""``train.toml`` and ``align.toml``: a training or an alignment, as the active party wants it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedmq.messages.body import ModelId
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
 
-__all__ = ["TrainingJob"]
+__all__ = ["AlignmentJob", "TrainingJob"]
 
 
 def _params(values: Any) -> TrainParams:
@@ -31,6 +31,8 @@ class TrainingJob(Section):
     """The active party's file; relative to the folder of this one."""
     model: ModelId | None = None
     """The model's name; made from the date when left out."""
+    alignment: ModelId | None = None
+    """The alignment to train on; when left out, all parties must hold exactly the same ids."""
     engine: str = "paillier"
     """How the gradients are kept secret; every party's policy must allow it."""
     engine_options: Mapping[str, Any] = Field(default_factory=dict)
@@ -46,3 +48,17 @@ class TrainingJob(Section):
         job = read_toml(path, cls)
         engine_named(job.engine, job.engine_options, str(path))
         return job
+
+
+class AlignmentJob(Section):
+    """An alignment of all parties of the federation; one of the same name is replaced."""
+
+    party: FilePath = Path("party.toml")
+    """The active party's file: its daemon is asked."""
+    name: ModelId
+    """What the alignment is called, here and in ``train.toml``."""
+
+    @classmethod
+    def read(cls, path: Path) -> AlignmentJob:
+        """Raises ConfigError naming file and key."""
+        return read_toml(path, cls)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
+from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.online import OnlineSection
@@ -20,7 +21,7 @@ from fedmq.party.dask_pool import dask_address
 from fedmq.protocol.mailbox import RetryPolicy
 from fedmq.transport.address import BrokerAddress
 
-__all__ = ["BROKER_VARIABLE", "ComputeSection", "DataSection", "PartyFile"]
+__all__ = ["BROKER_VARIABLE", "ComputeSection", "PartyFile"]
 
 BROKER_VARIABLE = "FEDMQ_BROKER"
 """Environment variable that overrides ``broker``: another host name inside containers."""
@@ -32,21 +33,6 @@ def _url(url: str, key: str = "broker") -> str:
     except ConfigError as error:
         raise ConfigError(f"{key}: {error}") from None
     return url
-
-
-class DataSection(Section):
-    """A CSV file with a header: which column is the id, which the label; the rest are features."""
-
-    path: FilePath
-    """The CSV file, with a header."""
-    id: str
-    """The column that names each row; the same people have the same ids at every party."""
-    label: str | None = None
-    """The column to learn; at the active party only."""
-    ignore: tuple[str, ...] = ()
-    """Columns that are left out."""
-    missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "null")
-    """What a cell without a value holds."""
 
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -144,5 +130,10 @@ class PartyFile(Section):
             raise ConfigError(
                 f"{path}: data.label: only {federation.active} holds a label; "
                 "use ignore to leave a column out"
+            )
+        if party.serving is not None and party.serving.normalise != party.data.normalise:
+            raise ConfigError(
+                f"{path}: serving.normalise: ids are normalised as under data: "
+                f"{list(party.data.normalise)}"
             )
         return party, federation

@@ -44,3 +44,5 @@ class PolicySection(Section):
     """Rows that may be scored within any hour."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
+    smallest_alignment: Annotated[int, Field(ge=1)] = 1
+    """With fewer common ids this party takes part in no alignment."""

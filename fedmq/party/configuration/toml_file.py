@@ -17,17 +17,18 @@ from pydantic import (
 
 from fedmq.errors import ConfigError
 
-__all__ = ["FilePath", "Section", "read_toml"]
+__all__ = ["FilePath", "Section", "in_folder", "read_toml"]
 
 Model = TypeVar("Model", bound="Section")
 
 
-def _in_folder(path: Path, info: ValidationInfo) -> Path:
+def in_folder(path: Path, info: ValidationInfo) -> Path:
+    """``path`` as seen from the folder of the file that is being read."""
     folder = (info.context or {}).get("folder", Path())
     return Path(folder) / path
 
 
-FilePath = Annotated[Path, AfterValidator(_in_folder)]
+FilePath = Annotated[Path, AfterValidator(in_folder)]
 """A path, relative to the folder of the file that names it."""
 
 

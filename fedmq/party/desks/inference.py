@@ -13,9 +13,10 @@ from fedmq.errors import DataError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
-from fedmq.party.configuration.party import DataSection
+from fedmq.party.configuration.data import DataSection
 from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, followed
+from fedmq.party.id_column import comparable
 from fedmq.party.sessions import RunningSession
 from fedmq.party.tables import LoadActiveRows, LoadPassiveRows
 from fedmq.protocol.inference_active import ActiveInference
@@ -61,7 +62,7 @@ class InferenceDesk(Desk):
             raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
         model = request.get("model") or known[-1]
         share = self.at.store.active(model)
-        ids = tuple(request["ids"])
+        ids = tuple(comparable(request["ids"], self._serving))
         values = await self.at.pool.run(LoadActiveRows(self.at.party, self._serving, share, ids))
         machine = ActiveInference(share, values, ids)
         changes: asyncio.Queue[RunningSession] = asyncio.Queue()

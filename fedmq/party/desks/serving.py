@@ -16,7 +16,7 @@ from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refuse
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, OnlineHop, OnlineRows
-from fedmq.party.configuration.party import DataSection
+from fedmq.party.configuration.data import DataSection
 from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, Premises, followed
 from fedmq.party.model_store import ModelStore
@@ -253,12 +253,12 @@ class ServingDesk(Desk):
             log.error("model %s is not served: %s", deployment.model, error)
 
     async def _refresh(self) -> None:
-        """Read the rows again when their file has changed, looking every ``max_age`` seconds."""
+        """Read the rows again every ``max_age`` seconds if their file has changed, or is none."""
         seen = source_stamp(self._data)
         while True:
             await asyncio.sleep(self.at.config.online.max_age)
             now = await asyncio.to_thread(source_stamp, self._data)
-            if now is not None and now != seen:
+            if self._data.path is None or (now is not None and now != seen):
                 seen = now
                 for deployment in self._deployments.kept():
                     await self._load(deployment)

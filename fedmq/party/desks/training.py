@@ -13,11 +13,12 @@ from fedmq.errors import ConfigError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
+from fedmq.party.alignment_store import AlignmentStore
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, followed
 from fedmq.party.sessions import RunningSession
-from fedmq.party.tables import LoadActiveTable, LoadPassiveTable
+from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.trace import Trace
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training_active import ActiveTraining
@@ -44,7 +45,13 @@ class TrainingDesk(Desk):
         machine = PassiveTraining(
             self.at.party,
             header.sender,
-            LoadPassiveTable(self.at.party, config.data, header.session, config.policy.features),
+            LoadPassiveTable(
+                self.at.party,
+                config.data,
+                salt=header.session,
+                aligned=self._aligned(terms.alignment_name or None),
+                permitted=config.policy.features,
+            ),
             lambda _: consent.training(header, terms),
             secrets.randbits(128),
             self.at.pool.parallelism,
@@ -56,6 +63,9 @@ class TrainingDesk(Desk):
         consent.follow(header, running.runner.outcome, running.traffic)
         return running
 
+    def _aligned(self, name: str | None) -> Aligned | None:
+        return None if name is None else Aligned(AlignmentStore(self.at.config.state), name)
+
     async def _train(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         self.at.only_active("train")
         job = TrainingJob.model_validate(request["job"])
@@ -64,7 +74,12 @@ class TrainingDesk(Desk):
             raise ConfigError(f"model {model!r} exists already; choose another name")
         session = secrets.token_hex(8)
         load = LoadActiveTable(
-            self.at.party, self.at.config.data, job.params, job.evaluation, salt=session
+            self.at.party,
+            self.at.config.data,
+            job.params,
+            job.evaluation,
+            salt=session,
+            aligned=self._aligned(job.alignment),
         )
         machine = ActiveTraining(
             model,

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import DataError
-from fedmq.party.configuration.party import DataSection
-from fedmq.party.csv_table import ReadTable
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.tables import served_columns
 
 __all__ = ["LoadServedRows", "ServedRows", "source_stamp"]
 
@@ -39,22 +38,16 @@ class LoadServedRows:
     model: str
 
     def run(self) -> ServedRows:
-        """Raises DataError naming party, file and column."""
-        table = ReadTable(self.party, self.data).run()
-        lacking = [name for name in self.features if name not in table.features]
-        if lacking:
-            raise DataError(
-                f"{self.party}: {self.data.path}: there is no column {lacking[0]!r}, "
-                f"which model {self.model} was trained on"
-            )
-        places = [table.features.index(name) for name in self.features]
-        nobody = np.full((1, len(places)), np.nan, np.float32)
-        values = np.vstack([table.values[:, places], nobody])
-        return ServedRows(self.features, values, {each: row for row, each in enumerate(table.ids)})
+        """Raises DataError naming party, source and column."""
+        values, row_of = served_columns(self.party, self.data, self.features, self.model)
+        nobody = np.full((1, len(self.features)), np.nan, np.float32)
+        return ServedRows(self.features, np.vstack([values, nobody]), row_of)
 
 
 def source_stamp(data: DataSection) -> Any:
-    """What changes when the source does; None while it cannot be seen."""
+    """What changes when the source does; None while it cannot be seen, as behind SQL."""
+    if data.path is None:
+        return None
     try:
         seen = data.path.stat()
     except OSError:

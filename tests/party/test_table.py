@@ -9,8 +9,9 @@ import pytest
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
-from fedmq.party.configuration.party import DataSection
-from fedmq.party.csv_table import ReadTable, Table, read_ids
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.csv_table import read_ids
+from fedmq.party.table import ReadTable, Table
 from fedmq.party.tables import LoadActiveTable
 
 GOOD = "id,age,income,y\nb,30,1.5,0\na,,2e3,1\nc,51,NA,1\n"
@@ -78,9 +79,9 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(path: Path) -> None:
         ("id,age,y\na,1,0\n,2,1\n", ", line 3: the id is empty"),
         (
             "id,age,y\na,1,0\nb,2,1\na,3,1\nb,4,0\n",
-            ": 2 ids are repeated, such as 'a' in line 4; each row needs an id of its own",
+            ": 2 ids are repeated, such as 'a' in line 4, 'b' in line 5; each row needs an id",
         ),
-        ("id,age,y\nb,1,0\na,inf,1\n", ": column 'age', row 2 is infinite or too large"),
+        ("id,age,y\nb,1,0\na,inf,1\n", ", line 3, column 'age' is infinite or too large"),
     ],
 )
 def test_a_wrong_table_is_one_line_that_names_party_file_and_place(

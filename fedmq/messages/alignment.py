@@ -1,0 +1,116 @@
+"""The alignment session's messages, in the order in which they are said.
+
+A *list* is named by its owner. Every list passes through all parties; in each message the points
+stand in the order in which their sender has them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
+
+from fedmq.messages.array import Array, Uint32s
+from fedmq.messages.body import Body, Count, Index, ModelId
+
+__all__ = [
+    "BODIES",
+    "AlignmentAccept",
+    "AlignmentBegin",
+    "AlignmentFinished",
+    "AlignmentOpen",
+    "AlignmentReady",
+    "BlindedIds",
+    "CommonRows",
+]
+
+Owner = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+Rows = Annotated[int, Field(ge=1, lt=2**28)]
+
+
+def _points(array: Array) -> Array:
+    if array.dtype != "|u1" or len(array.shape) != 2 or array.shape[1] != 32:
+        raise ValueError(f"expected points of 32 bytes, not {array.dtype} {array.shape}")
+    return array
+
+
+class AlignmentOpen(Body):
+    """Active to each passive: find with me the ids that all of ``parties`` share."""
+
+    kind: ClassVar[str] = "alignment open"
+
+    name: ModelId
+    """The alignment's name; every party stores it under this name."""
+    parties: Annotated[tuple[Owner, ...], Field(min_length=2, strict=False)]
+    """All parties, the active one first: the order in which lists travel."""
+    normalise: Annotated[tuple[str, ...], Field(strict=False)]
+    """The steps that bring an id into the form that is compared."""
+
+
+class AlignmentAccept(Body):
+    """Passive to active: agreed, my ids are read."""
+
+    kind: ClassVar[str] = "alignment accept"
+
+    rows: Rows
+    """How many ids this party holds."""
+    fewest: Count
+    """With fewer common rows than this the party wants no alignment."""
+
+
+class AlignmentBegin(Body):
+    """Active to each passive: all have agreed, send your blinded ids."""
+
+    kind: ClassVar[str] = "alignment begin"
+
+
+class BlindedIds(Body):
+    """To the next party on the way of ``owner``'s list: a piece of it, under one key more."""
+
+    kind: ClassVar[str] = "blinded ids"
+
+    owner: Owner
+    start: Index
+    """Where in the list this piece begins."""
+    rows: Rows
+    """The length of the whole list."""
+    points: Annotated[Array, AfterValidator(_points)]
+
+
+class CommonRows(Body):
+    """Back along the way of ``owner``'s list: a piece of the places of the common rows in it.
+
+    Places are those in the list as the recipient sent it, in the common order.
+    """
+
+    kind: ClassVar[str] = "common rows"
+
+    owner: Owner
+    start: Index
+    """Where among the common rows this piece begins."""
+    rows: Rows
+    """How many rows are common."""
+    places: Uint32s
+
+
+class AlignmentReady(Body):
+    """Passive to active: this party knows its common rows."""
+
+    kind: ClassVar[str] = "alignment ready"
+
+
+class AlignmentFinished(Body):
+    """Active to each passive: all are ready, store the alignment."""
+
+    kind: ClassVar[str] = "alignment finished"
+
+
+BODIES: tuple[type[Body], ...] = (
+    AlignmentOpen,
+    AlignmentAccept,
+    AlignmentBegin,
+    BlindedIds,
+    CommonRows,
+    AlignmentReady,
+    AlignmentFinished,
+)

@@ -1,0 +1,91 @@
+"""``[data]`` and ``[serving]`` of a party: where its table lies, and what its columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+
+from fedmq.party.configuration.toml_file import FilePath, Section, in_folder
+from fedmq.party.normalisation import Step
+
+__all__ = ["ColumnType", "DataSection", "Duplicates", "SourceType"]
+
+SourceType = Literal["csv", "parquet", "sql"]
+ColumnType = Literal["number", "category"]
+Duplicates = Literal["refuse", "first", "last"]
+
+_SQLITE = "sqlite:///"
+
+
+def _database(url: str | None, info: ValidationInfo) -> str | None:
+    """The URL; a relative SQLite file is taken from the folder of the configuration file."""
+    if url is None or not url.startswith(_SQLITE):
+        return url
+    return _SQLITE + str(in_folder(Path(url.removeprefix(_SQLITE)), info))
+
+
+def _hash_last(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    if "sha256" in steps[:-1]:
+        raise ValueError("sha256 comes last: nothing can be normalised after it")
+    return steps
+
+
+class DataSection(Section):
+    """A table: which column is the id, which the label; the rest are features."""
+
+    type: SourceType = "csv"
+    """A CSV file with a header, a Parquet file, or the result of an SQL query."""
+    path: FilePath | None = None
+    """The file, where ``type`` is csv or parquet."""
+    url: Annotated[str | None, AfterValidator(_database)] = None
+    """The database as SQLAlchemy names it, such as ``postgresql+psycopg://user@host/name``."""
+    query: str | None = None
+    """The SELECT that yields the table, where ``type`` is sql."""
+    id: str
+    """The column that names each row; the same people have the same ids at every party."""
+    label: str | None = None
+    """The column to learn; at the active party only."""
+    features: tuple[str, ...] = ()
+    """The columns to learn from; all that have no other role when left out."""
+    ignore: tuple[str, ...] = ()
+    """Columns that are left out."""
+    types: Mapping[str, ColumnType] = Field(default_factory=dict)
+    """What a column holds. Left out, a column without any number in it is a category."""
+    max_categories: Annotated[int, Field(ge=2, le=4096)] = 64
+    """A category column with more categories is refused: each becomes a feature."""
+    missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "null")
+    """What a text cell without a value holds."""
+    duplicates: Duplicates = "refuse"
+    """Which row counts where an id is repeated: none, the first, or the last."""
+    normalise: Annotated[tuple[Step, ...], AfterValidator(_hash_last)] = ("trim",)
+    """The steps that ids go through; the same at all parties."""
+    hashed: bool = False
+    """Whether the ids have been through all of ``normalise`` already, its sha256 included."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        wanted = {"url", "query"} if self.type == "sql" else {"path"}
+        for key in ("path", "url", "query"):
+            given = getattr(self, key) is not None
+            if given and key not in wanted:
+                raise ValueError(f"{key} does not go with type = {self.type!r}")
+            if not given and key in wanted:
+                raise ValueError(f"{key} is missing; type = {self.type!r} needs it")
+        if self.hashed and "sha256" not in self.normalise:
+            raise ValueError("hashed ids need sha256 among the steps of normalise")
+        twice = {*self.features} & {self.id, self.label, *self.ignore}
+        if twice:
+            raise ValueError(f"column {sorted(map(str, twice))[0]!r} cannot be a feature as well")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Where the table lies, in words that hold no password."""
+        if self.url is None:
+            return str(self.path)
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,103 @@
+"""Alignments: asked for by the label holder's owner, joined by the others."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from fedmq.errors import ConfigError, Refused
+from fedmq.messages.alignment import AlignmentOpen
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.party.alignable import AlignableIds, ReadIds, Terms
+from fedmq.party.alignment_store import AlignmentStore
+from fedmq.party.configuration.job import AlignmentJob
+from fedmq.party.control import Command, Say
+from fedmq.party.desks.desk import Desk, Opening, followed
+from fedmq.party.sessions import RunningSession
+from fedmq.protocol.alignment_active import ActiveAlignment
+from fedmq.protocol.alignment_passive import PassiveAlignment
+
+__all__ = ["AlignmentDesk"]
+
+_KEY_BYTES = 32
+
+
+class AlignmentDesk(Desk):
+    """Finds the ids that all parties share; keeps this party's list of them."""
+
+    @property
+    def openings(self) -> Mapping[type[Body], Opening]:
+        return {AlignmentOpen: self._join}
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {"align": self._align}
+
+    def _read(self, name: str, session: str) -> ReadIds:
+        terms = Terms(name, session, self.at.federation.parties)
+        store = AlignmentStore(self.at.config.state)
+        return ReadIds(self.at.party, self.at.config.data, self.at.is_active, terms, store)
+
+    def _join(self, envelope: Envelope) -> RunningSession:
+        header, opening = envelope.header, envelope.body
+        assert isinstance(opening, AlignmentOpen)
+        machine = PassiveAlignment(
+            self.at.party,
+            self.at.federation.parties,
+            self._read(opening.name, header.session),
+            self._agree,
+            secrets.token_bytes(_KEY_BYTES),
+            self.at.config.policy.smallest_alignment,
+        )
+        return self.at.sessions.open(
+            header.session, header.attempt, "alignment", opening.name, machine
+        )
+
+    def _agree(self, opening: AlignmentOpen) -> None:
+        """Raise Refused unless the terms are this party's own."""
+        own = self.at.config.data.normalise
+        if opening.normalise != own:
+            raise Refused(
+                f"{self.at.party} normalises ids by {_words(own)}, "
+                f"{self.at.federation.active} by {_words(opening.normalise)}; "
+                "agree on data.normalise in all party files"
+            )
+
+    async def _align(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+        self.at.only_active("align")
+        if not self.at.federation.passive:
+            raise ConfigError("there is no other party to align with")
+        name = AlignmentJob.model_validate(request["job"]).name
+        session = secrets.token_hex(8)
+        begun = asyncio.get_running_loop().time()
+        own: AlignableIds = await self.at.pool.run(self._read(name, session))
+        machine = ActiveAlignment(
+            name,
+            self.at.federation.parties,
+            own.ids,
+            own.normalise,
+            secrets.token_bytes(_KEY_BYTES),
+            own.keep,
+            self.at.config.policy.smallest_alignment,
+        )
+        changes: asyncio.Queue[RunningSession] = asyncio.Queue()
+        running = self.at.sessions.open(
+            session, 1, "alignment", name, machine, on_change=changes.put_nowait
+        )
+        await say({"event": "opened", "session": session, "alignment": name})
+        rows: int = await followed(running, changes, say)
+        return {
+            "alignment": name,
+            "rows": rows,
+            "own_ids": len(own.ids),
+            "parties": list(self.at.federation.parties),
+            "seconds": round(asyncio.get_running_loop().time() - begun, 3),
+            "bytes_sent": running.traffic.total.bytes,
+        }
+
+
+def _words(steps: tuple[str, ...]) -> str:
+    return ", ".join(steps) or "nothing"

@@ -1,0 +1,215 @@
+"""Private set intersection by commuting Diffie-Hellman keys on Curve25519.
+
+Every party multiplies every id, hashed to a curve point, by a key of its own: F(id) = k1·k2·…·H(id)
+is the same whoever held the id, and says nothing about it while one key is secret (Meadows 1986;
+Huberman, Franklin and Hogg 1999; semi-honest, under decisional Diffie-Hellman).
+
+Points travel as X25519's u-coordinates (RFC 7748). Its scalars are multiples of 8, so what is sent
+lies in the subgroup of prime order, where u-coordinates commute. Half of all field elements are
+u-coordinates of the curve, the others of its twist, and a multiple stays where it was: a hash taken
+as u without looking would show one bit of itself through every key. H therefore tries hashes until
+one is on the curve itself; the time that takes depends on the id, and stays at home.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import gmpy2
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from numpy.typing import NDArray
+
+from fedmq.errors import DataError
+
+__all__ = [
+    "POINT_BYTES",
+    "Blind",
+    "BlindIds",
+    "Common",
+    "IdList",
+    "Intersect",
+    "Points",
+    "SortPoints",
+    "Sorted",
+    "hash_to_curve",
+]
+
+POINT_BYTES = 32
+
+Points = NDArray[np.uint8]
+"""u-coordinates, little-endian: uint8 (points, 32)."""
+
+_PRIME = gmpy2.mpz(2**255 - 19)
+_A = 486662
+_U_BITS = (1 << 255) - 1
+_DOMAIN = b"fedmq set intersection v1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdList:
+    """Ids as UTF-8 one after the other, so that a million of them cross processes as two arrays.
+
+    ``text`` uint8 (bytes,); ``stops`` int64 (ids,): where each id ends.
+    """
+
+    text: NDArray[np.uint8]
+    stops: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ids: Iterable[str]) -> IdList:
+        """The list of ``ids``, in their order."""
+        encoded = [each.encode() for each in ids]
+        stops = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+        return cls(np.frombuffer(b"".join(encoded), np.uint8), stops)
+
+    def __len__(self) -> int:
+        return len(self.stops)
+
+    def part(self, start: int, stop: int) -> IdList:
+        """The ids from ``start`` up to, not including, ``stop``."""
+        first = int(self.stops[start - 1]) if start else 0
+        stops = self.stops[start:stop]
+        last = int(stops[-1]) if len(stops) else first
+        return IdList(self.text[first:last], stops - first)
+
+    def encoded(self) -> list[bytes]:
+        """Each id's UTF-8."""
+        text = self.text.tobytes()
+        starts = [0, *self.stops[:-1].tolist()]
+        return [text[a:b] for a, b in zip(starts, self.stops.tolist(), strict=False)]
+
+    def strings(self) -> list[str]:
+        """Each id as text."""
+        return [each.decode() for each in self.encoded()]
+
+
+def hash_to_curve(name: bytes) -> bytes:
+    """The u-coordinate of a curve point for ``name``: SHA-256, tried with a counter until it fits.
+
+    u belongs to the curve v² = u³ + 486662 u² + u, and not to its twist, if the right side is a
+    square (RFC 7748, section 4.1).
+    """
+    inner = hashlib.sha256(_DOMAIN + hashlib.sha256(name).digest())
+    counter = 0
+    while True:
+        outer = inner.copy()
+        outer.update(counter.to_bytes(2, "little"))
+        u = gmpy2.mpz(int.from_bytes(outer.digest(), "little") & _U_BITS)
+        if u < _PRIME and gmpy2.jacobi(u * (u * (u + _A) + 1) % _PRIME, _PRIME) == 1:
+            return int(u).to_bytes(POINT_BYTES, "little")
+        counter += 1
+
+
+def _multiplied(key: bytes, points: Sequence[bytes]) -> Points:
+    private = X25519PrivateKey.from_private_bytes(key)
+    multiple, point = private.exchange, X25519PublicKey.from_public_bytes
+    try:
+        products = b"".join([multiple(point(each)) for each in points])
+    except ValueError:
+        raise DataError("a point of small order is among the blinded ids") from None
+    return np.frombuffer(products, np.uint8).reshape(-1, POINT_BYTES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlindIds:
+    """A piece of a party's own ids, hashed and multiplied by its ``key`` (32 bytes)."""
+
+    key: bytes
+    ids: IdList
+
+    def run(self) -> Points:
+        return _multiplied(self.key, [hash_to_curve(each) for each in self.ids.encoded()])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blind:
+    """A piece of another party's blinded ids, multiplied by this party's ``key`` (32 bytes).
+
+    Raises:
+        DataError: a point of small order, which no honest party sends.
+    """
+
+    key: bytes
+    points: Points
+
+    def run(self) -> Points:
+        data = self.points.tobytes()
+        return _multiplied(
+            self.key,
+            [data[at : at + POINT_BYTES] for at in range(0, len(data), POINT_BYTES)],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sorted:
+    """A list by ascending value; ``origin`` uint32 (points,): where each point stood before."""
+
+    points: Points
+    origin: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortPoints:
+    """The points of all ``pieces`` by ascending value.
+
+    Under a fresh key values are as good as random, so that their order is a shuffle: who knows the
+    list only under fewer keys cannot tell which point became which.
+    """
+
+    pieces: Sequence[Points]
+
+    def run(self) -> Sorted:
+        points = np.concatenate(self.pieces)
+        origin = np.argsort(_values(points), kind="stable")
+        return Sorted(points[origin], origin.astype(np.uint32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Common:
+    """The rows that all lists share, by ascending value; ``places[i]`` uint32: where in list i."""
+
+    places: tuple[NDArray[np.uint32], ...]
+
+    @property
+    def count(self) -> int:
+        """How many rows all lists share."""
+        return len(self.places[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intersect:
+    """What ``lists`` have in common, each given in pieces and under the keys of all parties.
+
+    Raises:
+        DataError: a list holds one point twice, which no honest party sends.
+    """
+
+    lists: Sequence[Sequence[Points]]
+
+    def run(self) -> Common:
+        common: NDArray[np.bytes_] | None = None
+        values = [_values(np.concatenate(pieces)) for pieces in self.lists]
+        orders = [np.argsort(each, kind="stable") for each in values]
+        for each, order in zip(values, orders, strict=True):
+            ascending = each[order]
+            if (ascending[1:] == ascending[:-1]).any():
+                raise DataError("a list of blinded ids holds one of them twice")
+            if common is None:
+                common = ascending
+            else:
+                common = np.intersect1d(common, ascending, assume_unique=True)
+        assert common is not None
+        return Common(
+            tuple(
+                order[np.searchsorted(each, common, sorter=order)].astype(np.uint32)
+                for each, order in zip(values, orders, strict=True)
+            )
+        )
+
+
+def _values(points: Points) -> NDArray[np.bytes_]:
+    # NumPy compares such strings as if zeros followed, and all have the same length.
+    return np.ascontiguousarray(points).view(f"S{POINT_BYTES}").reshape(-1)

@@ -1,0 +1,365 @@
+"""Daemons of three parties over RabbitMQ: they align, train on it, and fail in one clear line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as arrow
+import pytest
+from numpy.typing import NDArray
+from pyarrow import parquet
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.joined_tree import JoinedTree
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost_parity import compare, train_reference
+from fedmq.party.alignment_store import AlignmentStore
+from fedmq.party.model_store import ModelStore
+from tests.rabbitmq_node import RabbitNode
+
+FEDMQ = [sys.executable, "-c", "from fedmq.cli.main import main; main()"]
+DATA = Path(__file__).parent.parent.parent.parent / "shared" / "data"
+PARAMS = {"num_boost_round": 3, "max_depth": 3, "max_bin": 16}
+RETRY = "[retry]\nfirst = 0.2\nfactor = 1.0\nresends = 15\nprobe = 1.0\n"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
+    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"), parties=("bank", "telco", "retail"))
+    node.start()
+    yield node
+    node.discard()
+
+
+class Parties:
+    """Daemons in processes of their own, and their owners' command line."""
+
+    def __init__(self, folder: Path, node: RabbitNode, names: Sequence[str]) -> None:
+        self.folder = folder
+        self._node = node
+        self.names = tuple(names)
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        (folder / "federation.toml").write_text(
+            f'name = "demo"\nactive = "bank"\npassive = {json.dumps(list(names[1:]))}\n'
+        )
+        (folder / "bank.align.toml").write_text('party = "bank.toml"\nname = "customers"\n')
+        (folder / "bank.train.toml").write_text(
+            'party = "bank.toml"\nmodel = "m"\nalignment = "customers"\nengine = "plain"\n'
+            "[params]\n" + "".join(f"{key} = {value}\n" for key, value in PARAMS.items())
+        )
+
+    def configure(self, party: str, data: str, policy: str = "") -> None:
+        label = 'label = "y"\n' if party == "bank" else ""
+        (self.folder / f"{party}.toml").write_text(
+            f'party = "{party}"\nfederation = "federation.toml"\n'
+            f'broker = "{self._node.url(party)}"\nstate = "{party}"\n'
+            f'[data]\nid = "id"\n{label}{data}\n'
+            f'[compute]\nworkers = 1\n{RETRY}[policy]\nengines = ["plain"]\n{policy}\n'
+        )
+
+    def run(self, *parties: str) -> None:
+        for party in parties or self.names:
+            with (self.folder / f"{party}.log").open("wb") as log:
+                self._daemons[party] = subprocess.Popen(
+                    [*FEDMQ, "run", f"{party}.toml"], cwd=self.folder, stderr=log
+                )
+        for party in parties or self.names:
+            deadline = time.monotonic() + 40
+            while "is ready" not in (self.folder / f"{party}.log").read_text():
+                assert time.monotonic() < deadline, (self.folder / f"{party}.log").read_text()
+                time.sleep(0.05)
+
+    def kill(self, party: str) -> None:
+        os.kill(self._daemons[party].pid, signal.SIGKILL)
+        self._daemons.pop(party).wait()
+
+    def stop(self) -> None:
+        for daemon in self._daemons.values():
+            daemon.terminate()
+        for daemon in self._daemons.values():
+            daemon.wait(timeout=20)
+
+    def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*FEDMQ, *command],
+            cwd=self.folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+
+    def align(self) -> subprocess.CompletedProcess[str]:
+        return self.ask("align", "bank.align.toml", "--json")
+
+    def train(self) -> subprocess.CompletedProcess[str]:
+        return self.ask("train", "bank.train.toml", "--json")
+
+    def begin_to_align(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*FEDMQ, "align", "bank.align.toml"], cwd=self.folder, stderr=subprocess.PIPE, text=True
+        )
+
+    def aligned(self, party: str) -> tuple[str, ...]:
+        return AlignmentStore(self.folder / party).load("customers").ids
+
+    def half_written(self) -> list[Path]:
+        return list(self.folder.glob("*/alignments/*"))
+
+
+@pytest.fixture
+def parties(tmp_path: Path, node: RabbitNode) -> Iterator[Parties]:
+    made = Parties(tmp_path, node, ("bank", "telco", "retail"))
+    yield made
+    made.stop()
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def one_line(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
+    assert done.returncode == exit_code, done.stderr
+    [line] = [each for each in done.stderr.splitlines() if each.startswith("fedmq:")]
+    return line
+
+
+def stand(parties: Parties, ids: Mapping[str, Sequence[Any]]) -> None:
+    """Each party holds one number per id."""
+    for party, held in ids.items():
+        header = ("id", "x", "y") if party == "bank" else ("id", "x")
+        rows = [(name, number, number % 2)[: len(header)] for number, name in enumerate(held)]
+        write_csv(parties.folder / f"{party}.csv", header, rows)
+
+
+def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
+    parties: Parties,
+) -> None:
+    random = np.random.default_rng(7)
+    people = [f"P{number:04d}" for number in range(900)]
+    x = random.normal(size=(900, 4)).round(3)
+    colour = random.choice(["red", "green", "blue"], 900)
+    label = (x[:, 0] + x[:, 1] + (colour == "red") + random.normal(size=900) > 0).astype(int)
+    rows = {party: random.permutation(900)[:600] for party in parties.names}
+
+    write_csv(
+        parties.folder / "bank.csv",
+        ("id", "y", "a", "b"),
+        [(f" {people[r].lower()} ", label[r], x[r, 0], x[r, 1]) for r in rows["bank"]],
+    )
+    table = {"id": [people[r] for r in rows["telco"]], "c": x[rows["telco"], 2]}
+    parquet.write_table(arrow.table(table), parties.folder / "telco.parquet")
+    database = sqlite3.connect(parties.folder / "retail.sqlite")
+    with database:
+        database.execute("CREATE TABLE people (id TEXT, colour TEXT, d REAL)")
+        database.executemany(
+            "INSERT INTO people VALUES (?, ?, ?)",
+            [(people[r], str(colour[r]), float(x[r, 3])) for r in rows["retail"]],
+        )
+    database.close()
+    rule = 'normalise = ["trim", "upper"]\n'
+    parties.configure("bank", rule + 'path = "bank.csv"')
+    parties.configure("telco", rule + 'type = "parquet"\npath = "telco.parquet"')
+    parties.configure(
+        "retail",
+        rule + 'type = "sql"\nurl = "sqlite:///retail.sqlite"\nquery = "SELECT * FROM people"',
+    )
+    parties.run()
+
+    done = parties.align()
+    assert done.returncode == 0, done.stderr
+    common = set.intersection(*(set(each.tolist()) for each in rows.values()))
+    assert json.loads(done.stdout)["rows"] == len(common)
+    orders = {parties.aligned(party) for party in parties.names}
+    assert len(orders) == 1
+    order = orders.pop()
+    assert set(order) == {people[r] for r in common}
+
+    trained = parties.train()
+    assert trained.returncode == 0, trained.stderr
+    chosen = [people.index(name) for name in order]
+    encoded = np.column_stack(
+        [x[:, 0], x[:, 1], x[:, 2], *(colour == each for each in ("blue", "green", "red")), x[:, 3]]
+    ).astype(np.float32)[chosen]
+    assert_lossless(parties, encoded, label[chosen])
+    share = ModelStore(parties.folder / "retail").passive("m")
+    assert share.lookup_table.feature_names == ("colour=blue", "colour=green", "colour=red", "d")
+
+    # Somebody in all three tables is scored, by an id that is spelt as another party spells it.
+    write_csv(parties.folder / "ids.csv", ("id",), [(f"{people[min(common)].lower()} ",)])
+    scored = parties.ask("predict", "bank.toml", "ids.csv", "-o", "scores.csv", "--json")
+    assert scored.returncode == 0, scored.stderr
+
+    # A table that changed since is not trained on.
+    with sqlite3.connect(parties.folder / "retail.sqlite") as database:
+        database.execute("UPDATE people SET d = d + 1")
+    database.close()
+    parties.folder.joinpath("bank.train.toml").write_text(
+        parties.folder.joinpath("bank.train.toml").read_text().replace('"m"', '"m2"')
+    )
+    line = one_line(parties.train(), 6)
+    assert "retail: its data changed since alignment 'customers' was made" in line
+    assert not (parties.folder / "bank" / "models" / "m2.json").exists()
+
+
+def assert_lossless(parties: Parties, encoded: NDArray[np.float32], label: NDArray[Any]) -> None:
+    active = ModelStore(parties.folder / "bank").active("m")
+    tables = [active.lookup_table]
+    tables += [
+        ModelStore(parties.folder / party).passive("m").lookup_table for party in parties.names[1:]
+    ]
+    params = TrainParams.model_validate(PARAMS)
+    bins = BinMatrix.of(encoded, Cuts.of(encoded, params.max_bin))
+    reference = train_reference(bins, label.astype(np.float32), params)
+    joined = [JoinedTree.of(tree, tables) for tree in active.trees]
+    parity = compare(reference, joined, bins)
+    assert parity.first_difference is None
+    assert parity.identical == parity.total > 20
+
+
+def test_a_party_that_dies_in_mid_alignment_leaves_nothing_and_it_can_be_run_again(
+    parties: Parties,
+) -> None:
+    ids = {party: [f"p{number}" for number in range(12_000)] for party in parties.names}
+    stand(parties, ids)
+    for party in parties.names:
+        parties.configure(party, f'path = "{party}.csv"')
+    parties.run()
+    asking = parties.begin_to_align()
+    assert asking.stderr is not None
+    while "aligning" not in (line := asking.stderr.readline()):
+        assert line, "the alignment ended before it began"
+    parties.kill("retail")
+    # It comes back and knows nothing of the session, which ends.
+    parties.run("retail")
+    rest = asking.stderr.read()
+    assert asking.wait(timeout=60) == 6, rest
+    asking.stderr.close()
+    assert "retail" in rest.splitlines()[-1]
+    assert parties.half_written() == []
+
+    stand(parties, {party: held[:500] for party, held in ids.items()})
+    done = parties.align()
+    assert done.returncode == 0, done.stderr
+    assert len(parties.aligned("retail")) == 500
+
+
+def test_what_is_wrong_is_one_line_with_an_exit_code_and_nothing_is_written(
+    parties: Parties,
+) -> None:
+    for party in parties.names:
+        policy = "smallest_alignment = 3" if party == "retail" else ""
+        parties.configure(party, f'path = "{party}.csv"', policy)
+    parties.run()
+
+    stand(parties, {"bank": ["a", "b"], "telco": ["c"], "retail": ["a", "c"]})
+    assert "no id in common" in one_line(parties.align(), 4)
+
+    stand(parties, {party: ["a", "b"] for party in parties.names})
+    line = one_line(parties.align(), 4)
+    assert "2 ids in common, retail wants at least 3" in line
+
+    stand(parties, {"bank": ["a", "a"], "telco": ["a"], "retail": ["a"]})
+    assert "1 ids are repeated, such as 'a' in line 3" in one_line(parties.align(), 4)
+
+    stand(parties, {"bank": ["a"], "telco": ["a", "", "b"], "retail": ["a"]})
+    line = one_line(parties.align(), 6)
+    assert "telco refused: its own ids could not be read; its log says why" in line
+    assert "the id is empty" in (parties.folder / "telco.log").read_text()
+
+    assert parties.half_written() == []
+    assert "has no alignment 'customers'" in one_line(parties.train(), 6)
+    line = one_line(parties.ask("align", "telco.align.toml"), 3)
+    assert "telco.align.toml: there is no such file" in line
+    (parties.folder / "telco.align.toml").write_text('party = "telco.toml"\nname = "x"\n')
+    assert "ask the daemon of bank" in one_line(parties.ask("align", "telco.align.toml"), 7)
+
+
+def test_rules_that_differ_and_a_database_that_is_away_are_refused(parties: Parties) -> None:
+    stand(parties, {party: ["a"] for party in parties.names})
+    parties.configure("bank", 'path = "bank.csv"')
+    parties.configure("telco", 'path = "telco.csv"\nnormalise = ["digits"]')
+    parties.configure("retail", 'path = "retail.csv"')
+    parties.run()
+    line = one_line(parties.align(), 6)
+    assert "telco refused: telco normalises ids by digits, bank by trim" in line
+
+    parties.kill("bank")
+    url = "postgresql+psycopg://fedmq:secret@127.0.0.1:1/db"
+    parties.configure("bank", f'type = "sql"\nurl = "{url}"\nquery = "SELECT 1 AS id"')
+    parties.run("bank")
+    line = one_line(parties.align(), 4)
+    assert "the query failed" in line and "secret" not in line
+    assert parties.half_written() == []
+
+
+@pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not here")
+@pytest.mark.parametrize("rule", ["first", "last"])
+def test_repeated_ids_of_the_overlap_fixture_align_under_either_rule(
+    tmp_path: Path, node: RabbitNode, rule: str
+) -> None:
+    parties = Parties(tmp_path, node, ("bank", "telco"))
+    section = f'path = "{DATA}/overlap_active.csv"\nignore = ["mock_id"]\n'
+    parties.configure("bank", section + f'duplicates = "{rule}"')
+    telco = f'path = "{DATA}/overlap_passive.csv"\nignore = ["sample_id"]\n'
+    parties.configure("telco", telco + f'duplicates = "{rule}"')
+    try:
+        parties.run()
+        done = parties.align()
+        assert done.returncode == 0, done.stderr
+        with (DATA / "overlap_active.csv").open() as file:
+            bank = {row["id"] for row in csv.DictReader(file)}
+        with (DATA / "overlap_passive.csv").open() as file:
+            telco_ids = {row["id"] for row in csv.DictReader(file)}
+        assert set(parties.aligned("bank")) == bank & telco_ids
+        assert parties.aligned("bank") == parties.aligned("telco")
+        assert json.loads(done.stdout)["own_ids"] == len(bank)
+        trained = parties.train()
+        assert trained.returncode == 0, trained.stderr
+    finally:
+        parties.stop()
+
+
+@pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not here")
+def test_credit_2_shuffled_and_a_third_removed_on_each_side_equals_xgboost_node_by_node(
+    tmp_path: Path, node: RabbitNode
+) -> None:
+    parties = Parties(tmp_path, node, ("bank", "telco"))
+    random = np.random.default_rng(0)
+    tables = {}
+    for party, name in (("bank", "active"), ("telco", "passive")):
+        with (DATA / f"credit2_{name}.csv").open() as file:
+            header, *rows = list(csv.reader(file))
+        tables[party] = {row[0]: row[1:] for row in rows}
+        kept = random.permutation(len(rows))[: len(rows) * 2 // 3]
+        names = ["y" if each == "default.payment.next.month" else each for each in header]
+        write_csv(parties.folder / f"{party}.csv", names, [rows[row] for row in kept])
+        parties.configure(party, f'path = "{party}.csv"')
+    try:
+        parties.run()
+        done = parties.align()
+        assert done.returncode == 0, done.stderr
+        order = parties.aligned("bank")
+        assert order == parties.aligned("telco") and 12_000 < len(order) < 15_000
+        trained = parties.train()
+        assert trained.returncode == 0, trained.stderr
+        bank = np.array([tables["bank"][each] for each in order], dtype=np.float64)
+        telco = np.array([tables["telco"][each] for each in order], dtype=np.float64)
+        joined = np.hstack([bank[:, 1:], telco]).astype(np.float32)
+        assert_lossless(parties, joined, bank[:, 0])
+    finally:
+        parties.stop()

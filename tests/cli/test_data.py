@@ -1,0 +1,76 @@
+"""``fedmq data check``: what is there, and what would be refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import fedmq
+
+
+@pytest.fixture
+def party(tmp_path: Path) -> Path:
+    (tmp_path / "federation.toml").write_text(
+        'name = "demo"\nactive = "bank"\npassive = ["telco"]\n'
+    )
+    path = tmp_path / "party.toml"
+    path.write_text(
+        'party = "bank"\nfederation = "federation.toml"\n'
+        'broker = "amqp://bank:bank@127.0.0.1:1/"\n'
+        '[data]\npath = "data.csv"\nid = "id"\nlabel = "y"\nignore = ["note"]\n'
+        '[serving]\npath = "serving.csv"\nid = "id"\n'
+    )
+    (tmp_path / "data.csv").write_text(
+        "id,y,age,city,note\na,0,30,Rome,x\nb,1,,Oslo,y\nc,1,51,Rome,z\n"
+    )
+    (tmp_path / "serving.csv").write_text("id,age\na,30\na,31\n")
+    return path
+
+
+def test_a_sound_table_is_described_without_a_daemon_or_a_broker(party: Path) -> None:
+    outcome = fedmq("data", "check", party)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.splitlines() == [
+        f"{party.parent}/data.csv: 3 rows",
+        "  id    id       id",
+        "  y     label    number      0.00% missing",
+        "  age   feature  number     33.33% missing",
+        "  city  feature  category    0.00% missing, 2 categories",
+        "  note  ignored  not read",
+    ]
+    assert "reading, rows 3" in outcome.err
+
+
+def test_the_description_is_one_line_of_json_for_scripts(party: Path) -> None:
+    found = fedmq("data", "check", party, "--json").result
+    assert (found["rows"], found["repeated"], found["refused"]) == (3, 0, [])
+    assert found["columns"][3]["categories"] == 2
+
+
+def test_what_would_be_refused_is_listed_and_ends_with_the_exit_code_of_data(party: Path) -> None:
+    (party.parent / "data.csv").write_text("id,y,age,city,note\na,0,30,Rome,x\na,,old,Oslo,y\n")
+    outcome = fedmq("data", "check", party)
+    assert outcome.code == 4
+    refused = [line for line in outcome.out.splitlines() if line.startswith("would be refused")]
+    assert len(refused) == 3
+    assert "line 3, column 'age': 'old' is no number" in refused[0]
+    assert "1 ids are repeated, such as 'a' in line 3" in refused[1]
+    assert "column 'y': 1 rows have none" in refused[2]
+    assert "1 repeated ids, such as a: refused" in outcome.out
+    assert outcome.err.splitlines()[-1].endswith("data.csv: 3 things would be refused")
+
+
+def test_the_rows_to_serve_can_be_checked_as_well(party: Path) -> None:
+    outcome = fedmq("data", "check", party, "--serving")
+    assert outcome.code == 4
+    assert "serving.csv: 1 ids are repeated" in outcome.err
+
+
+def test_a_source_that_is_not_there_is_one_line(party: Path) -> None:
+    (party.parent / "data.csv").unlink()
+    outcome = fedmq("data", "check", party)
+    assert (outcome.code, outcome.error) == (
+        4,
+        f"bank: {party.parent}/data.csv: there is no such file",
+    )

@@ -1,0 +1,82 @@
+"""Parties that hold partly the same people, and the machines that align them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.messages import alignment as align
+from fedmq.privacy.engine import Given
+from fedmq.privacy.set_intersection import IdList
+from fedmq.protocol.alignment_active import ActiveAlignment
+from fedmq.protocol.alignment_passive import PassiveAlignment
+from fedmq.protocol.machine import Machine
+
+PARTIES = ("bank", "telco", "retail", "insurer")
+
+
+@dataclass
+class Own:
+    """A party's ids, and the alignment that it stored."""
+
+    names: Sequence[str]
+    stored: list[str] = field(default_factory=list)
+
+    @property
+    def ids(self) -> IdList:
+        return IdList.of(self.names)
+
+    def keep(self, rows: NDArray[np.uint32]) -> Any:
+        return _Store(self, [self.names[row] for row in rows])
+
+
+@dataclass
+class _Store:
+    own: Own
+    names: list[str]
+
+    def run(self) -> list[str]:
+        self.own.stored[:] = self.names
+        return self.names
+
+
+def machines(
+    owners: Mapping[str, Own],
+    agree: Callable[[align.AlignmentOpen], None] = lambda _: None,
+    fewest: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> dict[str, Machine]:
+    parties = tuple(owners)
+    least = fewest or {}
+    keys = np.random.default_rng(seed).bytes(32 * len(parties))
+    active = owners[parties[0]]
+    made: dict[str, Machine] = {
+        parties[0]: ActiveAlignment(
+            "customers",
+            parties,
+            active.ids,
+            ("trim",),
+            keys[:32],
+            active.keep,
+            least.get(parties[0], 1),
+        )
+    }
+    for number, party in enumerate(parties[1:], start=1):
+        key = keys[32 * number : 32 * number + 32]
+        made[party] = PassiveAlignment(
+            party, parties, Given(owners[party]), agree, key, least.get(party, 1)
+        )
+    return made
+
+
+def people(count: int, seed: int = 0, share: float = 0.7, of: int = 60) -> dict[str, Own]:
+    """``count`` parties that hold about ``share`` of the same ``of`` people, each in its order."""
+    random = np.random.default_rng(seed)
+    return {
+        party: Own([f"id-{row}" for row in random.permutation(of)[: int(share * of)]])
+        for party in PARTIES[:count]
+    }
