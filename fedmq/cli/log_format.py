@@ -12,7 +12,7 @@ __all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr"]
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 
-_ABOUT = ("session", "message")
+_ABOUT = ("session", "message_id")
 
 
 def log_to_stderr(form: LogFormat, party: str, *, verbose: bool) -> None:
@@ -29,7 +29,7 @@ def log_to_stderr(form: LogFormat, party: str, *, verbose: bool) -> None:
 
 
 class _JsonFormatter(logging.Formatter):
-    """Keys: at, level, logger, party, text, session and message where known, error."""
+    """Keys: at, level, logger, party, text, session and message_id where known, error."""
 
     def __init__(self, party: str) -> None:
         super().__init__()

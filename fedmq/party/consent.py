@@ -112,6 +112,14 @@ class Consent:
         self.quota.take(terms.rows)
         self._record("agreed", header, rows=terms.rows)
 
+    def serving(self, header: Header, model: str, mode: str) -> None:
+        """Raises Refused if this party does not serve ``model`` online in ``mode``.
+
+        How much it then answers is for the ``[online]`` section to say.
+        """
+        self._ask(header, model=model, mode=mode)
+        self._check_peer(header, "inference")
+
     def follow(self, header: Header, outcome: asyncio.Future[Any], traffic: Traffic) -> None:
         """Audit how a session ended, and how much of what was answered."""
 

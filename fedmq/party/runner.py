@@ -210,7 +210,7 @@ class SessionRunner:
                 header.sender,
                 header.id,
                 error,
-                extra={"session": header.session, "message": header.id},
+                extra={"session": header.session, "message_id": header.id},
             )
         else:
             self._link_trouble = ""

@@ -60,7 +60,7 @@ class Switchboard:
     async def on_delivery(self, delivery: Delivery) -> None:
         """Take one delivery; what is no message for this party becomes a dead letter."""
         self.meters.arrived(delivery)
-        about = {"message": delivery.message_id}
+        about = {"message_id": delivery.message_id}
         try:
             envelope = self._checked(delivery)
             if delivery.lane == "online":

@@ -29,7 +29,8 @@ def clean_root() -> Iterator[None]:
 def test_each_line_is_an_object_with_the_session(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stderr("json", "bank", verbose=False)
     log = logging.getLogger("fedmq.party.sessions")
-    log.info("training %s\nfinished", "s1", extra={"session": "s1"})
+    about = {"session": "s1", "message_id": "m1"}
+    log.info("training %s\nfinished", "s1", extra=about)
     try:
         raise ValueError("no")
     except ValueError:
@@ -43,6 +44,7 @@ def test_each_line_is_an_object_with_the_session(capsys: pytest.CaptureFixture[s
         "party": "bank",
         "text": "training s1\nfinished",
         "session": "s1",
+        "message_id": "m1",
     }
     assert "ValueError: no" in second["error"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
@@ -68,8 +69,9 @@ async def test_recorded_traffic_reveals_no_gradient_sum_or_direction(
 
 @pytest.mark.parametrize("seed", range(8))
 async def test_forgeries_are_refused_and_counted_and_the_model_is_the_same(
-    seed: int, undisturbed: tuple[list[Attack], str]
+    seed: int, undisturbed: tuple[list[Attack], str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)  # what is refused is said, too
     forger = Forger(seed)
     training = Training(sealers(PARTIES))
 

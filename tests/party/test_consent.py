@@ -101,6 +101,11 @@ class TestInference:
                 HEADER, InferenceOpen(model="m", rows=1, id_pieces=0)
             )
 
+    def test_so_can_serving_online(self, tmp_path: Path) -> None:
+        consent(tmp_path / "a").serving(HEADER, "m", "hop")
+        with pytest.raises(Refused, match="does not take part in inference"):
+            consent(tmp_path / "b", sessions=["training"]).serving(HEADER, "m", "hop")
+
 
 class TestAuditLog:
     async def test_questions_and_answers_are_recorded(self, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from fedmq.boosting.chains import Chains
 from fedmq.boosting.served_forest import ServedForest
-from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError
+from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refused
 from fedmq.messages.body import Body
-from fedmq.messages.envelope import Envelope
+from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, OnlineHop, OnlineRows
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.control import Command, Say
@@ -191,7 +191,7 @@ class ServingDesk(Desk):
     def _host(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, ModelDeploy)
-        machine = Hosting(header.sender, self._loading(terms), self._refusal(terms))
+        machine = Hosting(header.sender, self._loading(terms), self._refusal(header, terms))
 
         def keep(share: AnsweringShare) -> None:
             chains = share.chains
@@ -215,7 +215,11 @@ class ServingDesk(Desk):
         for model in set(self.answering.shares) - kept:
             del self.answering.shares[model]
 
-    def _refusal(self, terms: ModelDeploy) -> str:
+    def _refusal(self, header: Header, terms: ModelDeploy) -> str:
+        try:
+            self.at.consent.serving(header, terms.model, terms.mode)
+        except Refused as error:
+            return str(error)
         if not self.at.store.path(terms.model).exists():
             return f"{self.at.party} has no share of model {terms.model}"
         if terms.mode not in self.at.config.online.modes:
