@@ -22,7 +22,7 @@ from fedmq.cli.output import print_error
 from fedmq.cli.predict import predict
 from fedmq.cli.run import run
 from fedmq.cli.serving import activate, rollback, serving
-from fedmq.cli.status import cancel, status
+from fedmq.cli.status import cancel, pause, resume, status
 from fedmq.cli.train import train
 from fedmq.errors import FedmqError
 
@@ -35,7 +35,21 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, data, run, align, estimate, train, predict, status, cancel, models, demo):
+for command in (
+    init,
+    data,
+    run,
+    align,
+    estimate,
+    train,
+    predict,
+    status,
+    cancel,
+    pause,
+    resume,
+    models,
+    demo,
+):
     cli.add_command(command)
 for command in (activate, rollback, serving, bench):
     cli.add_command(command)

@@ -32,6 +32,8 @@ def run(party: Path, verbose: bool, trace: Path | None) -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     logging.getLogger("fedmq").setLevel(logging.DEBUG if verbose else logging.INFO)
+    # The client library reports each lost connection with a traceback; the link says it in a line.
+    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
     config, federation = PartyFile.read(party)
 
     async def serve() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedmq.errors import ConfigError
 from fedmq.party.compute import ComputePool
+from fedmq.party.keeper import FORGETFUL, Keeper
 from fedmq.party.runner import SessionRunner
 from fedmq.party.switchboard import Switchboard
 from fedmq.party.trace import Trace
@@ -30,6 +31,8 @@ __all__ = ["MEMORY", "in_own_loop", "run_machines"]
 
 MEMORY = "memory://"
 
+_RETRY = RetryPolicy(resends=8)  # nobody restarts a party that lives in this process
+
 T = TypeVar("T")
 
 
@@ -41,8 +44,12 @@ async def run_machines(
     traffic: Traffic,
     on_report: Callable[[Report], None] = lambda _: None,
     trace: Trace | None = None,
+    keepers: Mapping[str, Keeper] | None = None,
 ) -> list[Any]:
-    """Run one session of all ``machines``, the first of which begins; their results in order."""
+    """Run one session of all ``machines``, the first of which begins; their results in order.
+
+    ``keepers`` write down how far each party is; nothing is written without them.
+    """
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
     first = next(iter(machines))
     runners: list[SessionRunner] = []
@@ -51,7 +58,7 @@ async def run_machines(
         links = await _opened_links(stack, broker, federation, tuple(machines))
         for party, machine in machines.items():
             address = Address(federation, session, 1, party)
-            mailbox = Mailbox(address, machine.peers, RetryPolicy(), np.random.default_rng())
+            mailbox = Mailbox(address, machine.peers, _RETRY, np.random.default_rng())
             runner = SessionRunner(
                 Session(machine, mailbox),
                 _publisher(links[party], lane),
@@ -59,6 +66,7 @@ async def run_machines(
                 traffic,
                 on_report if party == first else lambda _: None,
                 trace=trace,
+                keeper=(keepers or {}).get(party, FORGETFUL),
             )
             stack.callback(runner.stop)
             runners.append(runner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from fedmq.errors import MessageError
 from fedmq.messages.codec import decode
@@ -15,22 +15,25 @@ __all__ = ["Switchboard"]
 
 log = logging.getLogger(__name__)
 
-_Key = tuple[str, int]
+
+async def _nobody(_: Envelope) -> None:
+    return None
 
 
 class Switchboard:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
-    ``on_unknown`` may open a session for an envelope that belongs to none, by returning its
-    runner; otherwise the envelope is dropped and counted. ``on_online`` takes what came on the
-    online lane, where no session is kept.
+    Messages of an older attempt than the one that runs are dropped. ``on_unknown`` may open a
+    session, or a new attempt, for an envelope that belongs to none, by returning its runner;
+    otherwise the envelope is dropped and counted. ``on_online`` takes what came on the online lane,
+    where no session is kept.
     """
 
     def __init__(
         self,
         federation: str,
         party: str,
-        on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
+        on_unknown: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody,
         on_online: Callable[[Envelope], None] = lambda _: None,
     ) -> None:
         self.dropped = 0
@@ -38,17 +41,17 @@ class Switchboard:
         self._party = party
         self._on_unknown = on_unknown
         self._on_online = on_online
-        self._runners: dict[_Key, SessionRunner] = {}
+        self._runners: dict[str, SessionRunner] = {}
 
     def add(self, runner: SessionRunner) -> None:
-        """Deliver to ``runner`` what its session is sent."""
-        address = runner.session.mailbox.address
-        self._runners[address.session, address.attempt] = runner
+        """Deliver to ``runner`` what its session is sent; it takes the place of older attempts."""
+        self._runners[runner.session.mailbox.address.session] = runner
 
     def remove(self, runner: SessionRunner) -> None:
         """Forget ``runner``: its session is closed."""
-        address = runner.session.mailbox.address
-        self._runners.pop((address.session, address.attempt), None)
+        session = runner.session.mailbox.address.session
+        if self._runners.get(session) is runner:
+            del self._runners[session]
 
     async def on_delivery(self, delivery: Delivery) -> None:
         """Take one delivery; what is no message for this party becomes a dead letter."""
@@ -57,8 +60,7 @@ class Switchboard:
             if delivery.lane == "online":
                 self._on_online(envelope)
                 return
-            key = (envelope.header.session, envelope.header.attempt)
-            runner = self._runners.get(key) or self._on_unknown(envelope)
+            runner = await self._found(envelope)
             if runner is None:
                 self.dropped += 1
                 log.info("%s: dropped %s", self._party, envelope.header.id)
@@ -68,6 +70,15 @@ class Switchboard:
             await delivery.dead_letter(str(error))
         else:
             await delivery.ack()
+
+    async def _found(self, envelope: Envelope) -> SessionRunner | None:
+        runner = self._runners.get(envelope.header.session)
+        attempt = runner.session.mailbox.address.attempt if runner else 0
+        if envelope.header.attempt < attempt:
+            return None
+        if envelope.header.attempt == attempt:
+            return runner
+        return await self._on_unknown(envelope)
 
     def _checked(self, delivery: Delivery) -> Envelope:
         envelope = decode(delivery.body)

@@ -42,6 +42,7 @@ class PassiveInference(Machine):
 
     TABLE = PASSIVE_INFERENCE
     failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
 
     def __init__(self, peer: str, load: Computation) -> None:
         super().__init__(State.READY, (peer,))

@@ -86,7 +86,7 @@ class PartyFile(Section):
     broker: Annotated[str, AfterValidator(_url)]
     """The broker's URL; the environment variable FEDMQ_BROKER overrides it."""
     state: FilePath = Path("state")
-    """The folder of this party's model shares and of the daemon's control socket."""
+    """The folder of this party's model shares, running sessions and the daemon's control socket."""
     data: DataSection
     """The rows to learn from."""
     serving: DataSection | None = None
@@ -101,6 +101,8 @@ class PartyFile(Section):
     """Scores that somebody waits for."""
     http: HttpSection | None = None
     """Health, metrics and predictions over HTTP; not served when left out."""
+    wait_for_broker: bool = False
+    """Start also while the broker is out of reach, and go on trying; otherwise refuse to start."""
 
     @classmethod
     def read(cls, path: Path) -> tuple[Self, Federation]:
