@@ -91,7 +91,7 @@ class Benchmark:
             "training",
             Traffic(),
             lambda _: ends.append(time.perf_counter()),
-            keepers,
+            keepers=keepers,
         )
         for database in databases.values():
             await database.close()
