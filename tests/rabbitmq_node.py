@@ -80,6 +80,25 @@ class RabbitNode:
         self.kill()
         self.stop()
 
+    def ctl(self, *arguments: str) -> None:
+        """Run ``rabbitmqctl`` on this node."""
+        record, data = self._record, self.directory / "data"
+        subprocess.run(
+            ["/usr/lib/rabbitmq/bin/rabbitmqctl", *arguments],
+            check=True,
+            capture_output=True,
+            timeout=60,
+            env={
+                "PATH": os.environ.get("PATH", os.defpath),
+                "LANG": "C.UTF-8",
+                "HOME": str(data),
+                "RABBITMQ_NODENAME": "fedmq@localhost",
+                "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+                "ERL_EPMD_PORT": str(record["epmd_port"]),
+                "ERL_EPMD_ADDRESS": "127.0.0.1",
+            },
+        )
+
     @property
     def _record(self) -> dict[str, Any]:
         record: dict[str, Any] = json.loads((self.directory / "data" / "node.json").read_text())

@@ -97,7 +97,7 @@ class Simulation:
         self._queue: list[_Due] = []
         self._number = 0
         self._timers: dict[tuple[str, str], int] = {}
-        policy = RetryPolicy()
+        policy = RetryPolicy(resends=8, stall=600)
         self.sessions = {
             party: Session(
                 machine,

@@ -28,7 +28,7 @@ from fedmq.cli.output import print_error
 from fedmq.cli.predict import predict
 from fedmq.cli.run import run
 from fedmq.cli.serving import activate, rollback, serving
-from fedmq.cli.status import cancel, status
+from fedmq.cli.status import cancel, pause, resume, status
 from fedmq.cli.train import train
 from fedmq.errors import FedmqError
 
@@ -43,7 +43,7 @@ def cli() -> None:
 
 for command in (init, data, run, align, estimate, train, predict, demo):
     cli.add_command(command)
-for command in (status, health, cancel, models):
+for command in (status, health, cancel, pause, resume, models):
     cli.add_command(command)
 for command in (activate, rollback, serving, bench, audit):
     cli.add_command(command)

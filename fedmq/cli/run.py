@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     """Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C."""
     config, federation = PartyFile.read(party)
     log_to_stderr(log_format, config.party, verbose=verbose)
+    # The client library reports each lost connection with a traceback; the link says it in a line.
+    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
     sealer = sealer_of(config, federation, ask_passphrase)
 
     async def serve() -> None:

@@ -1,4 +1,4 @@
-"""``fedmq status`` and ``fedmq cancel``: what a daemon is doing, and how to end it."""
+"""``fedmq status``, ``cancel``, ``pause`` and ``resume``: an owner's say in a daemon."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from fedmq.cli.asking import ask_daemon, party_argument_help, state_of
 from fedmq.cli.output import json_option, print_result
 
-__all__ = ["cancel", "status"]
+__all__ = ["cancel", "pause", "resume", "status"]
 
 _PLURAL = {"tree": "trees", "leaf": "leaves"}
 
@@ -34,6 +34,26 @@ def cancel(party: Path, session: str, as_json: bool) -> None:
     print_result(result, as_json, lambda done: f"session {done['session']} is cancelled")
 
 
+@click.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.argument("session")
+@json_option
+def pause(party: Path, session: str, as_json: bool) -> None:
+    """Let the training SESSION rest after the tree that grows now, also across restarts."""
+    result = ask_daemon(state_of(party), {"do": "pause", "session": session})
+    print_result(result, as_json, lambda done: f"session {done['session']} rests after this tree")
+
+
+@click.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.argument("session")
+@json_option
+def resume(party: Path, session: str, as_json: bool) -> None:
+    """Let the paused training SESSION go on."""
+    result = ask_daemon(state_of(party), {"do": "resume", "session": session})
+    print_result(result, as_json, lambda done: f"session {done['session']} goes on")
+
+
 def _in_words(result: Any) -> str:
     lines = [
         f"{result['party']} ({result['role']}) in {result['federation']} "
@@ -48,4 +68,6 @@ def _in_words(result: Any) -> str:
             f"{each['meaning']}"
         )
         lines += [f"  {wait}" for wait in each["waiting"]]
+    lines += result["idle"]
+    lines += [result["store"]] if result["store"] else []
     return "\n".join(lines)

@@ -17,6 +17,7 @@ __all__ = [
     "Probe",
     "Reason",
     "SessionRefuse",
+    "SessionUnknown",
 ]
 
 Count = Annotated[int, Field(ge=0, lt=2**32)]
@@ -50,6 +51,12 @@ class Abort(Body):
     reason: Reason
 
 
+class SessionUnknown(Body):
+    """Either way: this attempt at the session is unknown here, since a restart. Never sequenced."""
+
+    kind: ClassVar[str] = "session unknown"
+
+
 class Probe(Body):
     """Either way: are you still there? Answered by acknowledging it."""
 
@@ -62,4 +69,4 @@ class Acknowledge(Body):
     kind: ClassVar[str] = "acknowledge"
 
 
-BODIES: tuple[type[Body], ...] = (SessionRefuse, Abort, Probe, Acknowledge)
+BODIES: tuple[type[Body], ...] = (SessionRefuse, Abort, SessionUnknown, Probe, Acknowledge)

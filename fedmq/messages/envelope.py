@@ -32,7 +32,8 @@ class Header(BaseModel):
     sequence: Annotated[int, Field(ge=0, lt=2**62)]
     """1, 2, 3, ... from this sender to this recipient in this attempt.
 
-    0 is outside the order: acknowledgements, and aborts of sessions that the sender does not know.
+    0 is outside the order: acknowledgements, and what is said of sessions that the sender does not
+    know.
     """
     acknowledged: Annotated[int, Field(ge=0, lt=2**62)]
     """The sender has taken all of the recipient's messages up to this sequence."""

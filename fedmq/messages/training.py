@@ -30,6 +30,7 @@ __all__ = [
     "SplitOutcome",
     "TrainingOpen",
     "TreeFinished",
+    "TreeSaved",
     "TreeStarted",
 ]
 
@@ -74,6 +75,8 @@ class SessionAccept(Body):
 
     setup_pieces: Annotated[int, Field(ge=0, lt=2**20)]
     """How many :class:`EngineSetup` messages follow."""
+    trees: Count
+    """How many trees this party has on disk from earlier attempts at the session."""
 
 
 class EngineSetup(Body):
@@ -86,7 +89,11 @@ class EngineSetup(Body):
 
 
 class TreeStarted(Body):
-    """Active to each passive: a tree begins; ``pieces`` gradient broadcasts follow."""
+    """Active to each passive: a tree begins; ``pieces`` gradient broadcasts follow.
+
+    The first one of an attempt may name a tree that the recipient has saved: it discards it, for
+    some party has not.
+    """
 
     kind: ClassVar[str] = "tree started"
 
@@ -199,6 +206,14 @@ class TreeFinished(Body):
     tree: Index
 
 
+class TreeSaved(Body):
+    """Passive to active: this party's part of the tree is on disk."""
+
+    kind: ClassVar[str] = "tree saved"
+
+    tree: Index
+
+
 class SessionFinished(Body):
     """Active to each passive: keep your share of the first ``trees`` trees."""
 
@@ -221,5 +236,6 @@ BODIES: tuple[type[Body], ...] = (
     SplitOutcome,
     NodeAssignment,
     TreeFinished,
+    TreeSaved,
     SessionFinished,
 )

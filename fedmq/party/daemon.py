@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedmq.errors import ConfigError, DaemonError, LinkError, Replayed
-from fedmq.messages.body import Abort, Acknowledge
+from fedmq.errors import ConfigError, FedmqError, LinkError, Replayed
+from fedmq.messages.body import Abort, Body, SessionUnknown
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.broker_access import BrokerAccess
@@ -27,14 +27,18 @@ from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.serving import ServingDesk
 from fedmq.party.desks.training import TrainingDesk
-from fedmq.party.meters import Meters, Standing
+from fedmq.party.meters import Gauges, Meters
 from fedmq.party.model_store import ModelStore
 from fedmq.party.openings import Openings
+from fedmq.party.reminder import Reminder
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Sealer, sealer_of
 from fedmq.party.sessions import Sessions
+from fedmq.party.store.database import Database
+from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.switchboard import Switchboard
 from fedmq.privacy.large_array import limit_memory
+from fedmq.protocol.fence import Fate, Standing, fate
 from fedmq.transport.link import LinkState
 from fedmq.transport.rabbitmq import RabbitMQLink
 
@@ -70,6 +74,7 @@ class Daemon:
             config.party,
             on_state=self._on_link_state,
             ssl_context=access.ssl_context,
+            wait=config.wait_for_broker,
         )
         limit_memory(config.compute.memory_bytes, config.state)
         compute = config.compute
@@ -97,14 +102,19 @@ class Daemon:
             self._sealer,
             self._meters,
             config.recordings,
+            on_idle=self._on_idle,
         )
         store = ModelStore(config.state)
+        self._database = Database(config.state / "fedmq.sqlite")
+        self._kept = SessionStore(self._database)
         consent = Consent(config.party, config.policy, AuditLog(config.state))
-        self._premises = Premises(config, federation, store, pool, sessions, consent)
+        self._premises = Premises(config, federation, store, pool, sessions, consent, self._kept)
+        self._training = TrainingDesk(self._premises)
+        self._reminder = Reminder(self._remind)
         self._serving = ServingDesk(self._premises, self._link, self._sealer)
         desks = (
             AlignmentDesk(self._premises),
-            TrainingDesk(self._premises),
+            self._training,
             InferenceDesk(self._premises),
             self._serving,
         )
@@ -118,7 +128,7 @@ class Daemon:
         for desk in desks:
             self._openings |= desk.openings
             self._commands |= desk.commands
-        self._replies: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
         """Let ``run`` come to its end."""
@@ -136,8 +146,12 @@ class Daemon:
         try:
             await control.start()
             await self._premises.pool.start()
+            await self._database.open()
+            await self._kept.prune()
             await self._serving.start()
             await self._link.open(self._switchboard.on_delivery)
+            self._spawn(self._reminder.run())
+            self._spawn(self._take_up())
             http = self._http_server()
             if http is not None:
                 await http.start()
@@ -146,12 +160,43 @@ class Daemon:
             on_ready()
             await self._stopping.wait()
         finally:
+            for task in self._tasks:
+                task.cancel()
             await closing.aclose()
             await control.close()
             await self._serving.close()
             await self._premises.sessions.close(f"{self._party} is shutting down")
             await self._link.close()
             await self._premises.pool.close()
+            await self._database.close()
+
+    async def _take_up(self) -> None:
+        """Go on with what was under way when this party stopped."""
+        for session in await self._kept.running():
+            if self._premises.is_active:
+                await self._go_on(session)
+            elif session.id not in self._premises.sessions.running:
+                self._reminder.add(session.id)
+
+    async def _go_on(self, session: StoredSession) -> None:
+        try:
+            await self._training.take_up(session)
+        except FedmqError as error:
+            log.warning("session %s cannot go on: %s", session.id, error)
+
+    def _on_idle(self, session: str, idle: bool) -> None:
+        """A session of another party waits for a new attempt, or has got one."""
+        if not idle:
+            self._reminder.discard(session)
+        elif not self._premises.is_active:
+            self._reminder.add(session)
+
+    async def _remind(self, session: str) -> None:
+        stored = await self._kept.find(session)
+        if stored is None or stored.state != "running":
+            self._reminder.discard(session)
+            return
+        await self._say(self._premises.federation.active, session, stored.attempt, SessionUnknown())
 
     def _http_server(self) -> HttpServer | None:
         section = self._premises.config.http
@@ -166,7 +211,7 @@ class Daemon:
             raise ConfigError(
                 "[http] needs more packages; run: pip install 'fedmq[http]'"
             ) from None
-        routers = [health_router(self._troubles), metrics_router(self._meters, self._standing)]
+        routers = [health_router(self._troubles), metrics_router(self._meters, self._gauges)]
         if self._premises.is_active:
             routers.append(predict_router(self._serving.counter))
         return HttpServer(section, routers)
@@ -176,10 +221,10 @@ class Daemon:
         link = self._link_state
         return [] if link.connected else [f"the broker is not connected: {link.reason}"]
 
-    def _standing(self) -> Standing:
+    def _gauges(self) -> Gauges:
         running = self._premises.sessions.running.values()
         live = [each for each in running if not each.runner.session.over]
-        return Standing(
+        return Gauges(
             self._link_state.connected,
             self._link.dead_lettered,
             Counter((each.purpose, each.status()["state"]) for each in live),
@@ -190,41 +235,72 @@ class Daemon:
         self._link_state = state
         log.info("%s: %s", self._party, state.reason)
 
-    def _on_unknown(self, envelope: Envelope) -> SessionRunner | None:
+    async def _on_unknown(self, envelope: Envelope) -> SessionRunner | None:
+        """What to do about a message of an attempt that does not run here."""
         header, body = envelope.header, envelope.body
+        active = self._premises.federation.active
         opening = self._openings.get(type(body))
-        joins = opening and header.sender == self._premises.federation.active != self._party
-        if opening and joins and self._opened.is_first(header):
-            return opening(envelope).runner
-        if not isinstance(body, Abort | Acknowledge):
-            task = asyncio.create_task(self._disown(header))
-            self._replies.add(task)
-            task.add_done_callback(self._replies.discard)
-        if joins:
-            raise Replayed(f"{header.sender} opened session {header.session} here before")
+        stored = await self._kept.find(header.session)
+        standing = None if stored is None else Standing(stored.attempt, stored.state == "failed")
+        match fate(
+            header,
+            body,
+            standing,
+            opens=opening is not None and header.sender == active != self._party,
+            drives=self._premises.is_active,
+        ):
+            case Fate.JOIN:
+                assert opening is not None
+                if not self._opened.is_first(header):
+                    await self._reply(header, SessionUnknown())
+                    raise Replayed(f"{header.sender} opened session {header.session} here before")
+                return (await opening(envelope)).runner
+            case Fate.GO_ON:
+                assert stored is not None
+                self._spawn(self._go_on(stored))
+            case Fate.END:
+                assert isinstance(body, Abort)
+                reason = f"{header.sender} gave up: {body.reason}"
+                await self._kept.end(header.session, "failed", reason[:2000])
+                self._reminder.discard(header.session)
+            case Fate.REFUSE:
+                unknown = f"{self._party} has no such session"
+                await self._reply(header, Abort(reason=stored.reason if stored else unknown))
+            case Fate.DISOWN:
+                await self._reply(header, SessionUnknown())
+            case Fate.DROP:
+                pass
         return None
 
     def _on_online(self, envelope: Envelope) -> None:
         self._serving.on_online(envelope)
 
-    async def _disown(self, header: Header) -> None:
-        """Tell a peer that its session is unknown here, so that it does not wait in vain."""
-        body = Abort(reason=f"{self._party} does not know this session; it may have been restarted")
-        reply = header.model_copy(
-            update={
-                "id": f"{header.session}/{header.attempt}/{self._party}/{header.sender}/unknown",
-                "sender": self._party,
-                "recipient": header.sender,
-                "sequence": 0,
-                "acknowledged": 0,
-                "kind": body.kind,
-            }
-        )
-        data = self._sealer.seal(Envelope(reply, body))
+    async def _reply(self, header: Header, body: Body) -> None:
         try:
-            await self._link.publish(header.sender, "training", data, message_id=reply.id)
+            await self._say(header.sender, header.session, header.attempt, body)
         except LinkError as error:
             log.warning("%s: could not answer %s: %s", self._party, header.sender, error)
+
+    async def _say(self, recipient: str, session: str, attempt: int, body: Body) -> None:
+        """Say something outside of any running session; LinkError if it cannot be said now."""
+        header = Header(
+            id=f"{session}/{attempt}/{self._party}/{recipient}/{body.kind}",
+            federation=self._premises.federation.name,
+            session=session,
+            attempt=attempt,
+            sender=self._party,
+            recipient=recipient,
+            sequence=0,
+            acknowledged=0,
+            kind=body.kind,
+        )
+        data = self._sealer.seal(Envelope(header, body))
+        await self._link.publish(recipient, "training", data, message_id=header.id)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _status(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
         at = self._premises
@@ -237,18 +313,28 @@ class Daemon:
             "broker": self._link_state.reason,
             "models": len(at.store.ids()),
             "sessions": [each.status() for each in at.sessions.running.values()],
+            "idle": [
+                f"{each.id} of model {each.model} waits for {at.federation.active} to go on"
+                for each in await self._kept.running()
+                if each.id not in at.sessions.running
+            ],
             "dead_letters": self._link.dead_lettered,
             "dropped": self._meters.dropped,
             "refused": dict(self._meters.refused),
             "sealed": self._sealer.sealed,
+            "store": self._database.trouble,
         }
 
     async def _cancel(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
-        running = self._premises.sessions.running.get(str(request["session"]))
-        if running is None or running.runner.session.over:
-            raise DaemonError(f"session {request['session']} does not run here; see: fedmq status")
-        running.runner.cancel(f"{self._party} cancelled the session")
-        return {"session": running.id}
+        session, reason = str(request["session"]), f"{self._party} cancelled the session"
+        stored = await self._kept.find(session)
+        idle = stored is not None and stored.state == "running"
+        if idle and session not in self._premises.sessions.running:
+            await self._kept.end(session, "failed", reason)
+            self._reminder.discard(session)
+        else:
+            self._premises.sessions.live(session).runner.cancel(reason)
+        return {"session": session}
 
     async def _health(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
         reasons = self._troubles()

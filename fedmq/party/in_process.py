@@ -14,6 +14,7 @@ import numpy as np
 
 from fedmq.errors import ConfigError
 from fedmq.party.compute import ComputePool
+from fedmq.party.keeper import FORGETFUL, Keeper
 from fedmq.party.recording import Recorder
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Sealer
@@ -33,6 +34,8 @@ __all__ = ["MEMORY", "in_own_loop", "run_machines"]
 
 MEMORY = "memory://"
 
+_RETRY = RetryPolicy(resends=8)  # nobody restarts a party that lives in this process
+
 T = TypeVar("T")
 
 
@@ -46,11 +49,13 @@ async def run_machines(
     trace: Trace | None = None,
     sealers: Mapping[str, Sealer] | None = None,
     record: Path | None = None,
+    keepers: Mapping[str, Keeper] | None = None,
 ) -> list[Any]:
     """Run one session of all ``machines``, the first of which begins; their results in order.
 
     Without ``sealers``, one for each party, messages travel in the clear. ``record``: a folder for
-    a recording of each party.
+    a recording of each party. ``keepers`` write down how far each party is; nothing is written
+    without them.
     """
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
     first = next(iter(machines))
@@ -60,7 +65,7 @@ async def run_machines(
         links = await _opened_links(stack, broker, federation, tuple(machines))
         for party, machine in machines.items():
             address = Address(federation, session, 1, party)
-            mailbox = Mailbox(address, machine.peers, RetryPolicy(), np.random.default_rng())
+            mailbox = Mailbox(address, machine.peers, _RETRY, np.random.default_rng())
             keep = None
             if record is not None:
                 path = record / f"{party}.recording"
@@ -74,6 +79,7 @@ async def run_machines(
                 trace=trace,
                 sealer=sealers[party] if sealers else None,
                 record=keep,
+                keeper=(keepers or {}).get(party, FORGETFUL),
             )
             stack.callback(runner.stop)
             runners.append(runner)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fedmq.messages.envelope import Header
 from fedmq.transport.link import Delivery
 
-__all__ = ["Meters", "Standing"]
+__all__ = ["Gauges", "Meters"]
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Meters:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Gauges:
     """How things stand at the moment, beside what the meters count."""
 
     connected: bool

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
 from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute import ComputePool
+from fedmq.party.keeper import FORGETFUL, Keeper
 from fedmq.party.meters import Meters
 from fedmq.party.sealer import Clear, Sealer
 from fedmq.party.trace import Span, Trace
@@ -20,12 +22,16 @@ from fedmq.protocol.events import (
     Arrived,
     Cancelled,
     CancelTimer,
+    Checkpoint,
     ComputationFailed,
     Computed,
     Effect,
     Fail,
     Finish,
+    Interrupted,
+    Pause,
     Report,
+    Resume,
     RunComputation,
     SetTimer,
     Start,
@@ -49,9 +55,11 @@ class Publish(Protocol):
 
 
 class SessionRunner:
-    """Runs one session; ``outcome`` resolves to its result, or to the error that ended it.
+    """Runs one attempt at a session; ``outcome`` resolves to its result or the error that ended it.
 
-    A publish that fails is left to the mailbox, which sends again what is not acknowledged.
+    ``interrupted`` resolves to the peer for whose sake only a new attempt can go on. A publish that
+    fails is left to the mailbox, which sends again what is not acknowledged. Nothing leaves before
+    all that preceded it is written down by ``keeper``.
     """
 
     def __init__(
@@ -66,11 +74,15 @@ class SessionRunner:
         sealer: Sealer | None = None,
         meters: Meters | None = None,
         record: Callable[[Envelope], None] | None = None,
+        keeper: Keeper = FORGETFUL,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.session = session
         self.outcome: asyncio.Future[Any] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
+        self.interrupted: asyncio.Future[str] = loop.create_future()
+        self.last_seen: dict[str, datetime] = {}
+        """When each peer was last heard of."""
         self._loop = loop
         self._publish = publish
         self._pool = pool
@@ -85,6 +97,15 @@ class SessionRunner:
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._keeper = keeper
+        self._kept: asyncio.Task[None] | None = None
+        if self.durable:
+            self._keep(keeper.begin())
+
+    @property
+    def durable(self) -> bool:
+        """Whether a new attempt can go on where this one stands."""
+        return self._keeper is not FORGETFUL
 
     def start(self) -> None:
         """Begin, if this party is the one to begin."""
@@ -98,6 +119,7 @@ class SessionRunner:
         """
         if self._trace is not None:
             self._trace.received(envelope.header)
+        self.last_seen[envelope.header.sender] = datetime.now().astimezone()
         self._feed(Arrived(envelope))
         if self._record is not None:
             self._record(envelope)
@@ -105,6 +127,20 @@ class SessionRunner:
     def cancel(self, reason: str) -> None:
         """End the session and tell the other parties why."""
         self._feed(Cancelled(reason))
+
+    def pause(self, paused: bool) -> None:
+        """Let the session rest after the tree that grows, or go on.
+
+        Raises:
+            ProtocolError: a session of this kind, or in this state, does not rest.
+        """
+        for effect in self.session.handle(Pause() if paused else Resume()):
+            self._act(effect)
+
+    async def written(self) -> None:
+        """Wait until all is on disk that is to be kept so far."""
+        if self._kept is not None:
+            await asyncio.wait([self._kept])
 
     def stop(self) -> None:
         """Let everything fall: no message, timer or computation remains."""
@@ -129,7 +165,11 @@ class SessionRunner:
             self._trace.entered(self.session.mailbox.address.party, self.session.machine.state)
         for effect in effects:
             self._act(effect)
-        if self.session.closed and not self.closed.done():
+        self._close_when_done()
+
+    def _close_when_done(self) -> None:
+        written = self._kept is None or self._kept.done()
+        if self.session.closed and written and not self.closed.done():
             self.closed.set_result(None)
 
     def _given_up(self, reason: str) -> list[Effect]:
@@ -144,7 +184,7 @@ class SessionRunner:
             case Transmit(envelope):
                 if self._record is not None:
                     self._record(envelope)
-                self._spawn(self._transmit(envelope))
+                self._spawn(self._transmit(envelope, self._kept))
             case RunComputation():
                 self._spawn(self._compute(effect))
             case SetTimer(name, seconds):
@@ -156,10 +196,20 @@ class SessionRunner:
                 self._on_report(effect)
             case Waiting():
                 self._on_waiting(effect, self._link_trouble)
+            case Checkpoint(step):
+                if self.durable:
+                    self._keep(self._keeper.save(step))
+            case Interrupted(peer):
+                if not self.interrupted.done():
+                    self.interrupted.set_result(peer)
             case Finish(result):
-                if not self.outcome.done():
+                if self.durable:
+                    self._keep(self._finish(result))
+                elif not self.outcome.done():
                     self.outcome.set_result(result)
             case Fail(error):
+                if self.durable:
+                    self._keep(self._keeper.fail(error))
                 if not self.outcome.done():
                     self.outcome.set_exception(self._explained(error))
             case _:
@@ -184,13 +234,37 @@ class SessionRunner:
         if timer is not None:
             timer.cancel()
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def _transmit(self, envelope: Envelope) -> None:
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have ``work`` done after what was to be written before it."""
+        before = self._kept
+
+        async def keep() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            try:
+                await work
+            except Exception as error:  # a fault of ours must not leave the session hanging
+                log.exception("%s: cannot be kept", self.session.mailbox.address)
+                self._feed(Cancelled(f"internal error: {type(error).__name__}"))
+
+        self._kept = self._spawn(keep())
+        self._kept.add_done_callback(lambda _: self._close_when_done())
+
+    async def _finish(self, result: Any) -> None:
+        await self._keeper.finish(result)
+        if not self.outcome.done():
+            self.outcome.set_result(result)
+
+    async def _transmit(self, envelope: Envelope, kept: asyncio.Task[None] | None) -> None:
         header = envelope.header
+        if kept is not None and not kept.done():
+            await asyncio.wait([kept])
         try:
             async with self._outstanding:
                 data = self._sealer.seal(envelope)
@@ -201,9 +275,12 @@ class SessionRunner:
                 await self._publish(header.recipient, data, message_id=header.id)
                 if self._trace is not None:
                     self._trace.sent(header, len(data), begun)
-        except (Unroutable, Oversized) as error:
-            self._feed(Cancelled(str(error)))
         except LinkError as error:
+            # What outlives crashes also waits for a queue that the broker has lost.
+            waits = not isinstance(error, Oversized) and self.durable
+            if isinstance(error, Unroutable | Oversized) and not waits:
+                self._feed(Cancelled(str(error)))
+                return
             self._link_trouble = str(error)
             log.warning(
                 "%s: %s was not sent: %s",

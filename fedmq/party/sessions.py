@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedmq.errors import ConfigError, FedmqError
+from fedmq.errors import ConfigError, DaemonError, FedmqError
 from fedmq.party.compute import ComputePool
+from fedmq.party.course import Course, first_of
+from fedmq.party.keeper import FORGETFUL, Keeper
 from fedmq.party.meters import Meters
 from fedmq.party.recording import Recorder
 from fedmq.party.runner import SessionRunner
@@ -39,6 +42,7 @@ _LANES: Mapping[Purpose, Lane] = {
     "inference": "inference",
 }
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
+_CLOSE_SECONDS = 3.0
 
 
 @dataclass
@@ -52,8 +56,8 @@ class RunningSession:
     traffic: Traffic
     started: datetime = field(default_factory=lambda: datetime.now().astimezone())
     report: Report | None = None
-    waiting: dict[str, Waiting] = field(default_factory=dict)
-    last_seen: dict[str, datetime] = field(default_factory=dict)
+    waiting: dict[str, tuple[Waiting, str]] = field(default_factory=dict)
+    """For whom it waits, and what the link has to say about it."""
 
     def status(self) -> dict[str, Any]:
         """What ``fedmq status`` shows, as plain data."""
@@ -62,24 +66,32 @@ class RunningSession:
             "session": self.id,
             "purpose": self.purpose,
             "model": self.model,
-            "state": state.name.lower(),
+            "attempt": self.runner.session.mailbox.address.attempt,
+            "state": "waiting" if self.waiting else state.name.lower(),
             "meaning": state.value,
             "started": self.started.isoformat(timespec="seconds"),
             "done": self.report.done if self.report else 0,
             "total": self.report.total if self.report else None,
             "unit": self.report.unit if self.report else None,
-            "waiting": [self._wait(each) for each in self.waiting.values()],
+            "details": dict(self.report.details) if self.report else {},
+            "waiting": [self.wait(*each) for each in self.waiting.values()],
             "bytes_sent": self.traffic.total.bytes,
         }
 
-    def _wait(self, waiting: Waiting) -> str:
-        seen = self.last_seen.get(waiting.peer)
+    def wait(self, waiting: Waiting, trouble: str) -> str:
+        """For whom this session waits since when, in a line."""
+        seen = self.runner.last_seen.get(waiting.peer)
         last = f"last seen {seen:%H:%M:%S}" if seen else "not seen yet"
-        return f"waiting for {waiting.peer} ({last}, retry {waiting.retry} of {waiting.retries})"
+        line = f"waiting for {waiting.peer} ({last}, retry {waiting.retry} of {waiting.retries})"
+        return f"{line}: {trouble}" if trouble else line
 
 
 class Sessions:
-    """Opens sessions of this party and keeps them until they are closed."""
+    """Opens sessions of this party and keeps them until they are closed.
+
+    ``on_idle`` is told when a session that outlives crashes waits for a new attempt, and when it
+    has got one.
+    """
 
     def __init__(
         self,
@@ -92,6 +104,7 @@ class Sessions:
         sealer: Sealer | None = None,
         meters: Meters | None = None,
         recordings: Path | None = None,
+        on_idle: Callable[[str, bool], None] = lambda _, __: None,
     ) -> None:
         """``traces``: a folder for the timeline of each session, as ``SESSION.json``."""
         self.running: dict[str, RunningSession] = {}
@@ -104,6 +117,7 @@ class Sessions:
         self._meters = meters or Meters()
         self._traces = traces
         self._recordings = recordings
+        self._on_idle = on_idle
         self._watches: set[asyncio.Task[None]] = set()
 
     def open(
@@ -116,13 +130,17 @@ class Sessions:
         on_result: Callable[[Any], None] = lambda _: None,
         on_change: Callable[[RunningSession], None] = lambda _: None,
         trace: Trace | None = None,
+        keeper: Keeper = FORGETFUL,
     ) -> RunningSession:
-        """Make a session known and ready to receive; ``on_result`` takes its result.
+        """Make an attempt known and ready to receive; it takes the place of an older one.
 
-        What ``on_result`` raises ends the session as an error of its own.
+        ``on_result`` takes the session's result; what it raises is an error of its own.
         """
         if trace is None and self._traces is not None:
             trace = Trace()
+        before = self.running.pop(session, None)
+        if before is not None:
+            self._forget(before)
         address = Address(self._federation, session, attempt, self._link.party)
         traffic = Traffic()
 
@@ -134,10 +152,10 @@ class Sessions:
 
         def waited(waiting: Waiting, trouble: str) -> None:
             if waiting.retry:
-                running.waiting[waiting.peer] = waiting
+                running.waiting[waiting.peer] = (waiting, trouble)
                 self._meters.retries[waiting.peer] += 1
-                wait = running._wait(waiting)
-                log.warning("session %s: %s %s", session, wait, trouble, extra={"session": session})
+                wait = running.wait(waiting, trouble)
+                log.warning("session %s: %s", session, wait, extra={"session": session})
             else:
                 running.waiting.pop(waiting.peer, None)
             on_change(running)
@@ -155,15 +173,27 @@ class Sessions:
             self._sealer,
             self._meters,
             recorder.keep if recorder else None,
+            keeper,
         )
         if recorder:
             runner.closed.add_done_callback(lambda _: recorder.close())
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running
         self._switchboard.add(runner)
-        watch = asyncio.create_task(self._watch(running, on_result, trace))
-        self._watches.add(watch)
-        watch.add_done_callback(self._watches.discard)
+        self._on_idle(session, False)
+        self._spawn(self._watch(running, on_result, trace))
+        return running
+
+    def drive(self, course: Course) -> Course:
+        """Let ``course`` run until it ends, or this party stops."""
+        self._spawn(course.run())
+        return course
+
+    def live(self, session: str) -> RunningSession:
+        """The session, if it has not ended; DaemonError otherwise."""
+        running = self.running.get(session)
+        if running is None or running.runner.outcome.done():
+            raise DaemonError(f"session {session} does not run here; see: fedmq status")
         return running
 
     def _recorder(self, session: str, attempt: int) -> Recorder | None:
@@ -173,27 +203,48 @@ class Sessions:
         return Recorder(self._recordings / name, self._link.party)
 
     async def close(self, reason: str) -> None:
-        """Cancel what runs, tell the peers, and give the messages a moment to leave."""
-        for running in list(self.running.values()):
-            if not running.runner.session.over:
-                running.runner.cancel(reason)
-        closed = [running.runner.closed for running in self.running.values()]
-        if closed:
-            await asyncio.wait(closed, timeout=3)
+        """Leave what goes on after a restart as it stands on disk, and cancel the rest.
+
+        The peers of a cancelled session are told, and messages have a moment to leave.
+        """
+        runners = [running.runner for running in self.running.values()]
+        for runner in runners:
+            if not runner.durable and not runner.session.over:
+                runner.cancel(reason)
+        ends: list[Awaitable[Any]] = [
+            runner.written() if runner.durable else runner.closed for runner in runners
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await asyncio.gather(*ends)
         for watch in self._watches:
             watch.cancel()
         for running in self.running.values():
             running.runner.stop()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
 
     async def _watch(
         self, running: RunningSession, on_result: Callable[[Any], None], trace: Trace | None
     ) -> None:
         what = f"{running.purpose} {running.id} of {running.model}"
         about = {"session": running.id}
+        runner = running.runner
+        await first_of(runner.outcome, runner.interrupted)
+        if not runner.outcome.done():
+            peer = runner.interrupted.result()
+            log.warning("%s: %s was restarted, a new attempt is due", what, peer, extra=about)
+            if runner.durable:
+                self._on_idle(running.id, True)
+                return
         try:
-            on_result(await running.runner.outcome)
-            self._meters.sessions_ended[running.purpose, "finished"] += 1
-            log.info("%s finished", what, extra=about)
+            if runner.outcome.done():
+                on_result(runner.outcome.result())
+                self._meters.sessions_ended[running.purpose, "finished"] += 1
+                log.info("%s finished", what, extra=about)
         except FedmqError as error:
             self._meters.sessions_ended[running.purpose, type(error).__name__] += 1
             log.warning("%s ended: %s", what, error, extra=about)
@@ -201,7 +252,11 @@ class Sessions:
         if trace is not None and self._traces is not None:
             await self._keep(trace, self._traces, running.id)
         await asyncio.sleep(_LINGER)
-        self.running.pop(running.id, None)
+        if self.running.get(running.id) is running:
+            del self.running[running.id]
+        self._forget(running)
+
+    def _forget(self, running: RunningSession) -> None:
         self._switchboard.remove(running.runner)
         running.runner.stop()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from fedmq.errors import MessageError, Replayed
 from fedmq.messages.envelope import Envelope
@@ -16,23 +16,25 @@ __all__ = ["Switchboard"]
 
 log = logging.getLogger(__name__)
 
-_Key = tuple[str, int]
+
+async def _nobody(_: Envelope) -> None:
+    return None
 
 
 class Switchboard:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
-    ``on_unknown`` may open a session for an envelope that belongs to none, by returning its
-    runner; otherwise the envelope is dropped and counted. ``on_online`` takes what came on the
-    online lane, where no session is kept. ``on_refused`` is told of each dead letter and its
-    reason.
+    Messages of an older attempt than the one that runs are dropped. ``on_unknown`` may open a
+    session, or a new attempt, for an envelope that belongs to none, by returning its runner;
+    otherwise the envelope is dropped and counted. ``on_online`` takes what came on the online lane,
+    where no session is kept. ``on_refused`` is told of each dead letter and its reason.
     """
 
     def __init__(
         self,
         federation: str,
         party: str,
-        on_unknown: Callable[[Envelope], SessionRunner | None] = lambda _: None,
+        on_unknown: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody,
         on_online: Callable[[Envelope], None] = lambda _: None,
         sealer: Sealer | None = None,
         on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
@@ -45,17 +47,17 @@ class Switchboard:
         self._on_online = on_online
         self._sealer = sealer or Clear()
         self._on_refused = on_refused
-        self._runners: dict[_Key, SessionRunner] = {}
+        self._runners: dict[str, SessionRunner] = {}
 
     def add(self, runner: SessionRunner) -> None:
-        """Deliver to ``runner`` what its session is sent."""
-        address = runner.session.mailbox.address
-        self._runners[address.session, address.attempt] = runner
+        """Deliver to ``runner`` what its session is sent; it takes the place of older attempts."""
+        self._runners[runner.session.mailbox.address.session] = runner
 
     def remove(self, runner: SessionRunner) -> None:
         """Forget ``runner``: its session is closed."""
-        address = runner.session.mailbox.address
-        self._runners.pop((address.session, address.attempt), None)
+        session = runner.session.mailbox.address.session
+        if self._runners.get(session) is runner:
+            del self._runners[session]
 
     async def on_delivery(self, delivery: Delivery) -> None:
         """Take one delivery; what is no message for this party becomes a dead letter."""
@@ -66,8 +68,7 @@ class Switchboard:
             if delivery.lane == "online":
                 self._on_online(envelope)
                 return
-            key = (envelope.header.session, envelope.header.attempt)
-            runner = self._runners.get(key) or self._on_unknown(envelope)
+            runner = await self._found(envelope)
             if runner is None:
                 self.meters.dropped += 1
                 log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
@@ -84,6 +85,15 @@ class Switchboard:
             await delivery.dead_letter(str(error))
         else:
             await delivery.ack()
+
+    async def _found(self, envelope: Envelope) -> SessionRunner | None:
+        runner = self._runners.get(envelope.header.session)
+        attempt = runner.session.mailbox.address.attempt if runner else 0
+        if envelope.header.attempt < attempt:
+            return None
+        if envelope.header.attempt == attempt:
+            return runner
+        return await self._on_unknown(envelope)
 
     def _checked(self, delivery: Delivery) -> Envelope:
         envelope = self._sealer.open(delivery.body)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from fedmq.messages.body import Abort, Body
+from fedmq.messages.body import Abort, Body, SessionUnknown
 from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost
 from fedmq.protocol.states import (
     ACTIVE_ALIGNMENT,
@@ -35,7 +35,7 @@ from fedmq.protocol.states import (
 
 __all__ = ["MACHINES", "Drawing", "page"]
 
-_BREAKDOWNS = (Abort, PeerLost, Cancelled, ComputationFailed)
+_BREAKDOWNS = (Abort, PeerLost, Cancelled, ComputationFailed, SessionUnknown)
 _HEAD = """\
 # State machines
 
@@ -46,7 +46,8 @@ party is told the reason.
 
 Messages are set in *italics*. The other events come from the party itself: Start; Computed and
 ComputationFailed, a computation has ended; PeerLost, a peer has not answered within the retry
-policy; Cancelled, the party's owner wants the session to end; TimerFired, a time is over.
+policy; Cancelled, Pause and Resume, what the party's owner wants of the session; TimerFired, a time
+is over.
 """
 
 
@@ -73,13 +74,20 @@ class Drawing:
             "        or when a peer breaks the protocol",
             "    end note",
         ]
+        if self._interrupted is not None:
+            lines += [
+                f"    note left of {self._interrupted.name}",
+                f"        from every state above on {_label(SessionUnknown)}",
+                "    end note",
+            ]
         return "\n".join(lines)
 
     def _edges(self, failed: Enum) -> Mapping[tuple[Enum, Enum], list[str]]:
         edges: dict[tuple[Enum, Enum], list[str]] = {}
         for source, event in self._live():
             for target in self.table[source, event].to:
-                if target is not failed or event not in self._endings():
+                aside = target is failed and event in self._endings()
+                if not aside and target is not self._interrupted:
                     edges.setdefault((source, target), []).append(_label(event))
         return edges
 
@@ -89,8 +97,17 @@ class Drawing:
         return [
             event
             for event in _BREAKDOWNS
-            if all(self.table[state, event].to == (failed,) for state in live)
+            if all(
+                self.table[state, event].to == (failed,)
+                for state in live
+                if state is not self._interrupted
+            )
         ]
+
+    @property
+    def _interrupted(self) -> Enum | None:
+        """Where it waits for another attempt, if it ever does."""
+        return next((state for state in self.states if state.name == "INTERRUPTED"), None)
 
     def state_table(self) -> str:
         """What each state means."""
@@ -113,7 +130,11 @@ class Drawing:
         *_, finished, failed = self.states
         for state in self.states:
             if state not in (finished, failed):
-                own = [event for at, event in self.table if at is state]
+                own = [
+                    event
+                    for (at, event), step in self.table.items()
+                    if at is state and step.handler != "_ignore"
+                ]
                 yield from ((state, event) for event in sorted(own, key=_BREAKDOWNS.__contains__))
 
     def _targets(self, state: Enum, event: type) -> str:

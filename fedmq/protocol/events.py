@@ -10,21 +10,26 @@ from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engine import Computation
+from fedmq.protocol.step import Step
 
 __all__ = [
     "Answer",
     "Arrived",
     "CancelTimer",
     "Cancelled",
+    "Checkpoint",
     "ComputationFailed",
     "Computed",
     "Effect",
     "Event",
     "Fail",
     "Finish",
+    "Interrupted",
+    "Pause",
     "PeerLost",
     "Received",
     "Report",
+    "Resume",
     "RunComputation",
     "Send",
     "SetTimer",
@@ -86,7 +91,27 @@ class TimerFired:
     name: str
 
 
-Event = Start | Received | Computed | ComputationFailed | PeerLost | Cancelled | TimerFired
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The owner of this party wants the session to rest after the tree that grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The owner of this party wants a paused session to go on."""
+
+
+Event = (
+    Start
+    | Received
+    | Computed
+    | ComputationFailed
+    | PeerLost
+    | Cancelled
+    | TimerFired
+    | Pause
+    | Resume
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +146,20 @@ class Answer:
 
     request: int
     result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Write ``step`` to disk, before anything that is said from here on leaves."""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """``peer`` knows nothing of this attempt any more: only a new attempt can go on."""
+
+    peer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +222,8 @@ Effect = (
     | RunComputation
     | Report
     | Answer
+    | Checkpoint
+    | Interrupted
     | Finish
     | Fail
     | Transmit

@@ -36,6 +36,7 @@ class ActiveInference(Machine):
 
     TABLE = ACTIVE_INFERENCE
     failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
 
     def __init__(
         self, share: ActiveShare, values: NDArray[np.float32], ids: Sequence[str] | None = None

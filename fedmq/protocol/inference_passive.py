@@ -45,6 +45,7 @@ class PassiveInference(Machine):
 
     TABLE = PASSIVE_INFERENCE
     failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError
-from fedmq.messages.body import Abort, Body
+from fedmq.messages.body import Abort, Body, SessionUnknown
 from fedmq.privacy.engine import Compute, Exchange, Plan, Reply
 from fedmq.protocol.events import (
     Cancelled,
@@ -20,6 +20,7 @@ from fedmq.protocol.events import (
     Effect,
     Event,
     Fail,
+    Interrupted,
     PeerLost,
     Received,
     RunComputation,
@@ -66,6 +67,8 @@ class Machine:
 
     state: Enum
     failed_state: ClassVar[Enum]
+    interrupted_state: ClassVar[Enum | None] = None
+    """Where it waits for another attempt; None where a restart of a party ends the session."""
 
     def __init__(self, state: Enum, peers: Sequence[str]) -> None:
         self.state = state
@@ -89,11 +92,16 @@ class Machine:
             )
         self._effects = []
         getattr(self, transition.handler)(event)
-        if self.state is not self.failed_state:
+        if self.state not in (self.failed_state, self.interrupted_state):
             self._settle()
         assert self.state in transition.to or self.state is self.failed_state
         effects, self._effects = self._effects, []
         return effects
+
+    @property
+    def rests(self) -> bool:
+        """Whether it waits for its own party: for a computation, or for its owner."""
+        return bool(self._tickets)
 
     def check(self) -> None:
         """Raise AssertionError where an invariant of this machine does not hold."""
@@ -124,6 +132,16 @@ class Machine:
 
     def _on_peer_lost(self, event: PeerLost) -> None:
         self._fail(PeerSilent(event.reason), but=event.peer)
+
+    def _on_unknown(self, event: Received) -> None:
+        """A peer was restarted: what this attempt still has under way leads nowhere."""
+        assert isinstance(event.body, SessionUnknown)
+        if self.interrupted_state is None:
+            self._fail(Aborted(f"{event.sender} was restarted in the middle"), but=event.sender)
+            return
+        self._tickets.clear()
+        self.state = self.interrupted_state
+        self._emit(Interrupted(event.sender))
 
     def _on_cancelled(self, event: Cancelled) -> None:
         self._fail(Aborted(event.reason))

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedmq.errors import MessageError
-from fedmq.messages.body import Abort, Acknowledge, Body, Probe
+from fedmq.messages.body import Abort, Acknowledge, Body, Probe, SessionUnknown
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
 
@@ -27,7 +27,10 @@ _ACKNOWLEDGE_EVERY = 16
 
 
 class RetryPolicy(BaseModel):
-    """When to send again, and when to give up. Seconds; exponential back-off with jitter."""
+    """When to send again, and when to give up. Seconds; exponential back-off with jitter.
+
+    By default a peer may be away for a day: a session that waits costs nothing and says so.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,8 +38,11 @@ class RetryPolicy(BaseModel):
     factor: float = Field(default=2.0, ge=1, description="growth of the wait per resend")
     ceiling: float = Field(default=30.0, gt=0, description="longest wait between resends")
     jitter: float = Field(default=0.2, ge=0, le=1, description="random share of each wait")
-    resends: int = Field(default=8, ge=0, description="resends before a peer counts as lost")
+    resends: int = Field(default=2880, ge=0, description="resends before a peer counts as lost")
     probe: float = Field(default=15.0, gt=0, description="silence after which a peer is probed")
+    stall: float = Field(
+        default=86400.0, gt=0, description="longest wait for peers that are there, but do nothing"
+    )
     acknowledge: float = Field(default=0.2, gt=0, description="longest wait to acknowledge")
 
     def wait(self, retry: int, random: np.random.Generator) -> float:
@@ -87,7 +93,7 @@ class Mailbox:
         random: np.random.Generator,
     ) -> None:
         self.address = address
-        self._policy = policy
+        self.policy = policy
         self._random = random
         self._peers = {peer: _Peer() for peer in peers}
         self._probing = True
@@ -122,7 +128,8 @@ class Mailbox:
         effects = self._acknowledged(header.sender, peer, header.acknowledged)
         effects += self._probe_timer(header.sender)
         if header.sequence == 0:
-            return [envelope.body] if isinstance(envelope.body, Abort) else [], effects
+            heard = isinstance(envelope.body, Abort | SessionUnknown)
+            return [envelope.body] if heard else [], effects
         repeated = header.sequence <= peer.taken or header.sequence in peer.early
         if not repeated:
             peer.early[header.sequence] = envelope.body
@@ -135,7 +142,7 @@ class Mailbox:
         if at_once or peer.unconfirmed >= _ACKNOWLEDGE_EVERY:
             effects += self._acknowledge(header.sender, peer)
         elif peer.unconfirmed == 1:
-            effects.append(SetTimer(f"acknowledge:{header.sender}", self._policy.acknowledge))
+            effects.append(SetTimer(f"acknowledge:{header.sender}", self.policy.acknowledge))
         return [body for body in bodies if not isinstance(body, Probe)], effects
 
     def timer(self, name: str) -> tuple[Lost | None, list[Effect]]:
@@ -149,12 +156,12 @@ class Mailbox:
         if not peer.unacknowledged:
             return None, []
         peer.retry += 1
-        if peer.retry > self._policy.resends:
+        if peer.retry > self.policy.resends:
             lost = Lost(recipient, f"{recipient} has not answered {peer.retry} times")
             return lost, self.silence(recipient)
         peer.recovering = peer.sent
         return None, [
-            Waiting(recipient, peer.retry, self._policy.resends),
+            Waiting(recipient, peer.retry, self.policy.resends),
             *self._resend(recipient, peer),
         ]
 
@@ -163,13 +170,17 @@ class Mailbox:
         self._peers[recipient].unacknowledged.clear()
         return [CancelTimer(f"{what}:{recipient}") for what in ("resend", "probe")]
 
+    def silence_all(self) -> list[Effect]:
+        """Stop waiting for anybody: only a new attempt can go on."""
+        return [*self.quiet(), *(each for peer in self._peers for each in self.silence(peer))]
+
     def quiet(self) -> list[Effect]:
         """Stop probing: the session is over, only what was said must still arrive."""
         self._probing = False
         return [CancelTimer(f"probe:{recipient}") for recipient in self._peers]
 
     def _probe_timer(self, recipient: str) -> list[Effect]:
-        return [SetTimer(f"probe:{recipient}", self._policy.probe)] if self._probing else []
+        return [SetTimer(f"probe:{recipient}", self.policy.probe)] if self._probing else []
 
     def _acknowledged(self, recipient: str, peer: _Peer, upto: int) -> list[Effect]:
         done = [sequence for sequence in peer.unacknowledged if sequence <= upto]
@@ -180,7 +191,7 @@ class Mailbox:
         effects: list[Effect] = []
         if peer.retry:
             peer.retry = 0
-            effects.append(Waiting(recipient, 0, self._policy.resends))
+            effects.append(Waiting(recipient, 0, self.policy.resends))
         if not peer.unacknowledged:
             return [*effects, CancelTimer(f"resend:{recipient}")]
         if upto < peer.recovering:
@@ -197,7 +208,7 @@ class Mailbox:
         return self._transmit(recipient, peer, 0, Acknowledge())
 
     def _resend_timer(self, recipient: str, peer: _Peer) -> SetTimer:
-        return SetTimer(f"resend:{recipient}", self._policy.wait(peer.retry, self._random))
+        return SetTimer(f"resend:{recipient}", self.policy.wait(peer.retry, self._random))
 
     def _transmit(self, recipient: str, peer: _Peer, sequence: int, body: Body) -> list[Effect]:
         # Whatever goes out says how far this side has come: no acknowledgement is due after it.

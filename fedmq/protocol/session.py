@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedmq.errors import FedmqError, MessageError, ProtocolError
+from fedmq.messages.body import SessionUnknown
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -12,32 +13,41 @@ from fedmq.protocol.events import (
     Event,
     Fail,
     Finish,
+    Interrupted,
+    Pause,
     PeerLost,
     Received,
+    Resume,
     Send,
+    SetTimer,
     Start,
     TimerFired,
+    Transmit,
 )
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.mailbox import Mailbox
 
 __all__ = ["Session", "SessionEvent"]
 
-SessionEvent = Start | Arrived | TimerFired | Computed | ComputationFailed | Cancelled
+SessionEvent = (
+    Start | Arrived | TimerFired | Computed | ComputationFailed | Cancelled | Pause | Resume
+)
 
 
 class Session:
     """One party's side of one attempt at one session, from the first message to the last.
 
     When the machine has finished or failed, the session lives on until all it said has arrived,
-    and afterwards only acknowledges repetitions.
+    and afterwards only acknowledges repetitions. A peer that knows nothing of this attempt any more
+    ends it, even then: the peer may not have kept what it was told last.
     """
 
     def __init__(self, machine: Machine, mailbox: Mailbox) -> None:
         self.machine = machine
         self.mailbox = mailbox
         self.over = False
-        """Whether the machine has finished or failed."""
+        """Whether the machine has finished, failed, or waits for another attempt."""
+        self._moved = False
 
     @property
     def closed(self) -> bool:
@@ -52,10 +62,16 @@ class Session:
         """
         match event:
             case Arrived(envelope):
-                bodies, effects = self.mailbox.receive(envelope)
+                bodies, mail = self.mailbox.receive(envelope)
+                effects: list[Effect] = [each for each in mail if not isinstance(each, Transmit)]
                 for body in bodies:
-                    effects += self._drive(Received(envelope.header.sender, body))
-                return effects
+                    effects += self._heard(Received(envelope.header.sender, body))
+                # An acknowledgement promises that a checkpoint which follows is on disk.
+                return effects + [each for each in mail if isinstance(each, Transmit)]
+            case TimerFired("stall"):
+                return self._stalled()
+            case Start():
+                return [self._stall_timer(), *self._drive(event)]
             case TimerFired(name):
                 lost, effects = self.mailbox.timer(name)
                 if lost is not None and not self.over:
@@ -64,7 +80,30 @@ class Session:
             case _:
                 return self._drive(event)
 
+    def _stall_timer(self) -> Effect:
+        return SetTimer("stall", self.mailbox.policy.stall)
+
+    def _stalled(self) -> list[Effect]:
+        """Whoever drives a session does not wait for ever, not even for peers that are there."""
+        if self.over:
+            return []
+        if self._moved or self.machine.rests:
+            self._moved = False
+            return [self._stall_timer()]
+        silent = (
+            f"nothing has come of it for {self.mailbox.policy.stall:g} s, all parties are there"
+        )
+        return self._drive(Cancelled(silent))
+
+    def _heard(self, event: Received) -> list[Effect]:
+        if not isinstance(event.body, SessionUnknown) or not self.over:
+            return self._drive(event)
+        if self.machine.state is self.machine.failed_state or self.closed:
+            return self.mailbox.silence(event.sender)
+        return [Interrupted(event.sender), *self.mailbox.silence_all()]
+
     def _drive(self, event: Event) -> list[Effect]:
+        self._moved = True
         try:
             wanted = self.machine.handle(event)
         except FedmqError as error:
@@ -77,6 +116,9 @@ class Session:
                 effects.append(effect)
                 if isinstance(effect, Finish | Fail):
                     self.over = True
+                elif isinstance(effect, Interrupted):
+                    self.over = True
+                    effects += self.mailbox.silence_all()
         if self.over:
             effects += self.mailbox.quiet()
         return effects

@@ -18,12 +18,14 @@ from fedmq.messages import alignment as align
 from fedmq.messages import inference as say
 from fedmq.messages import online as ask
 from fedmq.messages import training as tell
-from fedmq.messages.body import Abort, SessionRefuse
+from fedmq.messages.body import Abort, SessionRefuse, SessionUnknown
 from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
     Computed,
+    Pause,
     PeerLost,
+    Resume,
     Start,
     TimerFired,
 )
@@ -72,6 +74,8 @@ class ActiveTrainingState(Enum):
     DERIVING = "gradients and metrics are computed from the margins"
     GROWING = "gradients are broadcast, a wave of nodes is summed and scored"
     SPLITTING = "owners of winning candidates are asked who goes left"
+    PAUSED = "its owner lets the session rest between two trees"
+    INTERRUPTED = "a party was restarted: a new attempt goes on from the last finished tree"
     FINISHED = "the model is complete"
     FAILED = "the session ended without a model"
 
@@ -84,6 +88,7 @@ class PassiveTrainingState(Enum):
     BETWEEN_TREES = "waiting for a tree to begin"
     RECEIVING = "the gradient broadcast comes in"
     GROWING = "sums are answered and splits are made"
+    INTERRUPTED = "the active party was restarted: its new attempt is awaited"
     FINISHED = "this party's share of the model is complete"
     FAILED = "the session ended without a model"
 
@@ -94,6 +99,7 @@ class ActiveInferenceState(Enum):
     READY = "not begun"
     OPENING = "the passive parties look up their share and the rows"
     WALKING = "all rows walk down all trees, hop by hop"
+    INTERRUPTED = "a party was restarted: a new attempt begins from the start"
     FINISHED = "every row has its score"
     FAILED = "the session ended without scores"
 
@@ -104,6 +110,7 @@ class PassiveInferenceState(Enum):
     READY = "not begun"
     LISTING = "the share and the rows are loaded, the sample ids come in"
     ANSWERING = "directions are answered"
+    INTERRUPTED = "the active party was restarted: its new attempt is awaited"
     FINISHED = "all rows are scored"
     FAILED = "the session ended without scores"
 
@@ -167,13 +174,16 @@ def _rows(
     return {(state, event): Transition(*step) for event, step in handlers.items()}
 
 
-def _breakdowns(live: tuple[Enum, ...], failed: Enum) -> dict[tuple[Enum, type], Transition]:
-    """What may end a session in any live state."""
+def _breakdowns(
+    live: tuple[Enum, ...], failed: Enum, interrupted: Enum | None
+) -> dict[tuple[Enum, type], Transition]:
+    """What may end a session, or this attempt at it, in any live state."""
     endings: dict[type, tuple[str, tuple[Enum, ...]]] = {
         Abort: ("_on_abort", (failed,)),
         PeerLost: ("_on_peer_lost", (failed,)),
         Cancelled: ("_on_cancelled", (failed,)),
         ComputationFailed: ("_on_computation_failed", (failed,)),
+        SessionUnknown: ("_on_unknown", (interrupted or failed,)),
     }
     return {key: step for state in live for key, step in _rows(state, endings).items()}
 
@@ -184,14 +194,24 @@ def _afterwards(over: tuple[Enum, ...], events: set[type]) -> dict[tuple[Enum, t
 
 
 def _table(
-    live: Mapping[tuple[Enum, type], Transition], over: tuple[Enum, Enum], states: type[Enum]
+    live: Mapping[tuple[Enum, type], Transition], over: tuple[Enum, ...], states: type[Enum]
 ) -> Table:
+    """``over``: where it has finished, failed, and perhaps waits for another attempt."""
+    _, failed, *more = over
+    interrupted = more[0] if more else None
     running = tuple(state for state in states if state not in over)
-    table = _breakdowns(running, over[1]) | dict(live)
-    return table | _afterwards(over, {event for _, event in table} - {Start})
+    table = _breakdowns(running, failed, interrupted) | dict(live)
+    table |= _afterwards(over, {event for _, event in table} - {Start})
+    if interrupted is None:
+        return table
+    return table | _rows(
+        interrupted,
+        {Abort: ("_on_abort", (failed,)), Cancelled: ("_on_cancelled", (failed,))},
+    )
 
 
 _A = ActiveTrainingState
+_AFTER_A_TREE = (_A.DERIVING, _A.GROWING, _A.PAUSED, _A.FINISHED)
 
 ACTIVE_TRAINING: Table = _table(
     {
@@ -209,7 +229,13 @@ ACTIVE_TRAINING: Table = _table(
                 Computed: ("_on_computed", (_A.OPENING, _A.DERIVING)),
             },
         ),
-        **_rows(_A.DERIVING, {Computed: ("_on_computed", (_A.GROWING, _A.FINISHED))}),
+        **_rows(
+            _A.DERIVING,
+            {
+                Computed: ("_on_computed", _AFTER_A_TREE),
+                tell.TreeSaved: ("_on_saved", _AFTER_A_TREE),
+            },
+        ),
         **_rows(
             _A.GROWING,
             {
@@ -222,8 +248,17 @@ ACTIVE_TRAINING: Table = _table(
             _A.SPLITTING,
             {tell.SplitOutcome: ("_on_outcome", (_A.SPLITTING, _A.GROWING, _A.DERIVING))},
         ),
+        **{
+            (state, event): Transition("_on_pause", (state,))
+            for state in _A
+            if state not in (_A.READY, _A.PAUSED, _A.INTERRUPTED, _A.FINISHED, _A.FAILED)
+            for event in (Pause, Resume)
+        },
+        **_rows(
+            _A.PAUSED, {Pause: ("_on_pause", (_A.PAUSED,)), Resume: ("_on_resume", (_A.GROWING,))}
+        ),
     },
-    (_A.FINISHED, _A.FAILED),
+    (_A.FINISHED, _A.FAILED, _A.INTERRUPTED),
     ActiveTrainingState,
 )
 
@@ -267,7 +302,7 @@ PASSIVE_TRAINING: Table = _table(
             },
         ),
     },
-    (_P.FINISHED, _P.FAILED),
+    (_P.FINISHED, _P.FAILED, _P.INTERRUPTED),
     PassiveTrainingState,
 )
 
@@ -291,7 +326,7 @@ ACTIVE_INFERENCE: Table = _table(
             },
         ),
     },
-    (_S.FINISHED, _S.FAILED),
+    (_S.FINISHED, _S.FAILED, _S.INTERRUPTED),
     ActiveInferenceState,
 )
 
@@ -317,7 +352,7 @@ PASSIVE_INFERENCE: Table = _table(
             },
         ),
     },
-    (_T.FINISHED, _T.FAILED),
+    (_T.FINISHED, _T.FAILED, _T.INTERRUPTED),
     PassiveInferenceState,
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.model import ActiveShare
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
-from fedmq.boosting.tree import LookupTable, Tree
 from fedmq.errors import ProtocolError, Refused
 from fedmq.messages import training as tell
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
@@ -36,20 +34,21 @@ from fedmq.privacy.engine import (
     Reply,
     Values,
 )
-from fedmq.protocol.events import Finish, Received, Report, Start
+from fedmq.protocol.events import Checkpoint, Finish, Pause, Received, Report, Resume, Start
+from fedmq.protocol.growing_model import GrowingModel
 from fedmq.protocol.growth import Growth
 from fedmq.protocol.machine import Machine, RunningPlan, single
 from fedmq.protocol.states import ACTIVE_TRAINING, ActiveTrainingState
+from fedmq.protocol.step import ActiveTree
 from fedmq.protocol.training_steps import (
     BinTable,
     DeriveGradients,
     ScoreCandidates,
     ScoreOwnCandidates,
-    early_stopping,
-    recorded,
     tree_candidates,
     went_left,
 )
+from fedmq.protocol.wave import Conversation, Wave
 
 __all__ = ["ActiveTable", "ActiveTraining"]
 
@@ -75,32 +74,12 @@ class ActiveTable:
     alignment_name: str = ""
 
 
-@dataclass(slots=True)
-class _Wave:
-    """What is still to come for the nodes that are being asked."""
-
-    best: dict[int, dict[int, Best]]
-    missing: int
-    conversations: dict[tuple[str, int], _Conversation] = field(default_factory=dict)
-    gains: dict[int, float] = field(default_factory=dict)
-    outcomes: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Conversation:
-    """The exchanges with one peer about one node; ``open`` until a reply is complete."""
-
-    running: RunningPlan
-    round: int
-    open: bool = True
-    pieces: list[Values] = field(default_factory=list)
-
-
 class ActiveTraining(Machine):
-    """Trains a model with ``peers``; finishes with a :class:`ActiveShare`.
+    """Trains a model with ``peers``; finishes with an ``ActiveShare``.
 
     ``parallelism`` is the number of computations worth running at once. The order of ``peers``
-    decides ties between parties: as if their columns stood side by side in this order.
+    decides ties between parties: as if their columns stood side by side in this order. ``saved``
+    are the trees of earlier attempts at the session; with ``paused`` none is added to them yet.
 
     Raises:
         ConfigError: parameters, engine and table do not fit together.
@@ -108,6 +87,7 @@ class ActiveTraining(Machine):
 
     TABLE = ACTIVE_TRAINING
     failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
 
     def __init__(
         self,
@@ -118,6 +98,8 @@ class ActiveTraining(Machine):
         params: TrainParams,
         engine: Engine,
         parallelism: int = 1,
+        saved: Sequence[ActiveTree] = (),
+        paused: bool = False,
     ) -> None:
         engine.check(params)
         super().__init__(State.READY, peers)
@@ -133,20 +115,25 @@ class ActiveTraining(Machine):
         self._setups: dict[str, list[Values]] = {}
         self._setup_sizes: dict[str, int] = {}
         self._ready_peers: set[str] = set()
-        base = OBJECTIVES[params.objective].base_margin(params.base_score)
-        self._margin = np.full(len(table.label), base, dtype=np.float32)
-        self._own = LookupTable.empty(table.features)
-        self._trees: list[Tree] = []
-        self._history: dict[str, list[float]] = {}
-        self._stopping = early_stopping(params, bool(table.evaluation.any()))
+        self._grown = GrowingModel(
+            table.features, len(table.label), params, bool(table.evaluation.any()), saved
+        )
+        self._peers_saved: dict[str, int] = {}
+        self._unsaved: set[str] = set()
+        self._paused = paused
+        self._derived: tuple[Gradients, dict[str, float]] | None = None
         self._growing: Growth
-        self._wave = _Wave({}, 0)
+        self._wave = Wave({}, 0)
         self._asks: dict[tuple[str, int], list[tuple[int, Sequence[Values]]]] = defaultdict(list)
 
     @property
     def tree(self) -> int:
         """The number of the tree that grows, from 0."""
-        return len(self._trees)
+        return len(self._grown.trees)
+
+    @property
+    def rests(self) -> bool:
+        return super().rests or self.state is State.PAUSED
 
     def check(self) -> None:
         if self.state in (State.GROWING, State.SPLITTING):
@@ -184,13 +171,14 @@ class ActiveTraining(Machine):
         for peer in self.peers:
             self._send(peer, opening)
         if not self.peers:
-            self._derive()
+            self._set_out()
 
     def _on_accept(self, event: Received) -> None:
         assert isinstance(event.body, tell.SessionAccept)
         if event.sender in self._setup_sizes:
             raise ProtocolError("the session was accepted twice")
         self._setup_sizes[event.sender] = event.body.setup_pieces
+        self._peers_saved[event.sender] = event.body.trees
         self._setups[event.sender] = []
         self._set_up(event.sender)
 
@@ -210,22 +198,63 @@ class ActiveTraining(Machine):
     def _peer_ready(self, peer: str) -> None:
         self._ready_peers.add(peer)
         if len(self._ready_peers) == len(self.peers):
-            self._derive()
+            self._set_out()
+
+    def _set_out(self) -> None:
+        """Begin with the last tree that all parties have, or with none."""
+        alone = self._params.active_only_trees
+        common = min(
+            [len(self._grown.saved), *(max(saved, alone) for saved in self._peers_saved.values())]
+        )
+        self._grown.take_up(common)
+        self._derive()
 
     # A tree begins
 
     def _derive(self) -> None:
         self.state = State.DERIVING
         step = DeriveGradients(
-            self._params, self._margin, self._table.label, self._table.evaluation, self.tree
+            self._params, self._grown.margin, self._table.label, self._table.evaluation, self.tree
         )
         self._run(single(step), self._with_gradients)
 
     def _with_gradients(self, derived: Any) -> None:
-        gradients, metrics = derived
-        if self._trees and self._evaluated(metrics):
-            self._finish()
+        self._derived = derived
+        self._begin_when_saved()
+
+    def _on_saved(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, tell.TreeSaved)
+        if said.tree != self.tree - 1 or event.sender not in self._unsaved:
+            raise ProtocolError(f"tree {said.tree} was not to be saved")
+        self._unsaved.remove(event.sender)
+        self._begin_when_saved()
+
+    def _begin_when_saved(self) -> None:
+        """A tree begins when the one before it is on every disk: no crash costs more than one."""
+        if self._unsaved or self._derived is None:
             return
+        metrics = self._derived[1]
+        if self.tree:
+            self._emit(Report(self.tree, self._params.num_boost_round, "tree", metrics))
+        if self._grown.measured(metrics):
+            self._finish()
+        elif self._paused:
+            self.state = State.PAUSED
+        else:
+            self._begin_tree()
+
+    def _on_pause(self, event: Pause | Resume) -> None:
+        self._paused = isinstance(event, Pause)
+
+    def _on_resume(self, _: Resume) -> None:
+        self._paused = False
+        self._begin_tree()
+
+    def _begin_tree(self) -> None:
+        assert self._derived is not None
+        gradients, self._derived = self._derived[0], None
+        self._grown.begin_tree()
         self.state = State.GROWING
         self._growing = Growth(gradients, self._params)
         self._candidates = tree_candidates(
@@ -241,19 +270,6 @@ class ActiveTraining(Machine):
         for number, plan in enumerate(plans):
             self._run(plan, partial(self._broadcast, number))
         self._ask_wave()
-
-    def _evaluated(self, metrics: dict[str, float]) -> bool:
-        """Take the metrics after a tree; whether it was the last one."""
-        for name, value in metrics.items():
-            self._history.setdefault(name, []).append(value)
-        rounds = self._params.num_boost_round
-        self._emit(Report(self.tree, rounds, "tree", metrics))
-        if self._stopping is not None:
-            score = metrics[f"eval-{self._params.eval_metric[-1]}"]
-            self._stopping = self._stopping.after(self.tree - 1, score)
-            if self._stopping.is_due:
-                return True
-        return self.tree == rounds
 
     @property
     def _askable(self) -> tuple[str, ...]:
@@ -273,7 +289,7 @@ class ActiveTraining(Machine):
 
     def _ask_wave(self) -> None:
         nodes = self._growing.wave
-        self._wave = _Wave({node: {} for node in nodes}, len(nodes) * (1 + len(self._askable)))
+        self._wave = Wave({node: {} for node in nodes}, len(nodes) * (1 + len(self._askable)))
         step = ScoreOwnCandidates(
             self._bins,
             self._candidates,
@@ -306,7 +322,7 @@ class ActiveTraining(Machine):
         assert isinstance(step, Exchange)
         before = self._wave.conversations.get((peer, node))
         number = 0 if before is None else before.round + 1
-        self._wave.conversations[peer, node] = _Conversation(run, number)
+        self._wave.conversations[peer, node] = Conversation(run, number)
         self._asks[peer, number].append((node, step.pieces))
 
     def _settle(self) -> None:
@@ -391,8 +407,9 @@ class ActiveTraining(Machine):
             self._end_wave()
 
     def _split_own(self, node: int, candidate: int) -> None:
-        self._own, record = recorded(self._own, self._candidates, candidate)
-        left = went_left(self._own, record, self._table.values, self._growing.rows(node))
+        record = self._grown.record(self._candidates, candidate)
+        rows = self._growing.rows(node)
+        left = went_left(self._grown.records, record, self._table.values, rows)
         self._split(node, _OWN, record, left)
 
     def _on_outcome(self, event: Received) -> None:
@@ -428,11 +445,11 @@ class ActiveTraining(Machine):
             self.state = State.GROWING
             self._ask_wave()
             return
-        for peer in self._askable:
-            self._send(peer, tell.TreeFinished(tree=self.tree))
-        tree, increments = self._growing.finish()
-        self._margin = self._margin + increments
-        self._trees.append(tree)
+        finished, asked = self.tree, self._askable
+        self._emit(Checkpoint(self._grown.add(*self._growing.finish())))
+        for peer in asked:
+            self._send(peer, tell.TreeFinished(tree=finished))
+        self._unsaved = set(asked)
         self._derive()
 
     # Endings
@@ -440,17 +457,8 @@ class ActiveTraining(Machine):
     def _finish(self) -> None:
         self.state = State.FINISHED
         for peer in self.peers:
-            self._send(peer, tell.SessionFinished(trees=len(self._trees)))
-        share = ActiveShare(
-            model_id=self._model,
-            lookup_table=self._own,
-            parties=self._parties,
-            params=self._params,
-            trees=tuple(self._trees),
-            best_iteration=self._stopping.best_iteration if self._stopping else None,
-            history={name: tuple(values) for name, values in self._history.items()},
-        )
-        self._emit(Finish(share))
+            self._send(peer, tell.SessionFinished(trees=self.tree))
+        self._emit(Finish(self._grown.share(self._model, self._parties)))
 
     def _on_refuse(self, event: Received) -> None:
         assert isinstance(event.body, SessionRefuse)

@@ -6,7 +6,7 @@ winning candidates no more than a record id and who goes left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,10 +32,11 @@ from fedmq.privacy.engine import (
     Reply,
     Values,
 )
-from fedmq.protocol.events import ComputationFailed, Finish, Received, Report
+from fedmq.protocol.events import Checkpoint, ComputationFailed, Finish, Received, Report
 from fedmq.protocol.growth import ROOT, children, depth
 from fedmq.protocol.machine import Machine, RunningPlan, single
 from fedmq.protocol.states import PASSIVE_TRAINING, PassiveTrainingState
+from fedmq.protocol.step import PassiveTree, all_records, last_records
 from fedmq.protocol.training_steps import (
     BinTable,
     recorded,
@@ -80,11 +81,13 @@ class PassiveTraining(Machine):
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
     Refused. ``secret`` seeds the order in which candidates are shown; it must not be guessable.
     Nodes with fewer than ``smallest_node`` training rows are declined: the sums of few rows would
-    tell of each of them.
+    tell of each of them. ``saved`` is this party's part of the trees of earlier attempts at the
+    session.
     """
 
     TABLE = PASSIVE_TRAINING
     failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
 
     def __init__(
         self,
@@ -94,6 +97,7 @@ class PassiveTraining(Machine):
         engine: Callable[[str], Engine],
         secret: int,
         parallelism: int = 1,
+        saved: Sequence[PassiveTree] = (),
         smallest_node: int = 0,
     ) -> None:
         super().__init__(State.READY, (peer,))
@@ -111,7 +115,9 @@ class PassiveTraining(Machine):
         self._engine: PassiveHalf
         self._table: PassiveTable
         self._records: LookupTable
-        self._tree = 0
+        self._records_before = 0
+        self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
+        self._tree = saved[-1].number + 1 if saved else 0
         self._pieces = 0
         self._arriving = 0
         self._candidates: CandidateTable
@@ -140,7 +146,6 @@ class PassiveTraining(Machine):
 
     def _with_table(self, table: PassiveTable) -> None:
         self._table = table
-        self._records = LookupTable.empty(table.features)
         try:
             self._check_rows()
         except Refused as error:
@@ -166,6 +171,9 @@ class PassiveTraining(Machine):
                 f"the ids do not match: {self._party} and {self._peer} hold {rows} rows each, "
                 "but not the same ids"
             )
+        for step in self._saved or ():
+            if step.records.feature_names != self._table.features:
+                raise Refused(f"the columns of {self._party} have changed since the session began")
 
     def _with_bins(self, bins: BinMatrix) -> None:
         try:
@@ -179,7 +187,7 @@ class PassiveTraining(Machine):
 
     def _accept(self, setup: Any) -> None:
         self.state = State.BETWEEN_TREES
-        self._send(self._peer, tell.SessionAccept(setup_pieces=len(setup)))
+        self._send(self._peer, tell.SessionAccept(setup_pieces=len(setup), trees=self._tree))
         for number, values in enumerate(setup):
             payload = pack_payload(values)
             self._send(self._peer, tell.EngineSetup(piece=number, payload=payload))
@@ -198,12 +206,23 @@ class PassiveTraining(Machine):
 
     # A tree begins
 
+    def _take_up(self, tree: int) -> None:
+        """Of what earlier attempts have saved, keep what comes before ``tree``."""
+        if self._saved is None:
+            return
+        kept = [step for step in self._saved if step.number < tree]
+        self._records = all_records(self._table.features, kept)
+        self._tree = kept[-1].number + 1 if kept else 0
+        self._saved = None
+
     def _on_tree_started(self, event: Received) -> None:
         started = event.body
         assert isinstance(started, tell.TreeStarted)
+        self._take_up(started.tree)
         if started.tree < self._tree or started.tree >= self._terms.trees:
             raise ProtocolError(f"tree {started.tree} is not next")
         self._tree = started.tree
+        self._records_before = len(self._records)
         self._pieces, self._arriving = started.pieces, started.pieces
         self._candidates = tree_candidates(
             self._bins.cuts,
@@ -374,6 +393,9 @@ class PassiveTraining(Machine):
         self.state = State.BETWEEN_TREES
         self._engine.forget_tree()
         self._rows, self._orders, self._asked, self._declined = {}, {}, [], {}
+        records = last_records(self._records, self._records_before)
+        self._emit(Checkpoint(PassiveTree(self._tree, records)))
+        self._send(self._peer, tell.TreeSaved(tree=self._tree))
         self._tree += 1
         self._emit(Report(self._tree, self._terms.trees, "tree", {}))
 
@@ -382,6 +404,7 @@ class PassiveTraining(Machine):
     def _on_finished(self, event: Received) -> None:
         said = event.body
         assert isinstance(said, tell.SessionFinished)
+        self._take_up(said.trees)
         if said.trees < self._tree:
             raise ProtocolError(f"a model of {said.trees} trees, {self._tree} have grown")
         self.state = State.FINISHED

@@ -32,6 +32,7 @@ PREFETCH = 64
 TIMEOUT_SECONDS = 10.0
 CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
+WATCH_SECONDS = 5.0
 
 
 @contextmanager
@@ -265,10 +266,10 @@ class BrokerConnection:
         """Wait until this connection no longer serves, and return why.
 
         Heartbeats notice a dead peer. Nothing but a look at the queues notices a consumer that the
-        broker has cancelled, so there is one every `HEARTBEAT_SECONDS`.
+        broker has cancelled, so there is one every `WATCH_SECONDS`.
         """
         while True:
-            await asyncio.wait([self.lost], timeout=HEARTBEAT_SECONDS)
+            await asyncio.wait([self.lost], timeout=WATCH_SECONDS)
             if self.lost.done():
                 return self.lost.result()
             try:

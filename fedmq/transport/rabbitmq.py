@@ -43,13 +43,18 @@ class RabbitMQLink(Link):
         on_state: OnState | None = None,
         ssl_context: ssl.SSLContext | None = None,
         backoff: Backoff | None = None,
+        wait: bool = False,
     ) -> None:
-        """Raises `ConfigError` for a URL that is none, or a wrong name of party or federation."""
+        """With ``wait``, `open` returns although the broker cannot be reached yet.
+
+        Raises `ConfigError` for a URL that is none, or a wrong name of party or federation.
+        """
         super().__init__(check_name("party", party), on_state)
         self.federation = check_name("federation", federation)
         self.address = BrokerAddress.parse(url)
         self._ssl_context = ssl_context
         self._backoff = backoff or Backoff()
+        self._wait = wait
         self._connection: BrokerConnection | None = None
         self._handover: Handover | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -62,8 +67,16 @@ class RabbitMQLink(Link):
         if self._handover is not None:
             raise LinkError(f"{self.party}: the link is open already")
         handover = self._handover = Handover(self.party, on_delivery)
+        connection: BrokerConnection | None = None
         try:
             connection = await self._connect(handover, alone=True)
+        except LinkError as error:
+            if not self._wait:
+                self._handover = None
+                await handover.close()
+                raise
+            log.warning("%s: %s; trying again", self.party, error)
+            self._report(False, str(error))
         except BaseException:
             self._handover = None
             await handover.close()
@@ -142,7 +155,9 @@ class RabbitMQLink(Link):
         self._report(True, "connected")
         return connection
 
-    async def _supervise(self, connection: BrokerConnection, handover: Handover) -> None:
+    async def _supervise(self, connection: BrokerConnection | None, handover: Handover) -> None:
+        if connection is None:
+            connection = await self._reconnect(handover, alone=True)
         while True:
             reason = await connection.ended()
             self._connection = None
@@ -153,11 +168,11 @@ class RabbitMQLink(Link):
             connection = await self._reconnect(handover)
             log.info("%s: back on broker %s", self.party, self.address)
 
-    async def _reconnect(self, handover: Handover) -> BrokerConnection:
+    async def _reconnect(self, handover: Handover, *, alone: bool = False) -> BrokerConnection:
         for delay in self._backoff.delays(Random()):
             await asyncio.sleep(delay)
             try:
-                return await self._connect(handover, alone=False)
+                return await self._connect(handover, alone=alone)
             except Exception as error:  # only closing the link may end the attempts
                 log.info("%s: %s", self.party, error)
                 self._report(False, str(error))

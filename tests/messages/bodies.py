@@ -87,6 +87,7 @@ queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
 STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     body.SessionRefuse: st.builds(body.SessionRefuse, reason=words),
     body.Abort: st.builds(body.Abort, reason=words),
+    body.SessionUnknown: st.builds(body.SessionUnknown),
     body.Probe: st.builds(body.Probe),
     body.Acknowledge: st.builds(body.Acknowledge),
     training.TrainingOpen: st.builds(
@@ -105,7 +106,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         colsample_bytree=st.floats(0, 1, exclude_min=True),
         seed=st.integers(0, 2**63 - 1),
     ),
-    training.SessionAccept: st.builds(training.SessionAccept, setup_pieces=pieces),
+    training.SessionAccept: st.builds(training.SessionAccept, setup_pieces=pieces, trees=naturals),
     training.EngineSetup: st.builds(training.EngineSetup, piece=pieces, payload=payloads),
     training.TreeStarted: st.builds(training.TreeStarted, tree=trees, pieces=pieces),
     training.GradientBroadcast: st.builds(
@@ -144,6 +145,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         training.NodeAssignment, tree=trees, node=nodes, left=bitmaps
     ),
     training.TreeFinished: st.builds(training.TreeFinished, tree=trees),
+    training.TreeSaved: st.builds(training.TreeSaved, tree=trees),
     training.SessionFinished: st.builds(training.SessionFinished, trees=naturals),
     inference.InferenceOpen: st.builds(
         inference.InferenceOpen, model=models, rows=st.integers(1, 2**31 - 1), id_pieces=pieces

@@ -18,7 +18,7 @@ from fedmq.messages.training import TreeFinished
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
 from fedmq.protocol.mailbox import Address, Lost, Mailbox, RetryPolicy
 
-POLICY = RetryPolicy()
+POLICY = RetryPolicy(resends=8)
 
 
 def mailbox(party: str, *peers: str, policy: RetryPolicy = POLICY) -> Mailbox:
@@ -186,7 +186,7 @@ def test_after_a_resend_the_next_ones_follow_as_soon_as_the_first_are_acknowledg
 
 
 def test_resends_have_the_same_id_and_longer_and_longer_waits() -> None:
-    bank = mailbox("bank", "telco", policy=RetryPolicy(jitter=0))
+    bank = mailbox("bank", "telco", policy=RetryPolicy(resends=8, jitter=0))
     effects = bank.send("telco", numbered(1))
     [first] = sent(effects)
     waits = []

@@ -165,7 +165,8 @@ BREACHES: list[tuple[str, type[Body], Forgery]] = [
     ("sums of another node", say.HistogramReply, _shifted("node", 8)),
     ("sums of another round", say.HistogramReply, _shifted("round")),
     ("sums that begin in the middle", say.HistogramReply, _shifted("piece")),
-    ("a refusal in the middle", say.SplitOutcome, lambda _: say.SessionAccept(setup_pieces=0)),
+    ("a refusal in the middle", say.SplitOutcome,
+     lambda _: say.SessionAccept(setup_pieces=0, trees=0)),
     ("setup pieces that were not announced", say.SessionAccept, lambda _: say.EngineSetup(
         piece=0, payload={})),
     ("a decision about another tree", say.SplitDecision, _shifted("tree")),
@@ -185,7 +186,7 @@ BREACHES: list[tuple[str, type[Body], Forgery]] = [
     ("a question that nobody asked", say.SplitDecision, lambda body: say.QueryPiece(
         tree=body.tree, node=body.node, round=0, piece=0, payload={})),
     ("an end before the answers", say.GradientBroadcast, lambda _: say.TreeFinished(tree=0)),
-    ("a second opening", say.TreeStarted, lambda _: say.SessionAccept(setup_pieces=0)),
+    ("a second opening", say.TreeStarted, lambda _: say.SessionAccept(setup_pieces=0, trees=0)),
 ]  # fmt: skip
 
 

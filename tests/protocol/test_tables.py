@@ -23,8 +23,10 @@ from fedmq.protocol.events import (
     ComputationFailed,
     Computed,
     Event,
+    Pause,
     PeerLost,
     Received,
+    Resume,
     Start,
 )
 from fedmq.protocol.inference_active import ActiveInference
@@ -39,7 +41,7 @@ from tests.protocol import alignments
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import ACTIVE, Federation, ran, small
 from tests.protocol.hidden_rows_engine import HiddenRows
-from tests.simulator import Link
+from tests.simulator import Link, Simulation
 
 MACHINES: list[type[Machine]] = [
     ActiveAlignment,
@@ -57,6 +59,8 @@ LOCAL: list[Event] = [
     ComputationFailed(1, FedmqError("no")),
     PeerLost("telco", "gone"),
     Cancelled("enough"),
+    Pause(),
+    Resume(),
 ]
 machines = pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.__name__)
 tables = pytest.mark.parametrize("machine", [*MACHINES, *SERVING], ids=lambda each: each.__name__)
@@ -128,8 +132,26 @@ def test_what_is_over_stays_over(machine: type[Machine]) -> None:
 def test_any_live_state_ends_when_the_session_breaks_down(machine: type[Machine]) -> None:
     breakdowns = (PeerLost, Cancelled, ComputationFailed, KINDS["abort"])
     for state, event in itertools.product(states(machine), breakdowns):
-        if state not in over(machine):
+        aside = state is machine.interrupted_state and event in (PeerLost, ComputationFailed)
+        if state not in over(machine) and not aside:
             assert machine.TABLE[state, event].to == (machine.failed_state,)
+
+
+@machines
+def test_any_live_state_is_interrupted_by_a_party_that_was_restarted(
+    machine: type[Machine],
+) -> None:
+    for state in states(machine):
+        if state not in (*over(machine), machine.interrupted_state):
+            step = machine.TABLE[state, KINDS["session unknown"]]
+            assert step.to == (machine.interrupted_state or machine.failed_state,)
+
+
+@machines
+def test_what_is_interrupted_only_waits_or_ends(machine: type[Machine]) -> None:
+    for (state, event), step in machine.TABLE.items():
+        if state is machine.interrupted_state and event not in (Cancelled, KINDS["abort"]):
+            assert step == Transition("_ignore", (state,))
 
 
 @tables
@@ -180,9 +202,27 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
     for count, seed in itertools.product((2, 3, 4), range(6)):
         parties = alignments.machines(alignments.people(count, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
+    paused(watch)
+    for machines in (federation.training(), federation.scoring(simulation.results)):
+        for machine in watch(machines).values():
+            machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))
+            machine.handle(Computed(1, None))
 
 
-def test_every_transition_but_the_failing_ones_is_taken_by_some_session(
+def paused(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:
+    """Trainings whose owner pauses them twice, and lets them go on, at all sorts of times."""
+    federation = small(num_boost_round=3)
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        simulation = Simulation(watch(federation.training()), seed=seed, link=Link(delay=1.0))
+        for event in (Pause(), Pause(), Resume(), Resume()):
+            simulation.cause(random.random() * 15, ACTIVE, event)
+        for second in (16.0, 60.0):
+            simulation.cause(second, ACTIVE, Resume())
+        simulation.run()
+
+
+def test_every_transition_but_the_failing_and_interrupting_ones_is_taken_by_some_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fedmq.protocol.inference_active._IDS_PER_PIECE", 30)
@@ -204,7 +244,8 @@ def test_every_transition_but_the_failing_ones_is_taken_by_some_session(
         for machine in MACHINES
         for (state, event), transition in machine.TABLE.items()
         for target in transition.to
-        if target is not machine.failed_state and state not in over(machine)
+        if target not in (machine.failed_state, machine.interrupted_state)
+        and state not in over(machine)
     }
     never = {
         f"{machine.__name__}: {state.name} --{event.__name__}--> {target.name}"

@@ -115,7 +115,7 @@ def test_a_party_that_never_answers_ends_the_session_within_minutes() -> None:
     simulation = small().train(deaths={"shop": 0.0})
     assert str(simulation.errors[ACTIVE]).startswith("shop has not answered")
     assert "shop" in str(simulation.errors["telco"])
-    assert simulation.now < 600
+    assert simulation.ended < 600
 
 
 # Lossless

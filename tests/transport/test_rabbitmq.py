@@ -283,7 +283,7 @@ class TestOutages:
     async def test_a_consumer_that_the_broker_cancelled_comes_back(
         self, node: RabbitNode, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connection_module, "HEARTBEAT_SECONDS", 1)
+        monkeypatch.setattr(connection_module, "WATCH_SECONDS", 1)
         observer = Observer()
         link = RabbitMQLink(node.url(), "shaken", "bank", on_state=observer)
         inbox = Inbox()

@@ -89,7 +89,7 @@ class PartyFile(Section):
     tls: TlsSection | None = None
     """For an ``amqps://`` broker with an authority of its own."""
     state: FilePath = Path("state")
-    """The folder of model shares, of what the daemon remembers, and of its control socket."""
+    """The folder of model shares, running sessions, what the daemon remembers, and its socket."""
     keys: FilePath = Path("keys.json")
     """This party's private keys; used when the federation file holds the parties' public ones."""
     data: DataSection
@@ -108,6 +108,8 @@ class PartyFile(Section):
     """Scores that somebody waits for."""
     http: HttpSection | None = None
     """Health, metrics and predictions over HTTP; not served when left out."""
+    wait_for_broker: bool = False
+    """Start also while the broker is out of reach, and go on trying; otherwise refuse to start."""
 
     @classmethod
     def read(cls, path: Path) -> tuple[Self, Federation]:

@@ -42,7 +42,7 @@ class AlignmentDesk(Desk):
         store = AlignmentStore(self.at.config.state)
         return ReadIds(self.at.party, self.at.config.data, self.at.is_active, terms, store)
 
-    def _join(self, envelope: Envelope) -> RunningSession:
+    async def _join(self, envelope: Envelope) -> RunningSession:
         header, opening = envelope.header, envelope.body
         assert isinstance(opening, AlignmentOpen)
         machine = PassiveAlignment(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,11 @@ from fedmq.party.consent import Consent
 from fedmq.party.control import Command, Say
 from fedmq.party.model_store import ModelStore
 from fedmq.party.sessions import RunningSession, Sessions
+from fedmq.party.store.sessions import SessionStore
 
 __all__ = ["Desk", "Premises", "followed"]
 
-Opening = Callable[[Envelope], RunningSession]
+Opening = Callable[[Envelope], Awaitable[RunningSession]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Premises:
     pool: ComputePool
     sessions: Sessions
     consent: Consent
+    kept: SessionStore
 
     @property
     def party(self) -> str:
@@ -82,6 +84,5 @@ async def followed(
         change = asyncio.ensure_future(changes.get())
         await asyncio.wait({change, outcome}, return_when=asyncio.FIRST_COMPLETED)
         if not change.cancel():
-            details = dict(running.report.details) if running.report else {}
-            await say({"event": "progress", "details": details, **running.status()})
+            await say({"event": "progress", **running.status()})
     return await outcome

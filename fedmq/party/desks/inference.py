@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +14,8 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.control import Command, Say
-from fedmq.party.desks.desk import Desk, Opening, followed
+from fedmq.party.course import Course, OnChange
+from fedmq.party.desks.desk import Desk, Opening
 from fedmq.party.id_column import comparable
 from fedmq.party.sessions import RunningSession
 from fedmq.party.tables import LoadActiveRows, LoadPassiveRows
@@ -41,7 +41,7 @@ class InferenceDesk(Desk):
     def _serving(self) -> DataSection:
         return self.at.config.serving or self.at.config.data
 
-    def _join(self, envelope: Envelope) -> RunningSession:
+    async def _join(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, InferenceOpen)
         load = LoadPassiveRows(self.at.party, self._serving, self.at.store, terms.model)
@@ -64,12 +64,15 @@ class InferenceDesk(Desk):
         share = self.at.store.active(model)
         ids = tuple(comparable(request["ids"], self._serving))
         values = await self.at.pool.run(LoadActiveRows(self.at.party, self._serving, share, ids))
-        machine = ActiveInference(share, values, ids)
-        changes: asyncio.Queue[RunningSession] = asyncio.Queue()
-        running = self.at.sessions.open(
-            secrets.token_hex(8), 1, "inference", model, machine, on_change=changes.put_nowait
-        )
-        scores: Scores = await followed(running, changes, say)
+        session = secrets.token_hex(8)
+
+        async def attempt(number: int, on_change: OnChange) -> RunningSession:
+            machine = ActiveInference(share, values, ids)
+            return self.at.sessions.open(
+                session, number, "inference", model, machine, on_change=on_change
+            )
+
+        scores: Scores = await self.at.sessions.drive(Course(attempt)).followed(say)
         chosen = scores.margins if request.get("output_margin") else scores.predictions
         return {"model": model, "scores": chosen.astype(np.float64).tolist()}
 

@@ -188,7 +188,7 @@ class ServingDesk(Desk):
 
     # A feature holder's side.
 
-    def _host(self, envelope: Envelope) -> RunningSession:
+    async def _host(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, ModelDeploy)
         machine = Hosting(header.sender, self._loading(terms), self._refusal(header, terms))

@@ -1,27 +1,33 @@
-"""Trainings: asked for by the label holder's owner, joined by the others."""
+"""Trainings: asked for by the label holder's owner, joined by the others; they outlive crashes."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from fedmq.boosting.model import ActiveShare
-from fedmq.errors import ConfigError, Refused
+from fedmq.errors import ConfigError, DaemonError, DataError, ProtocolError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.alignment_store import AlignmentStore
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.control import Command, Say
-from fedmq.party.desks.desk import Desk, Opening, followed
+from fedmq.party.course import Course, OnChange
+from fedmq.party.desks.desk import Desk, Opening, Premises
+from fedmq.party.keeper import StoreKeeper
 from fedmq.party.sessions import RunningSession
+from fedmq.party.store.sessions import StoredSession
 from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.trace import Trace
 from fedmq.privacy.registry import ENGINES, engine_named
-from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.step import ActiveTree, PassiveTree
+from fedmq.protocol.training_active import ActiveTable, ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 
 __all__ = ["TrainingDesk"]
@@ -30,18 +36,30 @@ __all__ = ["TrainingDesk"]
 class TrainingDesk(Desk):
     """Trains models; keeps this party's share of each."""
 
+    def __init__(self, premises: Premises) -> None:
+        super().__init__(premises)
+        self._courses: dict[str, Course] = {}
+
     @property
     def openings(self) -> Mapping[type[Body], Opening]:
         return {TrainingOpen: self._join}
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        return {"train": self._train}
+        return {
+            "train": self._train,
+            "follow": self._follow,
+            "pause": self._pause,
+            "resume": self._resume,
+        }
 
-    def _join(self, envelope: Envelope) -> RunningSession:
+    # A feature holder joins
+
+    async def _join(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, TrainingOpen)
         config, consent = self.at.config, self.at.consent
+        saved = await self.at.kept.steps(header.session)
         machine = PassiveTraining(
             self.at.party,
             header.sender,
@@ -55,10 +73,17 @@ class TrainingDesk(Desk):
             lambda _: consent.training(header, terms),
             secrets.randbits(128),
             self.at.pool.parallelism,
+            [step for step in saved if isinstance(step, PassiveTree)],
             smallest_node=config.policy.smallest_node,
         )
+        session = StoredSession(header.session, terms.model, header.attempt)
         running = self.at.sessions.open(
-            header.session, header.attempt, "training", terms.model, machine, self.at.store.save
+            session.id,
+            session.attempt,
+            "training",
+            session.model,
+            machine,
+            keeper=StoreKeeper(self.at.kept, session, self.at.store.save),
         )
         consent.follow(header, running.runner.outcome, running.traffic)
         return running
@@ -66,51 +91,139 @@ class TrainingDesk(Desk):
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.at.config.state), name)
 
+    # The label holder drives
+
     async def _train(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         self.at.only_active("train")
         job = TrainingJob.model_validate(request["job"])
         model = job.model or f"model-{datetime.now():%Y%m%d-%H%M%S}"
-        if model in self.at.store.ids():
+        growing = {session.model for session in await self.at.kept.running()}
+        if model in self.at.store.ids() or model in growing:
             raise ConfigError(f"model {model!r} exists already; choose another name")
         if ENGINES[job.engine].known_leak:  # some leak towards either side
             refusal = self.at.config.policy.refusal(self.at.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
-        session = secrets.token_hex(8)
+        session = StoredSession(secrets.token_hex(8), model, 1, job=json.dumps(request["job"]))
+        table = await self._table(session, job)
+        await self.at.kept.begin(session)
+        await say({"event": "opened", "session": session.id, "model": model})
+        trace = Trace() if request.get("trace") else None
+        course = self._course(session, job, table, trace)
+        result = await self._watched(session, course, say)
+        return {**result, **({"trace": trace.document()} if trace else {})}
+
+    async def take_up(self, session: StoredSession) -> None:
+        """Go on with a session from the store, in a new attempt."""
+        if session.id in self._courses:
+            return
+        job = TrainingJob.model_validate(json.loads(session.job))
+        again = replace(session, attempt=session.attempt + 1)
+        try:
+            table = await self._table(session, job)
+        except DataError as error:
+            await self.at.kept.end(session.id, "failed", str(error))
+            raise
+        self._course(again, job, table)
+
+    async def _table(self, session: StoredSession, job: TrainingJob) -> ActiveTable:
         load = LoadActiveTable(
             self.at.party,
             self.at.config.data,
             job.params,
             job.evaluation,
-            salt=session,
+            salt=session.id,
             aligned=self._aligned(job.alignment),
         )
-        engine = engine_named(job.engine, job.engine_options, "job")
-        machine = ActiveTraining(
-            model,
-            self.at.party,
-            self.at.federation.passive,
-            await self.at.pool.run(load),
-            job.params,
-            engine,
-            self.at.pool.parallelism,
-        )
-        trace = Trace() if request.get("trace") else None
+        table: ActiveTable = await self.at.pool.run(load)
+        for step in await self.at.kept.steps(session.id):
+            assert isinstance(step, ActiveTree)
+            grown_on = step.records.feature_names
+            rows = len(table.label) if step.margin is None else len(step.margin)
+            if grown_on != table.features or rows != len(table.label):
+                raise DataError(
+                    f"{self.at.party}: {self.at.config.data.path}: rows or columns have changed "
+                    f"since session {session.id} began; it cannot go on"
+                )
+        return table
+
+    def _course(
+        self,
+        session: StoredSession,
+        job: TrainingJob,
+        table: ActiveTable,
+        trace: Trace | None = None,
+    ) -> Course:
+        async def attempt(number: int, on_change: OnChange) -> RunningSession:
+            kept = await self.at.kept.find(session.id)
+            saved = await self.at.kept.steps(session.id)
+            machine = ActiveTraining(
+                session.model,
+                self.at.party,
+                self.at.federation.passive,
+                table,
+                job.params,
+                engine_named(job.engine, job.engine_options, "job"),
+                self.at.pool.parallelism,
+                [step for step in saved if isinstance(step, ActiveTree)],
+                paused=kept is not None and kept.paused,
+            )
+            current = replace(session, attempt=number)
+            return self.at.sessions.open(
+                session.id,
+                number,
+                "training",
+                session.model,
+                machine,
+                on_change=on_change,
+                trace=trace,
+                keeper=StoreKeeper(self.at.kept, current, self.at.store.save),
+            )
+
+        course = self._courses[session.id] = Course(attempt, session.attempt)
+        self.at.sessions.drive(course)
+        course.ended.add_done_callback(lambda _: self._courses.pop(session.id, None))
+        return course
+
+    # What its owner may ask
+
+    async def _follow(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+        session = await self.at.kept.find(str(request["session"]))
+        course = self._courses.get(str(request["session"]))
+        if session is None or course is None:
+            raise DaemonError(f"session {request['session']} does not run here; see: fedmq status")
+        return await self._watched(session, course, say)
+
+    async def _watched(self, session: StoredSession, course: Course, say: Say) -> dict[str, Any]:
         begun = asyncio.get_running_loop().time()
-        changes: asyncio.Queue[RunningSession] = asyncio.Queue()
-        running = self.at.sessions.open(
-            session, 1, "training", model, machine, self.at.store.save, changes.put_nowait, trace
-        )
-        await say({"event": "opened", "session": session, "model": model})
-        share: ActiveShare = await followed(running, changes, say)
+        share: ActiveShare = await course.followed(say)
+        job = TrainingJob.model_validate(json.loads(session.job))
+        engine = engine_named(job.engine, job.engine_options, "job")
         broadcast = max(0, len(share.trees) - job.params.active_only_trees)
         return {
-            "model": model,
+            "model": session.model,
             "trees": len(share.trees),
             "best_iteration": share.best_iteration,
             "metrics": {name: values[-1] for name, values in share.history.items()},
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
-            "bytes_sent": running.traffic.total.bytes,
-            **({"trace": trace.document()} if trace else {}),
+            "bytes_sent": course.bytes_sent,
             "epsilon_spent": engine.epsilon_spent(broadcast),
         }
+
+    async def _pause(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
+        return await self._rest(str(request["session"]), True)
+
+    async def _resume(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
+        return await self._rest(str(request["session"]), False)
+
+    async def _rest(self, session: str, paused: bool) -> dict[str, Any]:
+        self.at.only_active("pause" if paused else "resume")
+        running = self.at.sessions.live(session)
+        await self.at.kept.pause(session, paused)
+        try:
+            running.runner.pause(paused)
+        except ProtocolError:
+            # Between two attempts: the next one begins as the store says.
+            if not running.runner.interrupted.done():
+                raise DaemonError(f"session {session} is no training that can rest") from None
+        return {"session": session, "paused": paused}

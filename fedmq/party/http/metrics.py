@@ -10,14 +10,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fedmq.party.meters import Meters, Standing
+from fedmq.party.meters import Gauges, Meters
 
 __all__ = ["metrics_router"]
 
 _Values = Iterable[tuple[tuple[str, ...], float]]
 
 
-def metrics_router(meters: Meters, standing: Callable[[], Standing]) -> APIRouter:
+def metrics_router(meters: Meters, standing: Callable[[], Gauges]) -> APIRouter:
     """Serves ``meters`` and what ``standing`` says when asked, from a registry of its own."""
     registry = CollectorRegistry()
     registry.register(_MeterCollector(meters, standing))
@@ -31,7 +31,7 @@ def metrics_router(meters: Meters, standing: Callable[[], Standing]) -> APIRoute
 
 
 class _MeterCollector(Collector):
-    def __init__(self, meters: Meters, standing: Callable[[], Standing]) -> None:
+    def __init__(self, meters: Meters, standing: Callable[[], Gauges]) -> None:
         self._meters = meters
         self._standing = standing
 

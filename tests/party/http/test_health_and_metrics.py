@@ -14,7 +14,7 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.health import health_router
 from fedmq.party.http.metrics import metrics_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.meters import Meters, Standing
+from fedmq.party.meters import Gauges, Meters
 from fedmq.transport.link import Delivery
 from tests.party.sealed_parties import envelope
 
@@ -26,8 +26,8 @@ class Daemon:
         self.troubles: list[str] = []
         self.meters = Meters(clock=lambda: 100.0)
 
-    def standing(self) -> Standing:
-        return Standing(not self.troubles, 3, {("training", "growing"): 2}, 1)
+    def standing(self) -> Gauges:
+        return Gauges(not self.troubles, 3, {("training", "growing"): 2}, 1)
 
 
 @pytest.fixture

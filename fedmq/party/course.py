@@ -1,0 +1,111 @@
+"""A session over all its attempts, as the party sees it that drives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from fedmq.errors import FedmqError
+from fedmq.party.control import Say
+from fedmq.transport.backoff import Backoff
+
+if TYPE_CHECKING:
+    from fedmq.party.sessions import RunningSession
+
+__all__ = ["Course", "first_of"]
+
+_BETWEEN = Backoff(first=0.05, limit=5.0)
+
+OnChange = Callable[["RunningSession"], None]
+OpenAttempt = Callable[[int, OnChange], Awaitable["RunningSession"]]
+
+
+async def first_of(*futures: asyncio.Future[Any]) -> None:
+    """Return when one of ``futures`` is done."""
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+class Course:
+    """Opens one attempt after the other until the session has ended and every party knows it.
+
+    ``result`` resolves to the session's result or error; ``open_attempt`` makes an attempt by its
+    number. A new one is due whenever a party knows nothing of the last one any more.
+    """
+
+    def __init__(self, open_attempt: OpenAttempt, first: int = 1) -> None:
+        self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # Nobody may be watching; then an error is in the log and in the store alone.
+        self.result.add_done_callback(lambda each: each.cancelled() or each.exception())
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolves when every party knows the end, and no attempt will follow."""
+        self._open = open_attempt
+        self._attempt = first
+        self._current: RunningSession | None = None
+        self._watchers: set[asyncio.Event] = set()
+
+    async def run(self) -> None:
+        """Go through with it. What hinders an attempt from being opened ends the session."""
+        try:
+            await self._run()
+        finally:
+            self.ended.set_result(None)
+
+    async def _run(self) -> None:
+        delays = _BETWEEN.delays(Random())
+        while True:
+            try:
+                running = await self._open(self._attempt, self._changed)
+            except FedmqError as error:
+                if not self.result.done():
+                    self.result.set_exception(error)
+                return
+            self._current, runner = running, running.runner
+            runner.start()
+            await first_of(runner.outcome, runner.interrupted)
+            self._take(runner.outcome)
+            await first_of(runner.closed, runner.interrupted)
+            if not runner.interrupted.done():
+                return
+            if running.report is not None:
+                delays = _BETWEEN.delays(Random())
+            await asyncio.sleep(next(delays))
+            if runner.outcome.done() and runner.outcome.exception() is not None:
+                self._take(runner.outcome)  # cancelled meanwhile
+                return
+            self._attempt += 1
+
+    async def followed(self, say: Say) -> Any:
+        """The result; whoever asked for it is told of the progress."""
+        change = asyncio.Event()
+        self._watchers.add(change)
+        try:
+            while not self.result.done():
+                wake = asyncio.ensure_future(change.wait())
+                await first_of(wake, self.result)
+                wake.cancel()
+                change.clear()
+                if self._current is not None and not self.result.done():
+                    await say({"event": "progress", **self._current.status()})
+        finally:
+            self._watchers.discard(change)
+        return await asyncio.shield(self.result)
+
+    @property
+    def bytes_sent(self) -> int:
+        """By this party, in the last attempt."""
+        return self._current.traffic.total.bytes if self._current else 0
+
+    def _changed(self, _: RunningSession) -> None:
+        for watcher in self._watchers:
+            watcher.set()
+
+    def _take(self, outcome: asyncio.Future[Any]) -> None:
+        if not outcome.done() or outcome.cancelled() or self.result.done():
+            return
+        error = outcome.exception()
+        if error is not None:
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(outcome.result())

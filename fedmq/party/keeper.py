@@ -1,0 +1,79 @@
+"""Who writes down how far a session is, before the other parties are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from fedmq.errors import ConfigError, FedmqError
+from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.protocol.step import Step
+from fedmq.transport.backoff import Backoff
+
+__all__ = ["FORGETFUL", "Keeper", "StoreKeeper"]
+
+log = logging.getLogger(__name__)
+
+
+class Keeper(Protocol):
+    """Writes down one attempt at a session. Each call returns once it is on disk."""
+
+    async def begin(self) -> None:
+        """The attempt begins."""
+
+    async def save(self, step: Step) -> None:
+        """A tree is finished."""
+
+    async def finish(self, result: Any) -> None:
+        """The session has reached its end."""
+
+    async def fail(self, error: FedmqError) -> None:
+        """The session has ended without a result."""
+
+
+class _Forgetful:
+    async def begin(self) -> None: ...
+
+    async def save(self, step: Step) -> None: ...
+
+    async def finish(self, result: Any) -> None: ...
+
+    async def fail(self, error: FedmqError) -> None: ...
+
+
+FORGETFUL: Keeper = _Forgetful()
+"""Keeps nothing: for sessions that are simply asked for again."""
+
+
+class StoreKeeper:
+    """Keeps one attempt in the store; ``on_result`` puts the result where it belongs."""
+
+    def __init__(
+        self, store: SessionStore, session: StoredSession, on_result: Callable[[Any], None]
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._on_result = on_result
+
+    async def begin(self) -> None:
+        await self._store.begin(self._session)
+
+    async def save(self, step: Step) -> None:
+        await self._store.save(self._session.id, step)
+
+    async def finish(self, result: Any) -> None:
+        for delay in Backoff(limit=5.0).delays(Random()):
+            try:
+                await asyncio.to_thread(self._on_result, result)
+            except ConfigError as error:  # the disk refuses; a finished model is not thrown away
+                log.warning("%s; trying again", error)
+                await asyncio.sleep(delay)
+            else:
+                break
+        await self._store.end(self._session.id, "finished")
+
+    async def fail(self, error: FedmqError) -> None:
+        await self._store.end(self._session.id, "failed", str(error)[:2000])

@@ -1,0 +1,144 @@
+"""The party's SQLite file: one thread, a schema version, and writes that outlast a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import TypeVar
+
+from fedmq.errors import ConfigError
+from fedmq.transport.backoff import Backoff
+
+__all__ = ["MIGRATIONS", "Database"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+MIGRATIONS: Sequence[str] = (
+    """
+    CREATE TABLE sessions (
+        id TEXT PRIMARY KEY,
+        model TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        paused INTEGER NOT NULL,
+        job TEXT NOT NULL,
+        changed REAL NOT NULL
+    ) STRICT;
+    CREATE TABLE steps (
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        tree INTEGER NOT NULL,
+        data TEXT NOT NULL,
+        margin BLOB,
+        PRIMARY KEY (session, tree)
+    ) STRICT;
+    """,
+)
+"""What leads from one schema version to the next; a file's ``user_version`` counts those done."""
+
+_BUSY_SECONDS = 10.0
+
+
+class Database:
+    """One SQLite file in WAL mode; work is done in order, by one thread, each in a transaction.
+
+    ``trouble`` says why writing does not succeed at the moment; empty when all is well.
+    """
+
+    def __init__(self, path: Path, backoff: Backoff | None = None) -> None:
+        self.trouble = ""
+        self._path = path
+        self._backoff = backoff or Backoff(limit=5.0)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fedmq-store")
+        self._connection: sqlite3.Connection | None = None
+
+    async def open(self) -> None:
+        """Open the file, make it if it is missing, and bring its schema up to date.
+
+        Raises:
+            ConfigError: it is damaged, cannot be written, or a newer fedmq has made it.
+        """
+        try:
+            await self._in_thread(self._migrate)
+        except (sqlite3.Error, OSError) as error:
+            raise ConfigError(f"{self._path}: the store cannot be used: {error}") from None
+
+    async def close(self) -> None:
+        """Wait for the work at hand, and close the file."""
+        await self._in_thread(self._disconnect)
+        self._thread.shutdown(wait=False)
+
+    async def read(self, work: Work[T]) -> T:
+        """What ``work`` finds."""
+        return await self._in_thread(lambda: work(self._connected()))
+
+    async def write(self, work: Work[T]) -> T:
+        """Do ``work`` and have it on disk; while the disk refuses, try again and again.
+
+        A session cannot go on without its store, and a full disk is no reason to lose it.
+        """
+        for delay in self._backoff.delays(Random()):
+            try:
+                result = await self._in_thread(lambda: self._committed(work))
+            except sqlite3.OperationalError as error:
+                if not self.trouble:
+                    log.warning("%s: cannot be written: %s; trying again", self._path, error)
+                self.trouble = f"{self._path} cannot be written: {error}"
+            else:
+                if self.trouble:
+                    log.warning("%s: can be written again", self._path)
+                self.trouble = ""
+                return result
+            await asyncio.sleep(delay)
+        raise AssertionError("the delays have no end")
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _committed(self, work: Work[T]) -> T:
+        # The file stays open after an error: to open it anew, a full disk has no room either.
+        with self._connected() as connection:
+            return work(connection)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                # What was said to be saved must outlive a loss of power, not only a crash.
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("PRAGMA journal_size_limit = 4000000")
+            except sqlite3.Error:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def _migrate(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        connection = self._connected()
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(MIGRATIONS):
+            self._disconnect()
+            raise ConfigError(
+                f"{self._path}: a newer fedmq has made it (schema {version}, this one knows "
+                f"{len(MIGRATIONS)}); use that one"
+            )
+        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
+            connection.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")

@@ -1,0 +1,135 @@
+"""The sessions that outlive a crash: which there are, how far each is, and how each ended."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedmq.party.store.database import Database
+from fedmq.party.store.steps import row_of, step_of
+from fedmq.protocol.step import Step
+
+__all__ = ["Lifecycle", "SessionStore", "StoredSession"]
+
+Lifecycle = Literal["running", "finished", "failed"]
+
+_KEPT_SECONDS = 7 * 24 * 3600.0
+"""Another party may come back for the end of a session that is finished here."""
+_KEPT = 20
+_MARGINS = 2
+"""A party may be one tree behind: the margins of the last tree and of the one before are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """One training session. ``job`` is what the active party was asked for, as JSON."""
+
+    id: str
+    model: str
+    attempt: int
+    state: Lifecycle = "running"
+    reason: str = ""
+    paused: bool = False
+    job: str = ""
+
+
+_COLUMNS = "id, model, attempt, state, reason, paused, job"
+
+
+class SessionStore:
+    """Sessions and their steps, in a :class:`Database`.
+
+    ``clock`` gives seconds since the epoch.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self.database = database
+        self._clock = clock
+
+    async def find(self, session: str) -> StoredSession | None:
+        """The session, if it is known here."""
+        found = await self._select("WHERE id = ?", session)
+        return found[0] if found else None
+
+    async def running(self) -> list[StoredSession]:
+        """The sessions that have not ended, the oldest first."""
+        return await self._select("WHERE state = 'running' ORDER BY rowid")
+
+    async def steps(self, session: str) -> list[Step]:
+        """The trees of a session that are saved here, from the first on."""
+
+        def select(connection: sqlite3.Connection) -> list[Any]:
+            query = "SELECT tree, data, margin FROM steps WHERE session = ? ORDER BY tree"
+            return connection.execute(query, (session,)).fetchall()
+
+        return [step_of(row) for row in await self.database.read(select)]
+
+    async def begin(self, session: StoredSession) -> None:
+        """Note a new attempt at a session, known or not. Messages of older ones are void now."""
+        values = (
+            session.id,
+            session.model,
+            session.attempt,
+            session.paused,
+            session.job,
+            self._clock(),
+        )
+        await self._write(
+            "INSERT INTO sessions (id, model, attempt, paused, job, changed, state, reason) "
+            "VALUES (?, ?, ?, ?, ?, ?, 'running', '') ON CONFLICT (id) DO UPDATE SET "
+            "attempt = excluded.attempt, changed = excluded.changed, state = 'running', "
+            "reason = ''",
+            values,
+        )
+
+    async def save(self, session: str, step: Step) -> None:
+        """Keep a finished tree; what another attempt had from this tree on is forgotten."""
+        tree, data, margin = row_of(step)
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", (session, tree))
+            connection.execute(
+                "INSERT INTO steps VALUES (?, ?, ?, ?)", (session, tree, data, margin)
+            )
+            connection.execute(
+                "UPDATE steps SET margin = NULL WHERE session = ? AND tree = ?",
+                (session, tree - _MARGINS),
+            )
+
+        await self.database.write(write)
+
+    async def pause(self, session: str, paused: bool) -> None:
+        """Remember whether the owner lets a session rest."""
+        await self._write("UPDATE sessions SET paused = ? WHERE id = ?", (paused, session))
+
+    async def end(self, session: str, state: Lifecycle, reason: str = "") -> None:
+        """Note how a session ended; ``reason`` is also for the other parties to read."""
+        await self._write(
+            "UPDATE sessions SET state = ?, reason = ?, changed = ? WHERE id = ?",
+            (state, reason, self._clock(), session),
+        )
+
+    async def prune(self) -> None:
+        """Forget sessions that ended long ago, and all but the last ones that ended."""
+        await self._write(
+            "DELETE FROM sessions WHERE state != 'running' AND (changed < ? OR id NOT IN ("
+            "SELECT id FROM sessions WHERE state != 'running' ORDER BY changed DESC LIMIT ?))",
+            (self._clock() - _KEPT_SECONDS, _KEPT),
+        )
+
+    async def _select(self, where: str, *values: Any) -> list[StoredSession]:
+        def select(connection: sqlite3.Connection) -> list[Any]:
+            query = f"SELECT {_COLUMNS} FROM sessions {where}"
+            return connection.execute(query, values).fetchall()
+
+        rows = await self.database.read(select)
+        return [
+            StoredSession(name, model, attempt, state, reason, bool(paused), job)
+            for name, model, attempt, state, reason, paused, job in rows
+        ]
+
+    async def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        await self.database.write(lambda connection: connection.execute(statement, values) and None)

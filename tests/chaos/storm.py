@@ -1,0 +1,134 @@
+"""Seeded faults, one after the other, on a federation that trains meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from fedmq.errors import DaemonError
+from tests.chaos.federation import PARTIES, ChaosFederation
+
+_TREES = 16
+_DEADLINE_SECONDS = 120.0
+"""A training that does not end within this after the last fault waits for something in vain."""
+
+
+class Storm:
+    """Trains model after model with ``engine`` until so many faults have struck."""
+
+    def __init__(self, federation: ChaosFederation, seed: int, engine: str = "plain") -> None:
+        self.federation = federation
+        self.struck: Counter[str] = Counter()
+        self.models: list[str] = []
+        self._random = random.Random(seed)
+        self._engine = engine
+        self._kinds: dict[str, Callable[[], None]] = {
+            "cut": self._cut,
+            "cut every N bytes": self._cut_every,
+            "delay": self._delay,
+            "frozen link": self._freeze_link,
+            "killed party": self._kill,
+            "stopped party": self._stop,
+            "killed broker": self._kill_broker,
+            "stopped broker": self._stop_broker,
+            "full disk": self._fill_disk,
+        }
+
+    def calm(self) -> None:
+        """One training without a fault, to compare with."""
+        self.federation.train("calm", _TREES, self._engine)
+        self.federation.await_shares(["calm"], _DEADLINE_SECONDS)
+
+    def rage(self, faults: int, kinds: tuple[str, ...] = ()) -> None:
+        """Strike so many times; each kind comes round before any comes again."""
+        cycle: list[str] = []
+        for _ in range(faults):
+            self._keep_training()
+            if not cycle:
+                cycle = list(kinds or self._kinds)
+                self._random.shuffle(cycle)
+            kind = cycle.pop()
+            time.sleep(self._random.uniform(0.1, 1.0))
+            self._kinds[kind]()
+            self.struck[kind] += 1
+
+    def settle(self) -> None:
+        """Wait until all models are complete everywhere; AssertionError if one never is."""
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while not all(self._complete(model) for model in self.models):
+            self._keep_training(new=False)
+            assert time.monotonic() < deadline, self.federation.tell()
+            time.sleep(0.1)
+
+    def _keep_training(self, new: bool = True) -> None:
+        if new and (not self.models or self._complete(self.models[-1])):
+            self.models.append(f"storm-{len(self.models)}")
+        model = self.models[-1]
+        settled = self.federation.settled(model)
+        assert settled is None or settled[0] != "failed", f"{settled}\n{self.federation.tell()}"
+        if settled is None and not self._complete(model):
+            # It is new, or the daemon was hit before it had taken it down: its owner asks again.
+            with contextlib.suppress(DaemonError):
+                self.federation.train(model, _TREES, self._engine)
+
+    def _complete(self, model: str) -> bool:
+        return len(self.federation.shares(model)) == len(PARTIES)
+
+    # Faults
+
+    def _victim(self) -> str:
+        return self._random.choice(PARTIES)
+
+    def _a_while(self, longest: float = 3.0) -> None:
+        time.sleep(self._random.uniform(0.2, longest))
+
+    def _cut(self) -> None:
+        self.federation.daemons[self._victim()].proxy.cut()
+
+    def _cut_every(self) -> None:
+        proxy = self.federation.daemons[self._victim()].proxy
+        proxy.cut_every = self._random.randrange(5_000, 100_000)
+        self._a_while()
+        proxy.heal()
+
+    def _delay(self) -> None:
+        proxy = self.federation.daemons[self._victim()].proxy
+        proxy.delay = self._random.uniform(0.02, 0.2)
+        self._a_while()
+        proxy.heal()
+
+    def _freeze_link(self) -> None:
+        proxy = self.federation.daemons[self._victim()].proxy
+        proxy.frozen = True
+        # Once in a while for longer than a heartbeat allows.
+        self._a_while(longest=self._random.choice([3.0, 3.0, 25.0]))
+        proxy.heal()
+
+    def _kill(self) -> None:
+        daemon = self.federation.daemons[self._victim()]
+        daemon.kill()
+        self._a_while(longest=1.0)
+        daemon.start(ready=False)
+
+    def _stop(self) -> None:
+        daemon = self.federation.daemons[self._victim()]
+        daemon.freeze()
+        self._a_while()
+        daemon.thaw()
+
+    def _kill_broker(self) -> None:
+        self.federation.node.restart()
+
+    def _stop_broker(self) -> None:
+        self.federation.node.freeze()
+        self._a_while()
+        self.federation.node.thaw()
+
+    def _fill_disk(self) -> None:
+        daemon = self.federation.daemons[self._victim()]
+        daemon.fill_disk()
+        self._a_while()
+        daemon.clear_disk()

@@ -1,0 +1,138 @@
+"""Daemons that are killed, stopped, paused and started again, one thing at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fedmq.errors import DaemonError
+from tests.chaos.federation import PARTIES, ChaosFederation
+from tests.rabbitmq_node import RabbitNode
+
+TREES = 8
+
+
+@pytest.fixture(scope="module")
+def federation(
+    node: RabbitNode, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ChaosFederation]:
+    """Running daemons, which have trained the model ``calm`` without trouble."""
+    federation = ChaosFederation(tmp_path_factory.mktemp("daemons"), node)
+    federation.start()
+    federation.train("calm", TREES)
+    federation.await_shares(["calm"], 60)
+    yield federation
+    federation.close()
+
+
+def begun(status: dict[str, Any]) -> bool:
+    return bool(status) and status["done"] >= 2
+
+
+@pytest.mark.parametrize("victim", PARTIES)
+def test_a_killed_party_goes_on_by_itself(federation: ChaosFederation, victim: str) -> None:
+    model = f"without-{victim}"
+    session = federation.train(model, TREES)
+    done = federation.await_status(session, begun)["done"]
+    federation.daemons[victim].kill()
+
+    seconds = federation.daemons[victim].start()
+    federation.await_shares([model], 60)
+
+    assert federation.equal(model, "calm")
+    assert seconds < 3
+    status = federation.session(session)
+    assert status["attempt"] >= 2 or done == TREES
+
+
+def test_two_sessions_at_once_outlive_a_stop_in_good_order(federation: ChaosFederation) -> None:
+    first, second = federation.train("first", TREES), federation.train("second", TREES)
+    federation.await_status(first, begun)
+    federation.await_status(second, bool)
+
+    before = time.monotonic()
+    assert federation.bank.terminate() == 0
+    assert time.monotonic() - before < 5
+    federation.bank.start()
+
+    federation.await_shares(["first", "second"], 60)
+    assert federation.equal("first", "calm")
+    assert federation.equal("second", "calm")
+
+
+def test_a_paused_training_rests_also_after_a_restart(federation: ChaosFederation) -> None:
+    session = federation.train("paused", TREES)
+    federation.await_status(session, begun)
+    federation.ask("bank", "pause", session=session)
+    resting = federation.await_status(session, lambda status: status["state"] == "paused")
+
+    federation.bank.terminate()
+    federation.bank.start()
+    federation.await_status(session, lambda status: status.get("state") == "paused")
+    assert 2 <= resting["done"] < TREES
+    assert federation.session(session)["done"] == resting["done"]
+    assert not federation.shares("paused")
+
+    federation.ask("bank", "resume", session=session)
+    federation.await_shares(["paused"], 60)
+    assert federation.equal("paused", "calm")
+
+
+def test_a_stopped_party_is_waited_for_and_named(federation: ChaosFederation) -> None:
+    session = federation.train("waited", TREES)
+    federation.await_status(session, begun)
+    federation.daemons["telco"].freeze()
+    try:
+        status = federation.await_status(session, lambda status: status["state"] == "waiting")
+    finally:
+        federation.daemons["telco"].thaw()
+
+    assert status["waiting"][0].startswith("waiting for telco (last seen ")
+    federation.await_shares(["waited"], 60)
+    assert federation.equal("waited", "calm")
+    assert federation.session(session)["attempt"] == 1
+
+
+@pytest.mark.parametrize("who", ["bank", "telco"])
+def test_a_cancelled_training_ends_everywhere(federation: ChaosFederation, who: str) -> None:
+    model = f"cancelled-by-{who}"
+    session = federation.train(model, 50)
+    federation.await_status(session, begun)
+    federation.ask(who, "cancel", session=session)
+
+    deadline = time.monotonic() + 20
+    ends: list[tuple[str, str] | None] = []
+    while not ends or any(end is None or end[0] == "running" for end in ends):
+        assert time.monotonic() < deadline
+        ends = [federation.settled(model, party) for party in PARTIES]
+        time.sleep(0.05)
+    assert all(f"{who} cancelled the session" in end[1] for end in ends if end)
+    assert not federation.shares(model)
+
+
+def test_a_party_may_cancel_what_waits_for_the_others(federation: ChaosFederation) -> None:
+    session = federation.train("abandoned", 50)
+    federation.await_status(session, begun)
+    federation.bank.terminate()
+    telco = federation.daemons["telco"]
+    telco.terminate()
+    telco.start()
+    assert session in federation.ask("telco", "status")["idle"][0]
+    federation.ask("telco", "cancel", session=session)
+
+    federation.bank.start()
+    deadline = time.monotonic() + 20
+    while (federation.settled("abandoned") or ("running", ""))[0] == "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "telco cancelled the session" in (federation.settled("abandoned") or ("", ""))[1]
+
+
+def test_only_the_active_party_pauses(federation: ChaosFederation) -> None:
+    with pytest.raises(DaemonError, match="ask the daemon of bank to pause"):
+        federation.ask("telco", "pause", session="any")
+    with pytest.raises(DaemonError, match="does not run here"):
+        federation.ask("bank", "pause", session="any")

@@ -1,0 +1,41 @@
+"""Whatever strikes, every training ends by itself, with the model of an undisturbed one."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.chaos.federation import ChaosFederation
+from tests.chaos.storm import Storm
+
+FAULTS = int(os.environ.get("FEDMQ_CHAOS_FAULTS", "9"))
+SEED = int(os.environ.get("FEDMQ_CHAOS_SEED", "0"))
+
+
+def weathered(federation: ChaosFederation, engine: str, faults: int, seed: int) -> Storm:
+    """Storm over trainings that must all equal a calm one."""
+    federation.start()
+    storm = Storm(federation, seed, engine)
+    storm.calm()
+    storm.rage(faults)
+    storm.settle()
+    assert all(federation.equal(model, "calm") for model in storm.models)
+    for party in federation.daemons:
+        # Nothing that a party sent was ever taken for something foreign.
+        assert federation.ask(party, "status")["dead_letters"] == 0
+    print(f"{sum(storm.struck.values())} faults, {len(storm.models)} models: {dict(storm.struck)}")
+    return storm
+
+
+@pytest.mark.timeout(max(120, 30 * FAULTS))
+def test_every_training_ends_with_the_model_of_a_calm_one(federation: ChaosFederation) -> None:
+    storm = weathered(federation, "plain", FAULTS, SEED)
+
+    assert sum(storm.struck.values()) == FAULTS
+
+
+@pytest.mark.skipif(FAULTS < 100, reason="the long form: make chaos")
+@pytest.mark.timeout(3600)
+def test_encrypted_trainings_too(federation: ChaosFederation) -> None:
+    weathered(federation, "paillier", FAULTS // 5, SEED + 1)

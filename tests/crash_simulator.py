@@ -1,0 +1,340 @@
+"""Parties that crash and come back, in virtual time, under a seeded schedule.
+
+Each party has a store that outlives it. A checkpoint takes a moment to reach it, and what is said
+after the checkpoint leaves only then. The broker keeps messages for a party that is away. Which
+message goes where, and what follows from it, is decided by the code that the daemon uses.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedmq.errors import FedmqError
+from fedmq.messages.body import Abort, Body, SessionUnknown
+from fedmq.messages.codec import decode, encode
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.messages.inference import InferenceOpen
+from fedmq.messages.training import TrainingOpen, TreeStarted
+from fedmq.party.store.steps import Row, row_of, step_of
+from fedmq.protocol.events import (
+    Arrived,
+    CancelTimer,
+    Checkpoint,
+    ComputationFailed,
+    Computed,
+    Effect,
+    Fail,
+    Finish,
+    Interrupted,
+    RunComputation,
+    SetTimer,
+    Start,
+    TimerFired,
+    Transmit,
+)
+from fedmq.protocol.fence import Fate, Standing, fate
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.session import Session
+from fedmq.protocol.step import Step
+
+_MOST_EVENTS = 300_000
+_REMIND_SECONDS = 5.0
+
+Build = Callable[[Sequence[Step]], Machine]
+
+
+@dataclass(frozen=True)
+class Weather:
+    """How bad it is: chances per message, longest delays in seconds, and when who crashes."""
+
+    drop: float = 0.0
+    repeat: float = 0.0
+    delay: float = 0.5
+    disk: float = 0.3
+    crashes: Sequence[tuple[float, str, float]] = ()
+    """(when, who, and for how long it is away)."""
+
+
+@dataclass
+class _Disk:
+    attempt: int = 0
+    rows: list[Row] = field(default_factory=list)
+    ended: bool = False
+    result: Any = None
+    error: str = ""
+
+    @property
+    def standing(self) -> Standing | None:
+        return Standing(self.attempt, bool(self.error)) if self.attempt else None
+
+
+@dataclass
+class _Party:
+    build: Build
+    disk: _Disk = field(default_factory=_Disk)
+    session: Session | None = None
+    life: int = 0
+    """Counts crashes and attempts: what was under way before belongs to another life."""
+    away_until: float = 0.0
+    written: float = 0.0
+    """When the last checkpoint is on disk."""
+
+
+class CrashSimulation:
+    """Runs a session under ``weather``; the first of the parties, by how each is built, is active.
+
+    ``on_life`` sees every session that begins, and may wrap it.
+    """
+
+    def __init__(
+        self,
+        builds: Mapping[str, Build],
+        weather: Weather,
+        seed: int = 0,
+        on_life: Callable[[Session, Sequence[Row]], Session] = lambda session, _: session,
+    ) -> None:
+        self.weather = weather
+        self._on_life = on_life
+        self.parties = {name: _Party(build) for name, build in builds.items()}
+        self.active = next(iter(builds))
+        self.trees_begun: list[int] = []
+        """The tree of each ``tree started`` that the active party said to the first other one."""
+        self.attempts = 0
+        self.now = 0.0
+        self.ended = 0.0
+        """When the last party had its result on disk."""
+        self._random = np.random.default_rng(seed)
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        self._timers: dict[tuple[str, str], int] = {}
+
+    @property
+    def results(self) -> dict[str, Any]:
+        return {name: party.disk.result for name, party in self.parties.items()}
+
+    def run(self) -> None:
+        """Run until every party has its result on disk, and nothing is left to happen."""
+        for when, who, away in self.weather.crashes:
+            self._at(when, lambda who=who, away=away: self._crash(who, away))
+        self._attempt(self.active, 1)
+        for _ in range(_MOST_EVENTS):
+            if not self._queue:
+                break
+            self.now, _, happen = heapq.heappop(self._queue)
+            happen()
+        else:
+            states = {name: party.session for name, party in self.parties.items()}
+            raise AssertionError(f"no end after {_MOST_EVENTS} events: {states}")
+        for name, party in self.parties.items():
+            assert party.disk.ended, f"{name} ended with {party.disk.error!r}"
+
+    # A party's lives
+
+    def _crash(self, name: str, away: float) -> None:
+        party = self.parties[name]
+        party.life += 1
+        party.session = None
+        party.away_until = self.now + away
+        self._at(party.away_until, lambda: self._come_back(name))
+
+    def _come_back(self, name: str) -> None:
+        party = self.parties[name]
+        if self.now < party.away_until or party.disk.error or not party.disk.attempt:
+            return
+        if party.disk.ended:
+            return
+        if name == self.active:
+            self._attempt(name, party.disk.attempt + 1)
+        else:
+            self._remind(name, party.life)
+
+    def _remind(self, name: str, life: int) -> None:
+        party = self.parties[name]
+        if party.life == life and not party.disk.ended and not party.disk.error:
+            self._outside(name, self.active, party.disk.attempt, SessionUnknown())
+            self._at(self.now + _REMIND_SECONDS, lambda: self._remind(name, life))
+
+    def _attempt(self, name: str, attempt: int) -> None:
+        party = self.parties[name]
+        self.attempts = max(self.attempts, attempt)
+        party.life += 1
+        machine = party.build([step_of(row) for row in party.disk.rows])
+        address = Address("demo", "session", attempt, name)
+        mailbox = Mailbox(
+            address, machine.peers, RetryPolicy(jitter=0), np.random.default_rng(self._number)
+        )
+        party.session = self._on_life(Session(machine, mailbox), party.disk.rows)
+        self._write(name, lambda disk: _begun(disk, attempt))
+        if name == self.active:
+            self._feed(name, Start())
+
+    def _write(self, name: str, change: Callable[[_Disk], None]) -> None:
+        party, life = self.parties[name], self.parties[name].life
+        begin = max(self.now, party.written)
+        party.written = begin + self._random.random() * self.weather.disk
+
+        def write() -> None:
+            if party.life == life:
+                change(party.disk)
+
+        self._at(party.written, write)
+
+    def _ended(self, disk: _Disk, result: Any) -> None:
+        disk.result, disk.ended, self.ended = result, True, self.now
+
+    # What happens to it
+
+    def _arrive(self, name: str, data: bytes) -> None:
+        party = self.parties[name]
+        if self.now < party.away_until:
+            self._at(party.away_until + 0.001, lambda: self._arrive(name, data))
+            return
+        envelope = decode(data)
+        header, body = envelope.header, envelope.body
+        running = party.session.mailbox.address.attempt if party.session else 0
+        if party.session is not None and header.attempt <= running:
+            if header.attempt == running:
+                self._feed(name, Arrived(envelope))
+            return
+        opens = isinstance(body, TrainingOpen | InferenceOpen) and header.sender == self.active
+        match fate(header, body, party.disk.standing, opens=opens, drives=name == self.active):
+            case Fate.JOIN:
+                self._attempt(name, header.attempt)
+                self._feed(name, Arrived(envelope))
+            case Fate.GO_ON:
+                self._attempt(name, party.disk.attempt + 1)
+            case Fate.END:
+                party.disk.error = "given up"
+            case Fate.REFUSE:
+                self._outside(name, header.sender, header.attempt, Abort(reason="failed"))
+            case Fate.DISOWN:
+                self._outside(name, header.sender, header.attempt, SessionUnknown())
+            case Fate.DROP:
+                pass
+
+    def _feed(self, name: str, event: Any) -> None:
+        party = self.parties[name]
+        assert party.session is not None
+        life = party.life
+        effects = party.session.handle(event)
+        party.session.machine.check()
+        for effect in effects:
+            if party.life == life:
+                self._act(name, effect)
+
+    def _act(self, name: str, effect: Effect) -> None:
+        party = self.parties[name]
+        life = party.life
+        match effect:
+            case Transmit(envelope):
+                self._transmit(name, envelope)
+            case RunComputation(ticket, computation):
+                try:
+                    event: Any = Computed(ticket, computation.run())
+                except FedmqError as error:
+                    event = ComputationFailed(ticket, error)
+                self._later(name, self._random.random() * self.weather.delay, event)
+            case SetTimer(timer, seconds):
+                self._number += 1
+                number = self._timers[name, timer] = self._number
+
+                def fire() -> None:
+                    if party.life == life and self._timers.get((name, timer)) == number:
+                        self._feed(name, TimerFired(timer))
+
+                self._at(self.now + seconds, fire)
+            case CancelTimer(timer):
+                self._timers.pop((name, timer), None)
+            case Checkpoint(step):
+                row = row_of(step)
+                self._write(name, lambda disk: _saved(disk, row))
+            case Finish(result):
+                self._write(name, lambda disk: self._ended(disk, result))
+            case Fail(error):
+                self._write(name, lambda disk: setattr(disk, "error", str(error)))
+            case Interrupted():
+                self._interrupted(name, life)
+
+    def _interrupted(self, name: str, life: int) -> None:
+        party = self.parties[name]
+        if name != self.active:
+            self._remind(name, life)
+            return
+        assert party.session is not None
+        attempt = party.session.mailbox.address.attempt + 1
+
+        def again() -> None:
+            if party.life == life:
+                self._attempt(name, attempt)
+
+        # As the daemon does, which waits a little, and for its own store to be written.
+        self._at(max(self.now + 0.05, party.written + 0.001), again)
+
+    def _later(self, name: str, seconds: float, event: Any) -> None:
+        party, life = self.parties[name], self.parties[name].life
+
+        def happen() -> None:
+            if party.life == life:
+                self._feed(name, event)
+
+        self._at(self.now + seconds, happen)
+
+    # What it says
+
+    def _transmit(self, name: str, envelope: Envelope) -> None:
+        party, life = self.parties[name], self.parties[name].life
+        first_other = list(self.parties)[1]
+        if isinstance(envelope.body, TreeStarted) and envelope.header.recipient == first_other:
+            self.trees_begun.append(envelope.body.tree)
+        data = encode(envelope)
+
+        def leave() -> None:
+            if party.life == life:
+                self._send(envelope.header.recipient, data)
+
+        if party.written > self.now:
+            self._at(party.written + 1e-6, leave)
+        else:
+            leave()
+
+    def _outside(self, name: str, recipient: str, attempt: int, body: Body) -> None:
+        header = Header(
+            id=f"{name}/{recipient}/{body.kind}",
+            federation="demo",
+            session="session",
+            attempt=attempt,
+            sender=name,
+            recipient=recipient,
+            sequence=0,
+            acknowledged=0,
+            kind=body.kind,
+        )
+        self._send(recipient, encode(Envelope(header, body)))
+
+    def _send(self, recipient: str, data: bytes) -> None:
+        for _ in range(1 + (self._random.random() < self.weather.repeat)):
+            if self._random.random() >= self.weather.drop:
+                delay = 0.001 + self._random.random() * self.weather.delay
+                self._at(self.now + delay, lambda: self._arrive(recipient, data))
+
+    def _at(self, when: float, happen: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._queue, (when, self._number, happen))
+
+
+def _begun(disk: _Disk, attempt: int) -> None:
+    disk.attempt = attempt
+
+
+def _saved(disk: _Disk, row: Row) -> None:
+    disk.rows = [each for each in disk.rows if each[0] < row[0]] + [row]
+    # As the store does: only the margins of the last two trees are kept.
+    disk.rows = [
+        (tree, data, margin if tree > row[0] - 2 else None) for tree, data, margin in disk.rows
+    ]

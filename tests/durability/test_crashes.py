@@ -1,0 +1,91 @@
+"""Parties crash in the middle of a training, and the model is the one of an undisturbed run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.params import TrainParams
+from fedmq.privacy.engine import Engine, Given
+from fedmq.privacy.plain import Plain
+from fedmq.protocol.training_active import ActiveTable, ActiveTraining
+from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from tests.crash_simulator import Build, CrashSimulation, Weather
+
+PARTIES = ("bank", "telco", "retail")
+TREES = 4
+
+
+def builds(params: TrainParams, engine: Engine, rows: int = 60) -> Mapping[str, Build]:
+    random = np.random.default_rng(5)
+    X = random.normal(size=(rows, 5)).round(1).astype(np.float32)
+    label = (X.sum(axis=1) + random.normal(size=rows) > 0).astype(np.float32)
+    X[random.random(X.shape) < 0.1] = np.nan
+    held_out = random.random(rows) < 0.25
+    own = ActiveTable(X[:, :2], ("a", "b"), label, held_out)
+    others = {
+        "telco": PassiveTable(X[:, 2:4], ("c", "d")),
+        "retail": PassiveTable(X[:, 4:], ("e",)),
+    }
+
+    def passive(party: str) -> Build:
+        return lambda saved: PassiveTraining(
+            party, "bank", Given(others[party]), lambda _: engine, 7, saved=saved
+        )
+
+    return {
+        "bank": lambda saved: ActiveTraining(
+            "model", "bank", tuple(others), own, params, engine, saved=saved
+        ),
+        **{party: passive(party) for party in others},
+    }
+
+
+def trained(seed: int, weather: Weather, engine: Engine, **params: object) -> CrashSimulation:
+    settings = {"num_boost_round": TREES, "max_depth": 3, "max_bin": 8, **params}
+    simulation = CrashSimulation(builds(TrainParams(**settings), engine), weather, seed)
+    simulation.run()
+    return simulation
+
+
+def shares(simulation: CrashSimulation) -> dict[str, str]:
+    return {party: share.dumps() for party, share in simulation.results.items()}
+
+
+def crashes(seed: int, count: int, until: float) -> list[tuple[float, str, float]]:
+    random = np.random.default_rng([seed, 1])
+    return [
+        (random.random() * until, str(random.choice(PARTIES)), random.random() * 20.0)
+        for _ in range(count)
+    ]
+
+
+VARIANTS: list[dict[str, object]] = [
+    {},
+    {"subsample": 0.7, "colsample_bytree": 0.6},
+    {"num_boost_round": 12, "early_stopping_rounds": 2, "eta": 1.0},
+    {"active_only_trees": 2},
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("block", range(5))
+def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
+    variant: dict[str, object], block: int
+) -> None:
+    calm = trained(0, Weather(), Plain(), **variant)
+    attempts = 0
+    for seed in range(15 * block, 15 * (block + 1)):
+        weather = Weather(
+            drop=0.1 * (seed % 3),
+            repeat=0.2 * (seed % 2),
+            crashes=crashes(seed, 1 + seed % 5, 1.2 * calm.ended),
+        )
+        shaken = trained(seed, weather, Plain(), **variant)
+        assert shares(shaken) == shares(calm), f"seed {seed}"
+        # No crash costs more than the tree that grew.
+        assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
+        attempts += shaken.attempts
+    assert attempts >= 25

@@ -1,0 +1,265 @@
+"""What is on disk is whole, comes back bit for bit, and stays small."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.tree import GrowingTree, LookupTable
+from fedmq.errors import ConfigError
+from fedmq.party.store import database as database_module
+from fedmq.party.store.database import Database
+from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.steps import row_of, step_of
+from fedmq.protocol.step import ActiveTree, PassiveTree
+from fedmq.transport.backoff import Backoff
+
+ROWS = 1000
+SESSION = StoredSession("one", "model", 1, job='{"engine": "plain"}')
+
+
+def records(count: int) -> LookupTable:
+    return LookupTable(
+        feature_names=("a", "b"),
+        feature=np.arange(count, dtype=np.int32) % 2,
+        threshold=np.float32(1) / np.arange(3, 3 + count, dtype=np.float32),
+        default_left=np.arange(count) % 3 == 0,
+    )
+
+
+def active_tree(number: int) -> ActiveTree:
+    tree = GrowingTree()
+    left, right = tree.split(0, 1, 0, gain=1 / 3, cover=7.1)
+    tree.leaf(left, 0.1, cover=3.0)
+    tree.leaf(right, float("inf"), cover=4.1)
+    margin = np.random.default_rng(number).normal(size=ROWS).astype(np.float32)
+    metrics = {"train-logloss": 0.1 + number, "eval-auc": float("nan")} if number else {}
+    return ActiveTree(number, tree.finished(), records(2), metrics, margin)
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(tmp_path / "fedmq.sqlite", Backoff(first=0.02, limit=0.05))
+    await database.open()
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def store(database: Database) -> SessionStore:
+    return SessionStore(database)
+
+
+def test_a_step_comes_back_bit_for_bit() -> None:
+    for step in (active_tree(0), active_tree(3), PassiveTree(5, records(4))):
+        back = step_of(row_of(step))
+        assert row_of(back) == row_of(step)
+        assert back.records.threshold.tobytes() == step.records.threshold.tobytes()
+        if isinstance(step, ActiveTree):
+            assert isinstance(back, ActiveTree)
+            assert back.margin is not None
+            assert step.margin is not None
+            assert back.margin.tobytes() == step.margin.tobytes()
+            assert back.tree.model_dump_json() == step.tree.model_dump_json()
+            np.testing.assert_equal(back.before, step.before)
+
+
+async def test_a_session_is_found_again_with_its_last_attempt(store: SessionStore) -> None:
+    await store.begin(SESSION)
+    await store.begin(replace(SESSION, attempt=4))
+
+    assert await store.find("one") == replace(SESSION, attempt=4)
+    assert await store.running() == [replace(SESSION, attempt=4)]
+    assert await store.find("other") is None
+
+
+async def test_a_pause_outlives_the_next_attempt(store: SessionStore) -> None:
+    await store.begin(SESSION)
+    await store.pause("one", True)
+    await store.begin(replace(SESSION, attempt=2))
+
+    found = await store.find("one")
+    assert found is not None
+    assert found.paused
+
+
+async def test_what_has_ended_does_not_run(store: SessionStore) -> None:
+    await store.begin(SESSION)
+    await store.end("one", "failed", "no more")
+
+    assert await store.running() == []
+    assert await store.find("one") == replace(SESSION, state="failed", reason="no more")
+
+
+async def test_a_tree_saved_again_replaces_all_that_came_after_it(store: SessionStore) -> None:
+    await store.begin(SESSION)
+    for number in range(4):
+        await store.save("one", PassiveTree(number, records(number)))
+    await store.save("one", PassiveTree(1, records(9)))
+
+    steps = await store.steps("one")
+    assert [(step.number, len(step.records)) for step in steps] == [(0, 0), (1, 9)]
+
+
+async def test_only_the_margins_of_the_last_two_trees_are_kept(store: SessionStore) -> None:
+    await store.begin(SESSION)
+    for number in range(5):
+        await store.save("one", active_tree(number))
+
+    kept = [isinstance(step, ActiveTree) and step.margin is not None
+            for step in await store.steps("one")]  # fmt: skip
+    assert kept == [False, False, False, True, True]
+
+
+async def test_the_file_stays_flat_over_five_hundred_trees(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    await store.begin(SESSION)
+    sizes = []
+    for number in range(500):
+        await store.save("one", active_tree(number))
+        if number % 100 == 99:
+            sizes.append(size_of(tmp_path))
+
+    trees = 500 * len(row_of(active_tree(1))[1])
+    assert sizes[-1] < 5_000_000 + 2 * trees  # the write-ahead log, and the trees themselves
+    assert sizes[-1] - sizes[1] < 2 * trees
+
+
+async def test_what_ended_long_ago_is_forgotten(database: Database) -> None:
+    now = 1e9
+    store = SessionStore(database, clock=lambda: now)
+    for name in ("old", "running", "new"):
+        await store.begin(replace(SESSION, id=name))
+        await store.save(name, PassiveTree(0, records(1)))
+    await store.end("old", "finished")
+    now += 8 * 24 * 3600
+    await store.end("new", "finished")
+    await store.prune()
+
+    assert await store.find("old") is None
+    assert await store.steps("old") == []
+    assert await store.find("running") is not None
+    assert await store.find("new") is not None
+
+
+async def test_of_many_that_ended_the_last_ones_are_kept(database: Database) -> None:
+    times = iter(range(1000))
+    store = SessionStore(database, clock=lambda: next(times))
+    for number in range(30):
+        await store.begin(replace(SESSION, id=f"{number}"))
+        await store.end(f"{number}", "finished")
+    await store.prune()
+
+    kept = [number for number in range(30) if await store.find(f"{number}")]
+    assert kept == list(range(10, 30))
+
+
+async def test_what_is_written_outlives_the_process(tmp_path: Path) -> None:
+    for attempt in (1, 2, 3):
+        database = Database(tmp_path / "fedmq.sqlite")
+        await database.open()
+        await SessionStore(database).begin(replace(SESSION, attempt=attempt))
+        await database.close()
+
+    with closing(sqlite3.connect(tmp_path / "fedmq.sqlite")) as connection:
+        assert connection.execute("SELECT attempt FROM sessions").fetchall() == [(3,)]
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+class TestSchema:
+    async def test_an_older_file_is_brought_up_to_date(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "fedmq.sqlite"
+        before = Database(path)
+        await before.open()
+        await SessionStore(before).begin(SESSION)
+        await before.close()
+
+        more = (*database_module.MIGRATIONS, "ALTER TABLE sessions ADD COLUMN note TEXT;")
+        monkeypatch.setattr(database_module, "MIGRATIONS", more)
+        after = Database(path)
+        await after.open()
+        assert await SessionStore(after).find("one") == SESSION
+        await after.close()
+
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (len(more),)
+            assert connection.execute("SELECT note FROM sessions").fetchall() == [(None,)]
+
+    async def test_a_migration_that_fails_changes_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "fedmq.sqlite"
+        before = Database(path)
+        await before.open()
+        await before.close()
+        more = (*database_module.MIGRATIONS, "CREATE TABLE new (a INTEGER); SELECT nonsense;")
+        monkeypatch.setattr(database_module, "MIGRATIONS", more)
+
+        after = Database(path)
+        with pytest.raises(ConfigError, match="store cannot be used"):
+            await after.open()
+        await after.close()
+
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (len(more) - 1,)
+            names = connection.execute("SELECT name FROM sqlite_master").fetchall()
+            assert ("new",) not in names
+
+    async def test_the_file_of_a_newer_fedmq_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "fedmq.sqlite"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA user_version = 99")
+
+        database = Database(path)
+        with pytest.raises(ConfigError, match=r"a newer fedmq has made it \(schema 99"):
+            await database.open()
+        await database.close()
+
+    async def test_a_file_that_is_no_database_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "fedmq.sqlite"
+        path.write_text("something else entirely, and long enough to be looked at\n" * 20)
+
+        database = Database(path)
+        with pytest.raises(ConfigError, match="store cannot be used"):
+            await database.open()
+        await database.close()
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """As if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_write_outlasts_a_full_disk(database: Database, store: SessionStore) -> None:
+    await store.begin(SESSION)
+    with files_of_at_most(1024):
+        saving = asyncio.create_task(store.save("one", active_tree(0)))
+        await asyncio.wait([saving], timeout=0.3)
+        assert "cannot be written" in database.trouble
+        assert await store.find("one") == SESSION  # what is there can be read meanwhile
+        assert not saving.done()
+    await saving
+
+    assert database.trouble == ""
+    assert [step.number for step in await store.steps("one")] == [0]

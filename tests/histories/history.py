@@ -1,0 +1,191 @@
+"""Complete sessions on file: what happened to each party, and what it did about it.
+
+A history has a line for each life of a party's session (an attempt, with the trees it began from),
+and a line for each event with the effects that followed. Results of computations are not kept:
+they are computed again, in the order in which they were handed out. ``python -m
+tests.histories.record`` writes the files anew; that is a new protocol, and should be meant.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedmq.boosting.model import ActiveShare, PassiveShare
+from fedmq.messages.codec import decode, encode
+from fedmq.messages.envelope import PROTOCOL_VERSION
+from fedmq.party.store.steps import Row, row_of, step_of
+from fedmq.protocol.events import (
+    Arrived,
+    Cancelled,
+    CancelTimer,
+    Checkpoint,
+    Computed,
+    Effect,
+    Fail,
+    Finish,
+    Interrupted,
+    Pause,
+    Report,
+    Resume,
+    RunComputation,
+    SetTimer,
+    Start,
+    TimerFired,
+    Transmit,
+    Waiting,
+)
+from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.session import Session
+from tests.crash_simulator import Build
+
+FOLDER = Path(__file__).parent
+
+Line = dict[str, Any]
+
+
+class RecordedSession(Session):
+    """Notes everything that happens to it."""
+
+    def __init__(
+        self, session: Session, life: int, lines: list[Line], saved: Sequence[Row]
+    ) -> None:
+        super().__init__(session.machine, session.mailbox)
+        self._life, self._lines = life, lines
+        address = session.mailbox.address
+        begun = {"party": address.party, "attempt": address.attempt}
+        lines.append({"life": life, "begun": begun | {"saved": [_row(row) for row in saved]}})
+
+    def handle(self, event: Any) -> list[Effect]:
+        effects = super().handle(event)
+        said = [_effect(effect) for effect in effects]
+        self._lines.append({"life": self._life, "event": _event(event), "effects": said})
+        return effects
+
+
+class Recorder:
+    """Collects the lives of a simulation's parties."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = [{"protocol": PROTOCOL_VERSION}]
+        self._lives = 0
+
+    def __call__(self, session: Session, saved: Sequence[Row]) -> Session:
+        self._lives += 1
+        return RecordedSession(session, self._lives, self.lines, saved)
+
+    def write(self, name: str) -> None:
+        text = "\n".join(json.dumps(line, separators=(",", ":")) for line in self.lines)
+        (FOLDER / f"{name}.jsonl").write_text(text + "\n")
+
+
+def replay(name: str, builds: Mapping[str, Build]) -> Iterator[tuple[str, list[Any], list[Any]]]:
+    """Each event of a history, with the effects on file and the effects of today's machines."""
+    text = (FOLDER / f"{name}.jsonl").read_text()
+    first, *lines = [json.loads(line) for line in text.splitlines()]
+    assert first["protocol"] == PROTOCOL_VERSION, "a new protocol: record the histories anew"
+    lives: dict[int, tuple[Session, dict[int, Any]]] = {}
+    for number, line in enumerate(lines, start=2):
+        if "begun" in line:
+            lives[line["life"]] = (_session(line["begun"], builds), {})
+            continue
+        session, computations = lives[line["life"]]
+        effects = session.handle(_happened(line["event"], computations))
+        for effect in effects:
+            if isinstance(effect, RunComputation):
+                computations[effect.ticket] = effect.computation
+        where = f"{name}.jsonl:{number}: {session.mailbox.address.party}, {line['event'][0]}"
+        yield where, line["effects"], [_effect(effect) for effect in effects]
+
+
+def _session(begun: Line, builds: Mapping[str, Build]) -> Session:
+    saved = [
+        step_of((tree, data, None if margin is None else base64.b64decode(margin)))
+        for tree, data, margin in begun["saved"]
+    ]
+    machine = builds[begun["party"]](saved)
+    address = Address("demo", "session", begun["attempt"], begun["party"])
+    random = np.random.default_rng(0)
+    return Session(machine, Mailbox(address, machine.peers, RetryPolicy(jitter=0), random))
+
+
+def _row(row: Row) -> list[Any]:
+    tree, data, margin = row
+    return [tree, data, None if margin is None else base64.b64encode(margin).decode()]
+
+
+def _event(event: Any) -> list[Any]:
+    match event:
+        case Arrived(envelope):
+            return ["arrived", base64.b64encode(encode(envelope)).decode()]
+        case TimerFired(name):
+            return ["timer", name]
+        case Computed(ticket):
+            return ["computed", ticket]
+        case Cancelled(reason):
+            return ["cancelled", reason]
+    return [type(event).__name__.lower()]
+
+
+def _happened(event: list[Any], computations: dict[int, Any]) -> Any:
+    match event:
+        case ["arrived", data]:
+            return Arrived(decode(base64.b64decode(data)))
+        case ["timer", name]:
+            return TimerFired(name)
+        case ["computed", ticket]:
+            return Computed(ticket, computations.pop(ticket).run())
+        case ["cancelled", reason]:
+            return Cancelled(reason)
+        case [name]:
+            return {"start": Start, "pause": Pause, "resume": Resume}[name]()
+    raise AssertionError(f"no event: {event}")
+
+
+def _effect(effect: Effect) -> list[Any]:
+    match effect:
+        case Transmit(envelope):
+            header = envelope.header
+            return ["transmit", header.recipient, header.kind, header.id, _digest(encode(envelope))]
+        case RunComputation(ticket, computation):
+            return ["run", ticket, type(computation).__name__]
+        case SetTimer(name, seconds):
+            return ["set timer", name, round(seconds, 6)]
+        case CancelTimer(name):
+            return ["cancel timer", name]
+        case Waiting(peer, retry, retries):
+            return ["waiting", peer, retry, retries]
+        case Report(done, total, unit, details):
+            return [
+                "report",
+                done,
+                total,
+                unit,
+                {key: round(each, 5) for key, each in details.items()},
+            ]
+        case Checkpoint(step):
+            tree, data, margin = row_of(step)
+            return ["checkpoint", tree, _digest(data.encode() + (margin or b""))]
+        case Interrupted(peer):
+            return ["interrupted", peer]
+        case Finish(result):
+            return ["finish", _result(result)]
+        case Fail(error):
+            return ["fail", type(error).__name__, str(error)]
+    raise AssertionError(f"no effect for the outside: {effect}")
+
+
+def _result(result: Any) -> str:
+    if isinstance(result, ActiveShare | PassiveShare):
+        return _digest(result.dumps().encode())
+    return "" if result is None else _digest(result.margins.tobytes())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

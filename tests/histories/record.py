@@ -1,0 +1,14 @@
+"""``python -m tests.histories.record``: write the histories anew."""
+
+from __future__ import annotations
+
+from tests.crash_simulator import CrashSimulation
+from tests.histories.history import Recorder
+from tests.histories.scenes import SCENES
+
+if __name__ == "__main__":
+    for name, (builds, weather) in SCENES.items():
+        recorder = Recorder()
+        CrashSimulation(builds(), weather, on_life=recorder).run()
+        recorder.write(name)
+        print(f"{name}: {len(recorder.lines)} lines")

@@ -1,0 +1,78 @@
+"""The sessions whose histories are on file. Squared error, for it needs no function but sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from fedmq.boosting.params import TrainParams
+from fedmq.privacy.engine import Given
+from fedmq.privacy.plain import Plain
+from fedmq.protocol.inference_active import ActiveInference
+from fedmq.protocol.inference_passive import PassiveInference, PassiveRows
+from fedmq.protocol.training_active import ActiveTable, ActiveTraining
+from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from tests.crash_simulator import Build, CrashSimulation, Weather
+
+_ROWS = 40
+_random = np.random.default_rng(11)
+_X = _random.integers(-8, 8, size=(_ROWS, 5)).astype(np.float32) / 4
+_LABEL = (_X @ np.array([1, -2, 3, -1, 2])).astype(np.float32)
+_X[_random.random(_X.shape) < 0.1] = np.nan
+_OWN = ActiveTable(_X[:, :2], ("a", "b"), _LABEL, np.arange(_ROWS) % 4 == 0, "the same ids")
+_OTHERS = {
+    "telco": PassiveTable(_X[:, 2:4], ("c", "d"), "the same ids"),
+    "retail": PassiveTable(_X[:, 4:], ("e",), "the same ids"),
+}
+_PARAMS = TrainParams(
+    objective="reg:squarederror", num_boost_round=3, max_depth=3, max_bin=8, eta=0.5
+)
+
+
+def training() -> Mapping[str, Build]:
+    """Three parties, missing values, evaluation rows."""
+
+    def passive(party: str) -> Build:
+        return lambda saved: PassiveTraining(
+            party, "bank", Given(_OTHERS[party]), lambda _: Plain(), 7, saved=saved
+        )
+
+    return {
+        "bank": lambda saved: ActiveTraining(
+            "model", "bank", tuple(_OTHERS), _OWN, _PARAMS, Plain(), saved=saved
+        ),
+        **{party: passive(party) for party in _OTHERS},
+    }
+
+
+def inference() -> Mapping[str, Build]:
+    """The rows of the training, by ids that every passive party holds in another order."""
+    grown = CrashSimulation(training(), Weather())
+    grown.run()
+    shares = grown.results
+    ids = [f"p{row}" for row in range(_ROWS)]
+
+    def passive(party: str) -> Build:
+        row_of = {name: row for row, name in enumerate(reversed(ids))}
+        rows = PassiveRows(shares[party], _OTHERS[party].values[::-1], row_of)
+        return lambda _: PassiveInference("bank", Given(rows))
+
+    return {
+        "bank": lambda _: ActiveInference(shares["bank"], _OWN.values, ids),
+        **{party: passive(party) for party in _OTHERS},
+    }
+
+
+SCENES: Mapping[str, tuple[Callable[[], Mapping[str, Build]], Weather]] = {
+    "training": (training, Weather()),
+    "training-with-crashes": (
+        training,
+        Weather(
+            drop=0.1,
+            repeat=0.1,
+            crashes=((20.0, "telco", 2.0), (40.0, "bank", 5.0), (60.0, "retail", 1.0)),
+        ),
+    ),
+    "inference": (inference, Weather()),
+}

@@ -1,0 +1,46 @@
+"""Machines decide today as they did when the histories were recorded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fedmq.protocol.training_active import ActiveTraining
+from tests.histories.history import FOLDER, replay
+from tests.histories.scenes import SCENES
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_event_has_the_effects_on_file(name: str) -> None:
+    builds, _ = SCENES[name]
+    for where, recorded, today in replay(name, builds()):
+        assert today == recorded, where
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_history_is_complete(name: str) -> None:
+    lines = (FOLDER / f"{name}.jsonl").read_text()
+    for party in ("bank", "telco", "retail"):
+        assert f'"party":"{party}"' in lines
+    assert lines.count('["finish",') >= 3
+
+
+def test_the_crashes_are_in_the_history() -> None:
+    text = (FOLDER / "training-with-crashes.jsonl").read_text()
+    begun = [json.loads(line)["begun"] for line in text.splitlines() if '"begun"' in line]
+    assert {each["party"] for each in begun if each["saved"]} == {"bank", "telco", "retail"}
+
+
+def test_a_machine_that_decides_differently_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    builds, _ = SCENES["training"]
+    begin = ActiveTraining._begin_tree
+
+    def other_way_round(self: Any) -> None:
+        self.peers = tuple(reversed(self.peers))
+        begin(self)
+        self.peers = tuple(reversed(self.peers))
+
+    monkeypatch.setattr(ActiveTraining, "_begin_tree", other_way_round)
+    assert any(today != recorded for _, recorded, today in replay("training", builds()))
