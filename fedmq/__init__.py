@@ -6,8 +6,20 @@ train one XGBoost-style model together, and nobody shows its table.
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import FedmqError
+from fedmq.party.audit import AuditReport, audit
 from fedmq.party.client import AsyncClient, Client
+from fedmq.party.recording import Recording
 from fedmq.party.simulated_model import SimulatedModel
 from fedmq.party.simulation import simulate
 
-__all__ = ["AsyncClient", "Client", "FedmqError", "SimulatedModel", "TrainParams", "simulate"]
+__all__ = [
+    "AsyncClient",
+    "AuditReport",
+    "Client",
+    "FedmqError",
+    "Recording",
+    "SimulatedModel",
+    "TrainParams",
+    "audit",
+    "simulate",
+]

@@ -19,13 +19,15 @@ __all__ = ["Gradients"]
 class Gradients:
     """Fixed-point g and h of all rows: ``pairs`` int64 (rows, 2), zero for rows without any.
 
-    ``carried`` bool (rows,): training rows that the tree's sample holds.
+    ``carried`` bool (rows,): training rows that the tree's sample holds. ``params``: the
+    training's, for engines whose two halves share the scoring.
     """
 
     tree: int
     pairs: NDArray[np.int64]
     carried: NDArray[np.bool_]
     scale: FixedPoint
+    params: TrainParams
 
     @classmethod
     def of(
@@ -51,7 +53,7 @@ class Gradients:
         scale = FixedPoint.of(floats)
         pairs = np.zeros((len(labels), 2), dtype=np.int64)
         pairs[carried] = scale.encode(floats)
-        return cls(tree, pairs, carried, scale)
+        return cls(tree, pairs, carried, scale, params)
 
     def totals(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """The sums of g and h over ``rows``: int64 (2,)."""

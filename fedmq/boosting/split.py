@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
 
-__all__ = ["best", "is_worthwhile", "leaf_weights", "split_gains"]
+__all__ = ["best", "first_order_gains", "is_worthwhile", "leaf_weights", "split_gains"]
 
 _SMALLEST_GAIN = np.float32(1e-6)  # XGBoost's kRtEps
 
@@ -35,6 +35,18 @@ def split_gains(
     lightest = np.minimum(left[..., 1], right[..., 1])
     valid = (lightest > 0) & (lightest >= np.float32(params.min_child_weight))
     return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
+
+
+def first_order_gains(
+    left: NDArray[np.float64], right: NDArray[np.float64], params: TrainParams
+) -> NDArray[np.float32]:
+    """Loss reduction per candidate from g alone: float32 (..., C); h counts for nothing.
+
+    Equation 7 of XGBoost with H = 0, ``-2 G_L G_R / lambda``: twice the score of FedXGBoost
+    (arXiv 2106.10662, Appendix A), as ``split_gains`` is twice XGBoost's equation.
+    """
+    gains = -2 * left[..., 0] * right[..., 0] / params.reg_lambda
+    return np.asarray(gains, dtype=np.float32)
 
 
 def best(gains: NDArray[np.float32]) -> tuple[np.float32, NDArray[np.int64]]:

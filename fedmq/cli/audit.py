@@ -1,4 +1,4 @@
-"""``fedmq audit``: what was asked of a party, and what it answered."""
+"""``fedmq audit``: what could one party learn from what it saw?"""
 
 from __future__ import annotations
 
@@ -6,47 +6,67 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
-from fedmq.cli.asking import party_argument_help, state_of
+from fedmq.boosting.objective import OBJECTIVES
 from fedmq.cli.output import json_option, print_result
-from fedmq.party.audit_log import AuditLog
+from fedmq.errors import ConfigError
+from fedmq.party.audit import audit as mounted
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.table import ReadTable
 
 __all__ = ["audit"]
 
-party_argument = click.argument("party", type=click.Path(path_type=Path))
-
-_CHAIN = ("number", "at", "event", "peer", "session", "attempt", "previous")
+_File = click.Path(path_type=Path)
 
 
-@click.group(epilog=party_argument_help)
-def audit() -> None:
-    """Read and verify what was asked of PARTY, and what it answered."""
-
-
-@audit.command("list", epilog=party_argument_help)
-@party_argument
+@click.command()
+@click.argument("recording", type=_File)
+@click.option("--id", "id_column", default="id", show_default=True, help="Id column of the files.")
+@click.option("--labels", type=_File, help="CSV with the labels: scores a passive party's attacks.")
+@click.option("--label-column", default="label", show_default=True, help="Their column.")
+@click.option(
+    "--features",
+    multiple=True,
+    metavar="PARTY=FILE",
+    help="CSV with a passive party's columns: scores the active party's attacks.",
+)
+@click.option("--known", default=0.01, show_default=True, help="Share of labels known before.")
+@click.option("--plot", type=_File, help="Draw the table into this image file.")
 @json_option
-def list_entries(party: Path, as_json: bool) -> None:
-    """List the entries, the oldest first."""
-    entries = list(AuditLog(state_of(party)).entries())
-    print_result(entries, as_json, lambda _: "\n".join(map(_line, entries)) or "nothing yet")
+def audit(
+    recording: Path,
+    id_column: str,
+    labels: Path | None,
+    label_column: str,
+    features: tuple[str, ...],
+    known: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Mount the known attacks on what one party saw in a training: its RECORDING.
 
-
-@audit.command(epilog=party_argument_help)
-@party_argument
-@json_option
-def verify(party: Path, as_json: bool) -> None:
-    """Verify that no entry was changed, removed or inserted.
-
-    Keep the hash it prints elsewhere: without it, nobody could tell that the last entries are gone.
+    The truth, which no single party holds, is needed to score them: run this on trial data.
     """
-    log = AuditLog(state_of(party))
-    result = {"entries": sum(1 for _ in log.entries()), "hash": log.last_hash()}
-    print_result(
-        result, as_json, lambda _: f"{result['entries']} entries, unbroken up to {result['hash']}"
-    )
+    truth = None if labels is None else _labels(labels, id_column, label_column)
+    tables = dict(_features(each, id_column) for each in features)
+    report = mounted(recording, label=truth, passive=tables, known=known)
+    if plot is not None:
+        report.plot(plot)
+    print_result(report.as_dict(), as_json, lambda _: report.table())
 
 
-def _line(entry: Any) -> str:
-    details = ", ".join(f"{key} {value}" for key, value in entry.items() if key not in _CHAIN)
-    return f"{entry['at']}  {entry['peer']} {entry['session']}: {entry['event']}: {details}"
+def _labels(path: Path, id_column: str, column: str) -> NDArray[Any]:
+    data = DataSection(path=path, id=id_column, label=column)
+    label = ReadTable("--labels", data, OBJECTIVES["binary:logistic"].labels).run().label
+    assert label is not None
+    return np.asarray(label)
+
+
+def _features(given: str, id_column: str) -> tuple[str, Any]:
+    party, equals, file = given.partition("=")
+    if not equals or not party or not file:
+        raise ConfigError(f"--features {given!r}: PARTY=FILE is needed, telco=telco.csv say")
+    data = DataSection(path=Path(file), id=id_column)
+    return party, ReadTable(f"--features {party}", data).run().values

@@ -13,6 +13,7 @@ import click
 
 from fedmq.cli.align import align
 from fedmq.cli.audit import audit
+from fedmq.cli.audit_log import audit_log
 from fedmq.cli.bench import bench
 from fedmq.cli.broker import broker
 from fedmq.cli.data import data
@@ -40,11 +41,13 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, data, run, align, estimate, train, predict, status, health, cancel, models):
+for command in (init, data, run, align, estimate, train, predict, demo):
     cli.add_command(command)
-for command in (demo, activate, rollback, serving, bench):
+for command in (status, health, cancel, models):
     cli.add_command(command)
-for command in (keys, broker, dead, audit):
+for command in (activate, rollback, serving, bench, audit):
+    cli.add_command(command)
+for command in (keys, broker, dead, audit_log):
     cli.add_command(command)
 
 

@@ -53,7 +53,9 @@ def train(job: Path, trace: Path | None, as_json: bool) -> None:
 
 def _in_words(result: Any) -> str:
     metrics = "".join(f", {name} {value:.5f}" for name, value in result["metrics"].items())
+    spent = result["epsilon_spent"]
+    privacy = "" if spent is None else f", epsilon {spent:g} spent in all"
     return (
         f"model {result['model']}: {result['trees']} trees in {result['seconds']:.1f} s, "
-        f"{result['bytes_sent'] / 1e6:.1f} MB sent{metrics}"
+        f"{result['bytes_sent'] / 1e6:.1f} MB sent{metrics}{privacy}"
     )

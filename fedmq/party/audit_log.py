@@ -1,8 +1,8 @@
 """What was asked of this party and what it answered: a file that is only ever appended to.
 
 Each line holds the SHA-256 of the line before it. Whoever changes, removes or inserts a line must
-rewrite all that follow; who keeps a copy of the last hash elsewhere (``fedmq audit verify`` prints
-it) notices that too.
+rewrite all that follow; who keeps a copy of the last hash elsewhere (``fedmq audit-log verify``
+prints it) notices that too.
 """
 
 from __future__ import annotations

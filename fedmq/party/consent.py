@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from fedmq.errors import FedmqError, Refused
+from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.envelope import Header
 from fedmq.messages.inference import InferenceOpen
@@ -80,9 +81,9 @@ class Consent:
         )
         self._check_peer(header, "training")
         policy = self._policy
-        if terms.engine not in policy.engines:
-            allowed = ", ".join(policy.engines)
-            raise self._refusal(f"take part with engine {terms.engine!r}, only {allowed}")
+        refusal = policy.refusal(self._party, terms.engine)
+        if refusal is not None:
+            raise Refused(refusal)
         weak = {"allow_weak_keys": policy.allow_weak_keys}
         options = weak if "allow_weak_keys" in ENGINES[terms.engine].options() else {}
         engine = engine_named(terms.engine, options, self._party)
@@ -97,6 +98,11 @@ class Consent:
                 f"nodes below {policy.smallest_node} rows are not answered here"
             )
         return engine
+
+    def alignment(self, header: Header, terms: AlignmentOpen) -> None:
+        """Raises Refused if this party does not look for common ids with its peers."""
+        self._ask(header, name=terms.name, parties=list(terms.parties))
+        self._check_peer(header, "alignment")
 
     def inference(self, header: Header, terms: InferenceOpen) -> None:
         """Raises Refused if this party does not score on ``terms``."""

@@ -96,6 +96,7 @@ class Daemon:
             traces,
             self._sealer,
             self._meters,
+            config.recordings,
         )
         store = ModelStore(config.state)
         consent = Consent(config.party, config.policy, AuditLog(config.state))

@@ -7,12 +7,14 @@ import secrets
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fedmq.errors import ConfigError
 from fedmq.party.compute import ComputePool
+from fedmq.party.recording import Recorder
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Sealer
 from fedmq.party.switchboard import Switchboard
@@ -43,10 +45,12 @@ async def run_machines(
     on_report: Callable[[Report], None] = lambda _: None,
     trace: Trace | None = None,
     sealers: Mapping[str, Sealer] | None = None,
+    record: Path | None = None,
 ) -> list[Any]:
     """Run one session of all ``machines``, the first of which begins; their results in order.
 
-    Without ``sealers``, one for each party, messages travel in the clear.
+    Without ``sealers``, one for each party, messages travel in the clear. ``record``: a folder for
+    a recording of each party.
     """
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
     first = next(iter(machines))
@@ -57,6 +61,10 @@ async def run_machines(
         for party, machine in machines.items():
             address = Address(federation, session, 1, party)
             mailbox = Mailbox(address, machine.peers, RetryPolicy(), np.random.default_rng())
+            keep = None
+            if record is not None:
+                path = record / f"{party}.recording"
+                keep = stack.enter_context(Recorder(path, party)).keep
             runner = SessionRunner(
                 Session(machine, mailbox),
                 _publisher(links[party], lane),
@@ -65,6 +73,7 @@ async def run_machines(
                 on_report if party == first else lambda _: None,
                 trace=trace,
                 sealer=sealers[party] if sealers else None,
+                record=keep,
             )
             stack.callback(runner.stop)
             runners.append(runner)

@@ -65,6 +65,7 @@ class SessionRunner:
         trace: Trace | None = None,
         sealer: Sealer | None = None,
         meters: Meters | None = None,
+        record: Callable[[Envelope], None] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.session = session
@@ -79,6 +80,7 @@ class SessionRunner:
         self._sealer = sealer or Clear()
         self._meters = meters or Meters()
         self._trace = trace
+        self._record = record
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,6 +99,8 @@ class SessionRunner:
         if self._trace is not None:
             self._trace.received(envelope.header)
         self._feed(Arrived(envelope))
+        if self._record is not None:
+            self._record(envelope)
 
     def cancel(self, reason: str) -> None:
         """End the session and tell the other parties why."""
@@ -138,6 +142,8 @@ class SessionRunner:
     def _act(self, effect: Effect) -> None:
         match effect:
             case Transmit(envelope):
+                if self._record is not None:
+                    self._record(envelope)
                 self._spawn(self._transmit(envelope))
             case RunComputation():
                 self._spawn(self._compute(effect))

@@ -15,6 +15,7 @@ import numpy as np
 from fedmq.errors import ConfigError, FedmqError
 from fedmq.party.compute import ComputePool
 from fedmq.party.meters import Meters
+from fedmq.party.recording import Recorder
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Sealer
 from fedmq.party.switchboard import Switchboard
@@ -90,6 +91,7 @@ class Sessions:
         traces: Path | None = None,
         sealer: Sealer | None = None,
         meters: Meters | None = None,
+        recordings: Path | None = None,
     ) -> None:
         """``traces``: a folder for the timeline of each session, as ``SESSION.json``."""
         self.running: dict[str, RunningSession] = {}
@@ -101,6 +103,7 @@ class Sessions:
         self._sealer = sealer
         self._meters = meters or Meters()
         self._traces = traces
+        self._recordings = recordings
         self._watches: set[asyncio.Task[None]] = set()
 
     def open(
@@ -139,6 +142,7 @@ class Sessions:
                 running.waiting.pop(waiting.peer, None)
             on_change(running)
 
+        recorder = self._recorder(session, attempt)
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
             Session(machine, mailbox),
@@ -150,7 +154,10 @@ class Sessions:
             trace,
             self._sealer,
             self._meters,
+            recorder.keep if recorder else None,
         )
+        if recorder:
+            runner.closed.add_done_callback(lambda _: recorder.close())
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running
         self._switchboard.add(runner)
@@ -158,6 +165,12 @@ class Sessions:
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
         return running
+
+    def _recorder(self, session: str, attempt: int) -> Recorder | None:
+        if self._recordings is None:
+            return None
+        name = f"{session}.{attempt}.{self._link.party}.recording"
+        return Recorder(self._recordings / name, self._link.party)
 
     async def close(self, reason: str) -> None:
         """Cancel what runs, tell the peers, and give the messages a moment to leave."""

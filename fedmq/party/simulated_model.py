@@ -33,11 +33,20 @@ ACTIVE = "active"
 
 
 class SimulatedModel:
-    """All shares: ``share`` is the active party's, ``passive_shares`` the others' by name."""
+    """All shares: ``share`` is the active party's, ``passive_shares`` the others' by name.
+
+    ``epsilon_spent``: the differential privacy that the training cost; None where the engine has
+    none to offer.
+    """
 
     def __init__(
-        self, share: ActiveShare, passive_shares: Sequence[PassiveShare], traffic: Traffic
+        self,
+        share: ActiveShare,
+        passive_shares: Sequence[PassiveShare],
+        traffic: Traffic,
+        epsilon_spent: float | None = None,
     ) -> None:
+        self.epsilon_spent = epsilon_spent
         self.share = share
         self.passive_shares = {each.party: each for each in passive_shares}
         self._traffic = traffic

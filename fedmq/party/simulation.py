@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedmq.party.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.party.simulated_model import ACTIVE, SimulatedModel
 from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
-from fedmq.privacy.engine import Given
+from fedmq.privacy.engine import Engine, Given
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
@@ -44,6 +45,7 @@ def simulate(
     compute: str | None = None,
     on_report: Callable[[Report], None] = lambda _: None,
     trace: Trace | None = None,
+    record: str | Path | None = None,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
@@ -62,6 +64,7 @@ def simulate(
         compute: ``dask://host:port`` of a Dask scheduler, whose workers compute instead.
         on_report: called after each tree, on another thread.
         trace: collects what every party computed and said, and when.
+        record: a folder; what each party saw is kept in ``<party>.recording`` for ``fedmq.audit``.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -82,9 +85,10 @@ def simulate(
     mask = _mask(evaluation, rows)
     own = ActiveTable(values, names, labels, mask)
     traffic = Traffic()
+    folder = None if record is None else Path(record)
 
     async def train() -> list[Any]:
-        pool = _pool(compute, workers, engine)
+        pool = _pool(compute, workers, spec)
         await pool.start()
         width = pool.parallelism
         secret = secrets.randbits(128)
@@ -98,17 +102,20 @@ def simulate(
             machines[party] = PassiveTraining(
                 party, ACTIVE, load, lambda _: spec, secret, parallelism=width
             )
-        return await run_machines(machines, pool, broker, "training", traffic, on_report, trace)
+        return await run_machines(
+            machines, pool, broker, "training", traffic, on_report, trace, record=folder
+        )
 
     share, *others = in_own_loop(train())
-    return SimulatedModel(share, others, traffic)
+    broadcast = max(0, len(share.trees) - params.active_only_trees)
+    return SimulatedModel(share, others, traffic, spec.epsilon_spent(broadcast))
 
 
-def _pool(compute: str | None, workers: int | None, engine: str) -> ComputePool:
+def _pool(compute: str | None, workers: int | None, engine: Engine) -> ComputePool:
     if compute is not None:
         return DaskPool(compute)
-    # Plain sums take less time than starting a process.
-    return ThreadPool() if engine == "plain" else ProcessPool(workers)
+    # Light arithmetic takes less time than starting a process.
+    return ThreadPool() if engine.light else ProcessPool(workers)
 
 
 def _column(label: Any) -> Any:

@@ -93,6 +93,7 @@ class LoadPassiveTable:
     salt: str
     aligned: Aligned | None = None
     permitted: tuple[str, ...] | None = None
+    """The features that policy lets this party train with; all when left out."""
 
     def run(self) -> PassiveTable:
         table = ReadTable(self.party, self.data).run()
@@ -103,7 +104,7 @@ class LoadPassiveTable:
         lacking = [name for name in kept if name not in table.features]
         if lacking:
             raise DataError(
-                f"{self.party}: policy.features: its table has no column {lacking[0]!r}"
+                f"{self.party}: policy.features: {self.data.place} has no column {lacking[0]!r}"
             )
         places = [at for at, name in enumerate(table.features) if name in kept]
         names = tuple(table.features[at] for at in places)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.params import TrainParams
 
 __all__ = [
     "ActiveHalf",
@@ -224,6 +225,22 @@ class Engine(ABC):
     hides_rows: ClassVar[bool] = False
     """Whether passive parties answer over all rows and never learn who stands in a node."""
     leakage: ClassVar[Leakage]
+    known_leak: ClassVar[str] = ""
+    """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
+    light: ClassVar[bool] = False
+    """Whether its arithmetic takes less time than handing it to another process."""
+
+    @property
+    def first_order(self) -> bool:
+        """Whether candidates are scored by g alone (``split.first_order_gains``)."""
+        return False
+
+    def check(self, params: TrainParams) -> None:  # noqa: B027 (most engines take any)
+        """Raise ConfigError where this engine cannot train with ``params``."""
+
+    def epsilon_spent(self, trees: int) -> float | None:
+        """The differential privacy that so many broadcast trees cost; None where there is none."""
+        return None
 
     @classmethod
     def options(cls) -> tuple[str, ...]:

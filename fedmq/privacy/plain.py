@@ -31,7 +31,7 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.siblings import plan_wave
 
-__all__ = ["Plain"]
+__all__ = ["Plain", "PlainPassive", "told_pairs"]
 
 _ROWS_PER_PIECE = PIECE_BYTES // 20  # 16 bytes of g and h, 4 of the row number
 _SUMS_PER_PIECE = PIECE_BYTES // 16
@@ -42,6 +42,7 @@ class Plain(Engine):
 
     name = "plain"
     exact = True
+    light = True
     leakage = Leakage(
         active="the sums of g and h of every split candidate of a passive party",
         passive="every g and h, and so the labels; who stands in which node",
@@ -51,10 +52,11 @@ class Plain(Engine):
         return _Active()
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        return _Passive(bins)
+        return PlainPassive(bins)
 
 
-def _pairs(values: Values, name: str) -> NDArray[np.int64]:
+def told_pairs(values: Values, name: str) -> NDArray[np.int64]:
+    """The int64 pairs (n, 2) in ``values``; MessageError where they are missing."""
     pairs = values.get(name)
     if not isinstance(pairs, np.ndarray) or pairs.dtype != np.int64 or pairs.shape[1:] != (2,):
         raise MessageError(f"{name}: pairs of g and h as int64 are needed")
@@ -77,7 +79,7 @@ class _Active(ActiveHalf):
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
-        return Sums(np.concatenate([_pairs(piece, "left") for piece in pieces]))
+        return Sums(np.concatenate([told_pairs(piece, "left") for piece in pieces]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +92,9 @@ class _SumBins:
         return histograms(self.bins, self.pairs, self.nodes)
 
 
-class _Passive(PassiveHalf):
+class PlainPassive(PassiveHalf):
+    """Adds up the gradients that it was told, as integers."""
+
     def __init__(self, bins: BinMatrix) -> None:
         self._bins = bins
         self.forget_tree()
@@ -101,7 +105,7 @@ class _Passive(PassiveHalf):
         self._histograms: dict[int, NDArray[np.int64]] = {}
 
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
-        pairs = _pairs(piece.values, "pairs")
+        pairs = told_pairs(piece.values, "pairs")
         if len(pairs) != len(piece.rows):
             raise MessageError(f"{len(pairs)} gradients for {len(piece.rows)} rows")
         self._pairs[piece.rows] = pairs

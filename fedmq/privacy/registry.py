@@ -9,14 +9,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
+from fedmq.privacy.ldp import Ldp
 from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.paillier import Paillier
 from fedmq.privacy.plain import Plain
+from fedmq.privacy.smm1 import Smm1
+from fedmq.privacy.smm2 import Smm2
 
 __all__ = ["ENGINES", "engine_named"]
 
 ENGINES: Mapping[str, type[Engine]] = {
-    engine.name: engine for engine in (Plain, Paillier, OkamotoUchiyama)
+    engine.name: engine for engine in (Plain, Paillier, OkamotoUchiyama, Smm1, Smm2, Ldp)
 }
 
 

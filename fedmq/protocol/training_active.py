@@ -101,6 +101,9 @@ class ActiveTraining(Machine):
 
     ``parallelism`` is the number of computations worth running at once. The order of ``peers``
     decides ties between parties: as if their columns stood side by side in this order.
+
+    Raises:
+        ConfigError: parameters, engine and table do not fit together.
     """
 
     TABLE = ACTIVE_TRAINING
@@ -116,6 +119,7 @@ class ActiveTraining(Machine):
         engine: Engine,
         parallelism: int = 1,
     ) -> None:
+        engine.check(params)
         super().__init__(State.READY, peers)
         self._model = model
         self._parties = (party, *peers)
@@ -276,6 +280,7 @@ class ActiveTraining(Machine):
             self._growing.gradients,
             tuple(self._growing.carrying(node) for node in nodes),
             self._params,
+            self._spec.first_order,
         )
         self._run(single(step), partial(self._with_own, nodes))
         for owner, peer in enumerate(self._askable, start=1):
@@ -293,7 +298,7 @@ class ActiveTraining(Machine):
         if isinstance(answer, Best):
             return answer
         total, scale = self._growing.totals(node), self._growing.gradients.scale
-        step = ScoreCandidates(answer.left, total, scale, self._params)
+        step = ScoreCandidates(answer.left, total, scale, self._params, self._spec.first_order)
         best: Best = yield from single(step)
         return best
 

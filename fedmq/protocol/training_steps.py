@@ -18,7 +18,7 @@ from fedmq.boosting.metric import METRICS, EarlyStopping
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import sampled_columns
-from fedmq.boosting.split import best, split_gains
+from fedmq.boosting.split import best, first_order_gains, split_gains
 from fedmq.boosting.tree import LookupTable
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Best
@@ -118,20 +118,23 @@ class DeriveGradients:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreCandidates:
-    """The best of a party's candidates by XGBoost's gain, from their left sums (candidates, 2)."""
+    """The best of a party's candidates by XGBoost's gain, from their left sums (candidates, 2).
+
+    ``first_order``: by g alone, which takes every party's candidates to the same scale.
+    """
 
     left: NDArray[np.int64]
     total: NDArray[np.int64]
     scale: FixedPoint
     params: TrainParams
+    first_order: bool = False
 
     def run(self) -> Best:
-        gains = split_gains(
-            self.scale.to_float(self.left),
-            self.scale.to_float(self.total - self.left),
-            self.scale.to_float(self.total),
-            self.params,
-        )
+        left, right = self.scale.to_float(self.left), self.scale.to_float(self.total - self.left)
+        if self.first_order:
+            gains = first_order_gains(left, right, self.params)
+        else:
+            gains = split_gains(left, right, self.scale.to_float(self.total), self.params)
         gain, tied = best(gains)
         return Best(float(gain), tied.astype(np.uint32))
 
@@ -145,12 +148,17 @@ class ScoreOwnCandidates:
     gradients: Gradients
     nodes: Sequence[NDArray[np.int32]]
     params: TrainParams
+    first_order: bool = False
 
     def run(self) -> list[Best]:
         sums = self.candidates.left_sums(histograms(self.bins, self.gradients.pairs, self.nodes))
         return [
             ScoreCandidates(
-                left, self.gradients.totals(rows), self.gradients.scale, self.params
+                left,
+                self.gradients.totals(rows),
+                self.gradients.scale,
+                self.params,
+                self.first_order,
             ).run()
             for rows, left in zip(self.nodes, sums, strict=True)
         ]

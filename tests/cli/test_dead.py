@@ -185,4 +185,4 @@ async def test_a_recorded_session_opens_nothing_after_a_restart(
         status = await seen(telco, lambda it: it["refused"])
         assert status["refused"] == {"Replayed": 1}
         assert status["sessions"] == []
-    assert [each["event"] for each in fedmq("audit", "list", telco)].count("asked") == 1
+    assert [each["event"] for each in fedmq("audit-log", "list", telco)].count("asked") == 1

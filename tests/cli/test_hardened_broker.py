@@ -120,7 +120,9 @@ def test_sealed_daemons_train_over_tls(folder: Path) -> None:
         ).text
         assert 'fedmq_messages_received_total{kind="gradient broadcast"} 5.0' in metrics
         assert "fedmq_trees_total 5.0" in metrics
-        audit = json.loads(fedmq("audit", "list", folder / "telco" / "party.toml", "--json").stdout)
+        audit = json.loads(
+            fedmq("audit-log", "list", folder / "telco" / "party.toml", "--json").stdout
+        )
         assert [entry["event"] for entry in audit] == ["asked", "ended"]
         assert audit[1]["outcome"] == "finished"
         status = json.loads(fedmq("status", folder / "telco" / "party.toml", "--json").stdout)

@@ -10,6 +10,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.party.simulation import simulate
 from fedmq.party.trace import Trace, check_writable, write_trace
+from fedmq.privacy import additive_active, additive_passive
 
 
 @pytest.fixture(scope="module")
@@ -17,16 +18,20 @@ def trace() -> Trace:
     random = np.random.default_rng(0)
     values = random.normal(size=(9000, 4))
     traced = Trace()
-    simulate(
-        active=values[:, :2],
-        label=values.sum(axis=1) > 0,
-        passive={"telco": values[:, 2:]},
-        params=TrainParams(num_boost_round=1, max_depth=2, max_bin=8),
-        engine="ou",
-        engine_options={"key_bits": 1024, "allow_weak_keys": True},
-        workers=2,
-        trace=traced,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # Many pieces, so that some wait for a worker when the first sum is wanted.
+        patch.setattr(additive_active, "_MOST_ROWS_PER_PIECE", 300)
+        patch.setattr(additive_passive, "_FEWEST_ROWS", 600)
+        simulate(
+            active=values[:, :2],
+            label=values.sum(axis=1) > 0,
+            passive={"telco": values[:, 2:]},
+            params=TrainParams(num_boost_round=1, max_depth=2, max_bin=8),
+            engine="ou",
+            engine_options={"key_bits": 1024, "allow_weak_keys": True},
+            workers=2,
+            trace=traced,
+        )
     return traced
 
 

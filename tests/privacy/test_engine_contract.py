@@ -1,4 +1,7 @@
-"""What every exact engine owes: the sums of each candidate, to the last bit."""
+"""What every exact engine owes: the sums of each candidate, to the last bit.
+
+Noise that is too small for the grid owes them too.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,19 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.params import TrainParams
 from fedmq.privacy.engine import Engine, Sums
+from fedmq.privacy.ldp import Ldp
 from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.paillier import Paillier
 from fedmq.privacy.plain import Plain
+from fedmq.privacy.smm1 import Smm1
 from tests.privacy.engine_pair import EnginePair
 
 ENGINES = [
     Plain(),
     Paillier(key_bits=256, allow_weak_keys=True),
     OkamotoUchiyama(key_bits=384, allow_weak_keys=True),
+    Smm1(r=6, r_used=3),
+    Ldp(epsilon=1e15),
 ]
 
 

@@ -180,7 +180,7 @@ def test_a_hop_asks_only_about_rows_that_stand_before_the_record() -> None:
 def orders(monkeypatch: pytest.MonkeyPatch) -> list[dict[tuple[int, int, int], tuple[int, ...]]]:
     """Orders in which candidates are shown, by (tree, node, number of candidates); per training."""
     seen: list[dict[tuple[int, int, int], tuple[int, ...]]] = []
-    answer = plain._Passive.answer
+    answer = plain.PlainPassive.answer
 
     def recorded(self: Any, queries: list[Query]) -> Any:
         for query in queries:
@@ -188,7 +188,7 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> list[dict[tuple[int, int, int], t
             seen[-1][key] = tuple(query.order.tolist())
         return answer(self, queries)
 
-    monkeypatch.setattr(plain._Passive, "answer", recorded)
+    monkeypatch.setattr(plain.PlainPassive, "answer", recorded)
     return seen
 
 

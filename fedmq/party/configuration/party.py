@@ -100,6 +100,8 @@ class PartyFile(Section):
     """The arithmetic, or the ``dask://`` address of a cluster for it."""
     policy: PolicySection = PolicySection()
     """What this party takes part in."""
+    recordings: FilePath | None = None
+    """A folder where all that this party says and hears is kept in the clear, for fedmq audit."""
     retry: RetryPolicy = RetryPolicy()
     """When messages are sent again, in seconds, and when a peer counts as lost."""
     online: OnlineSection = OnlineSection()

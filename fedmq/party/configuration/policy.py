@@ -20,12 +20,15 @@ def _known_engines(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+SessionKind = Literal["alignment", "training", "inference"]
+
+
 class PolicySection(Section):
     """What this party takes part in; asked when a session opens, and while it runs."""
 
     peers: tuple[PartyName, ...] | None = None
     """Whose sessions it joins; those of the active party when left out."""
-    sessions: tuple[Literal["training", "inference"], ...] = ("training", "inference")
+    sessions: tuple[SessionKind, ...] = ("alignment", "training", "inference")
     """What it takes part in at all."""
     features: tuple[str, ...] | None = None
     """The columns it trains with; all but id, label and ``ignore`` when left out."""
@@ -35,6 +38,8 @@ class PolicySection(Section):
     """Bits of the shortest key of an engine; the engine's own least when left out."""
     allow_weak_keys: bool = False
     """Whether keys below 2048 bits are accepted: for trials only."""
+    smallest_alignment: Annotated[int, Field(ge=1)] = 1
+    """With fewer common ids this party takes part in no alignment."""
     smallest_node: Annotated[int, Field(ge=0)] = 0
     """Sums of nodes with fewer training rows are not answered; the model is then no longer the one
     that all the data would give."""
@@ -44,5 +49,20 @@ class PolicySection(Section):
     """Rows that may be scored within any hour."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
-    smallest_alignment: Annotated[int, Field(ge=1)] = 1
-    """With fewer common ids this party takes part in no alignment."""
+    allow_leaky_engines: bool = False
+    """Also take part with engines that are known to give data away, smm1 and smm2."""
+
+    def refusal(self, party: str, engine: str) -> str | None:
+        """Why ``party`` does not take part with the engine of this name; None if it does."""
+        known = ENGINES.get(engine)
+        if known is not None and known.known_leak:
+            if self.allow_leaky_engines:
+                return None
+            return (
+                f"{party} does not take part with engine {engine!r}: {known.known_leak}; "
+                "allow_leaky_engines = true in its [policy] accepts that"
+            )
+        if engine not in self.engines:
+            allowed = ", ".join(self.engines)
+            return f"{party} does not take part with engine {engine!r}, only {allowed}"
+        return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fedmq.errors import ConfigError, Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.body import Body
-from fedmq.messages.envelope import Envelope
+from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.alignable import AlignableIds, ReadIds, Terms
 from fedmq.party.alignment_store import AlignmentStore
 from fedmq.party.configuration.job import AlignmentJob
@@ -48,16 +49,19 @@ class AlignmentDesk(Desk):
             self.at.party,
             self.at.federation.parties,
             self._read(opening.name, header.session),
-            self._agree,
+            partial(self._agree, header),
             secrets.token_bytes(_KEY_BYTES),
             self.at.config.policy.smallest_alignment,
         )
-        return self.at.sessions.open(
+        running = self.at.sessions.open(
             header.session, header.attempt, "alignment", opening.name, machine
         )
+        self.at.consent.follow(header, running.runner.outcome, running.traffic)
+        return running
 
-    def _agree(self, opening: AlignmentOpen) -> None:
-        """Raise Refused unless the terms are this party's own."""
+    def _agree(self, header: Header, opening: AlignmentOpen) -> None:
+        """Raise Refused unless policy allows it, and the terms are this party's own."""
+        self.at.consent.alignment(header, opening)
         own = self.at.config.data.normalise
         if opening.normalise != own:
             raise Refused(

@@ -19,6 +19,7 @@ from fedmq.messages.online import ModelDeploy, OnlineHop, OnlineRows
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, Premises, followed
+from fedmq.party.id_column import comparable
 from fedmq.party.model_store import ModelStore
 from fedmq.party.sealer import Sealer
 from fedmq.party.serving.answering import Answering
@@ -53,7 +54,12 @@ class ServingDesk(Desk):
         section = premises.config.online
         self._post = OnlinePost(premises.federation.name, link, sealer.seal)
         self.scorer = Scorer(premises.party, section, self._post.say, self._on_not_served)
-        self.counter = Counter(self.scorer, premises.party, section.degrade != "fail")
+        self.counter = Counter(
+            self.scorer,
+            premises.party,
+            section.degrade != "fail",
+            lambda ids: comparable(ids, self._data),
+        )
         asked = section.requests if premises.is_active else None
         self._requests = RequestQueue(asked, self.counter) if asked is not None else None
         self._audit = (

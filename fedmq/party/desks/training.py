@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from fedmq.boosting.model import ActiveShare
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
@@ -20,7 +20,7 @@ from fedmq.party.desks.desk import Desk, Opening, followed
 from fedmq.party.sessions import RunningSession
 from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.trace import Trace
-from fedmq.privacy.registry import engine_named
+from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 
@@ -72,6 +72,10 @@ class TrainingDesk(Desk):
         model = job.model or f"model-{datetime.now():%Y%m%d-%H%M%S}"
         if model in self.at.store.ids():
             raise ConfigError(f"model {model!r} exists already; choose another name")
+        if ENGINES[job.engine].known_leak:  # some leak towards either side
+            refusal = self.at.config.policy.refusal(self.at.party, job.engine)
+            if refusal is not None:
+                raise Refused(refusal)
         session = secrets.token_hex(8)
         load = LoadActiveTable(
             self.at.party,
@@ -81,13 +85,14 @@ class TrainingDesk(Desk):
             salt=session,
             aligned=self._aligned(job.alignment),
         )
+        engine = engine_named(job.engine, job.engine_options, "job")
         machine = ActiveTraining(
             model,
             self.at.party,
             self.at.federation.passive,
             await self.at.pool.run(load),
             job.params,
-            engine_named(job.engine, job.engine_options, "job"),
+            engine,
             self.at.pool.parallelism,
         )
         trace = Trace() if request.get("trace") else None
@@ -98,6 +103,7 @@ class TrainingDesk(Desk):
         )
         await say({"event": "opened", "session": session, "model": model})
         share: ActiveShare = await followed(running, changes, say)
+        broadcast = max(0, len(share.trees) - job.params.active_only_trees)
         return {
             "model": model,
             "trees": len(share.trees),
@@ -106,4 +112,5 @@ class TrainingDesk(Desk):
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
             "bytes_sent": running.traffic.total.bytes,
             **({"trace": trace.document()} if trace else {}),
+            "epsilon_spent": engine.epsilon_spent(broadcast),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -139,13 +139,21 @@ class Counter:
     """Where requests are handed in, by HTTP or by message.
 
     Whom the label holder ``party`` does not know gets no score, unless the request brings its
-    features. Whom only others do not know gets one if ``guesses_unknown``.
+    features. Whom only others do not know gets one if ``guesses_unknown``. ``comparable`` puts
+    ids into the form in which the parties compare them.
     """
 
-    def __init__(self, scorer: Scorer, party: str, guesses_unknown: bool) -> None:
+    def __init__(
+        self,
+        scorer: Scorer,
+        party: str,
+        guesses_unknown: bool,
+        comparable: Callable[[Sequence[str]], Sequence[str]] = lambda ids: ids,
+    ) -> None:
         self.scorer = scorer
         self._party = party
         self._guesses_unknown = guesses_unknown
+        self._comparable = comparable
 
     async def answer(self, model: str, asked: PredictRequest) -> Answered:
         """The scores that were asked for.
@@ -159,7 +167,8 @@ class Counter:
             raise Wrong(422, f"features: {len(asked.features)} for {len(asked.ids)} ids")
         seconds = None if asked.deadline_ms is None else asked.deadline_ms / 1000
         try:
-            scored = await self.scorer.score(model, asked.ids, asked.features, seconds)
+            ids = self._comparable(asked.ids)
+            scored = await self.scorer.score(model, ids, asked.features, seconds)
         except FedmqError as error:
             raise Wrong.of(error) from None
         given = self._given(scored, asked)

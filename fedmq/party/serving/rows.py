@@ -45,9 +45,12 @@ class LoadServedRows:
 
 
 def source_stamp(data: DataSection) -> Any:
-    """What changes when the source does; None while it cannot be seen, as behind SQL."""
+    """What changes when the source does; None while it cannot be seen.
+
+    Nobody can tell whether a query's result changed, so it always counts as new.
+    """
     if data.path is None:
-        return None
+        return object()
     try:
         seen = data.path.stat()
     except OSError:

@@ -1,0 +1,80 @@
+"""Everything that one party said and heard in a session, kept for the audit.
+
+A recording holds what the party was entitled to see, in the clear: treat it like the party's data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgpack
+
+from fedmq.errors import DataError, MessageError
+from fedmq.messages.codec import decode, encode
+from fedmq.messages.envelope import Envelope
+
+__all__ = ["Recorder", "Recording"]
+
+_MAGIC = "fedmq.recording"
+_VERSION = 1
+
+
+class Recorder:
+    """Writes the envelopes of ``party`` to a file, one after the other."""
+
+    def __init__(self, path: Path, party: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        path.touch(mode=0o600)
+        self._file = path.open("wb")
+        self._file.write(msgpack.packb([_MAGIC, _VERSION, party]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def keep(self, envelope: Envelope) -> None:
+        """Add an envelope that was sent or received; repetitions after the end are let go."""
+        if not self._file.closed:
+            self._file.write(msgpack.packb(encode(envelope)))
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._file.close()
+
+
+class Recording:
+    """``party``, and the ``envelopes`` it saw, each once, in the order in which they came by."""
+
+    def __init__(self, party: str, envelopes: Sequence[Envelope]) -> None:
+        self.party = party
+        once = {(each.header.sender, each.header.id): each for each in envelopes}
+        self.envelopes = tuple(each for each in once.values() if each.header.sequence)
+
+    @classmethod
+    def read(cls, path: Path) -> Recording:
+        """Raises DataError where ``path`` is no recording; one that breaks off is read so far."""
+        try:
+            with path.open("rb") as file:
+                parts = list(msgpack.Unpacker(file, max_buffer_size=2**31 - 1))
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror}") from None
+        except (ValueError, msgpack.exceptions.UnpackException):
+            raise DataError(f"{path}: not a recording of fedmq") from None
+        head = parts[0] if parts else None
+        if not isinstance(head, list) or len(head) != 3 or head[:2] != [_MAGIC, _VERSION]:
+            raise DataError(f"{path}: not a recording of this fedmq")
+        try:
+            return cls(head[2], [decode(part) for part in parts[1:]])
+        except (MessageError, TypeError) as error:
+            raise DataError(f"{path}: {error}") from None

@@ -1,0 +1,61 @@
+"""FedXGBoost's engines between daemons, over a real broker: training, and the audit of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.command import fedmq as command
+from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
+
+pytestmark = pytest.mark.xdist_group("broker")
+
+PARAMS = """
+evaluation = 0.2
+[params]
+num_boost_round = 2
+max_depth = 3
+max_bin = 16
+"""
+
+
+@pytest.fixture(scope="module")
+def bold(
+    tmp_path_factory: pytest.TempPathFactory, broker: ExampleBroker
+) -> Iterator[ExampleFederation]:
+    """Three daemons that take part in everything, and record it."""
+    federation = ExampleFederation(tmp_path_factory.mktemp("bold"), broker)
+    for party in PARTIES:
+        config = federation.config(party)
+        text = config.read_text().replace(
+            "allow_weak_keys = true", "allow_weak_keys = true\nallow_leaky_engines = true"
+        )
+        text = text.replace('engines = ["paillier", "ou"]', 'engines = ["plain", "ldp"]')
+        config.write_text('recordings = "recordings"\n' + text)
+    try:
+        federation.start(*PARTIES)
+        yield federation
+    finally:
+        federation.discard()
+
+
+def trained(federation: ExampleFederation, engine: str, options: str = "{}") -> dict[str, Any]:
+    job = f'model = "{engine}"\nengine = "{engine}"\nengine_options = {options}\n{PARAMS}'
+    return command("train", federation.job(job), "--json").result
+
+
+def test_the_engines_train_and_what_was_seen_can_be_audited(bold: ExampleFederation) -> None:
+    plain = trained(bold, "plain")["metrics"]
+    assert trained(bold, "smm1", "{ r = 12, r_used = 6 }")["metrics"] == plain
+    assert trained(bold, "smm2", "{ l1 = 4 }")["metrics"] == plain
+    assert trained(bold, "ldp", "{ epsilon = 3.0 }")["epsilon_spent"] == 12
+    for party in PASSIVE:
+        labels = ["--labels", bold.table(ACTIVE), "--label-column", "label"]
+        engines = set()
+        for recording in (bold.config(party).parent / "recordings").glob("*.recording"):
+            report = command("audit", recording, *labels, "--json").result
+            assert report["party"] == party
+            engines.add(report["engine"])
+        assert engines == {"plain", "smm1", "smm2", "ldp"}
