@@ -65,7 +65,8 @@ class Parties:
             f'party = "{party}"\nfederation = "federation.toml"\n'
             f'broker = "{self._node.url(party)}"\nstate = "{party}"\n'
             f'[data]\nid = "id"\n{label}{data}\n'
-            f'[compute]\nworkers = 1\n{RETRY}[policy]\nengines = ["plain"]\n{policy}\n'
+            f'[compute]\nworkers = 1\n{RETRY}[policy]\nengines = ["plain"]\n'
+            f'allow_unsealed = true\n{policy}\n'
         )
 
     def run(self, *parties: str) -> None:
