@@ -36,6 +36,7 @@ def terms(**changes: Any) -> TrainingOpen:
         "model": "m",
         "rows": 100,
         "alignment": "",
+        "alignment_name": "",
         "evaluation": Bitmap.of(np.zeros(100, dtype=np.bool_)),
         "engine": "paillier",
         "public": pack_payload({"n": number}),
