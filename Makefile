@@ -15,27 +15,63 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest bench docs clean rabbitmq
+.PHONY: help demo test lint pytest chaos histories bench bench-training bench-sealing
+.PHONY: bench-durability bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: $(VENV)/demo.stamp ## train three parties with Paillier; the last line is JSON
 	@$(BIN)/fedmq demo
 
-test: $(VENV)/test.stamp rabbitmq lint pytest ## lint, types, rooms, tests
+test: $(VENV)/test.stamp rabbitmq postgresql lint pytest ## lint, types, rooms, tests
 
 lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 	@echo "ruff" && $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet
 	@echo "mypy" && $(BIN)/mypy --no-error-summary
 	@echo "import-linter" && $(BIN)/lint-imports
 
-pytest: $(VENV)/test.stamp rabbitmq lint
+pytest: $(VENV)/test.stamp rabbitmq postgresql lint
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-bench: $(VENV)/test.stamp ## seconds per tree beside XGBoost; DATA=folder with credit2_*.csv
-	@test -n "$(DATA)" || { echo "say where the data is: make bench DATA=folder" >&2; exit 2; }
+chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a real broker
+	@FEDMQ_CHAOS_FAULTS=$(or $(FAULTS),200) $(BIN)/pytest tests/chaos --capture no --timeout 7200
+
+histories: $(VENV)/test.stamp ## record the sessions that tests replay anew
+	@$(BIN)/python -m tests.histories.record
+
+# Benchmarks write or print tables; DATA is a folder with credit1_*.csv and credit2_*.csv.
+
+define data
+	@test -n "$(DATA)" || { echo "say where the data is: make $@ DATA=folder" >&2; exit 2; }
+endef
+
+bench: $(VENV)/bench.stamp rabbitmq ## time, memory and traffic of trees, into docs/benchmarks; FULL=1
+	$(data)
+	@$(BIN)/python benchmarks/report.py --data "$(DATA)" $(if $(FULL),--full)
+
+bench-training: $(VENV)/bench.stamp ## seconds per tree beside XGBoost
+	$(data)
 	@$(BIN)/python benchmarks/training.py "$(DATA)"
+
+bench-sealing: $(VENV)/bench.stamp rabbitmq ## what sealing costs
+	$(data)
+	@$(BIN)/python benchmarks/sealing.py "$(DATA)"
+
+bench-durability: $(VENV)/bench.stamp rabbitmq ## what checkpoints cost; BROKER=amqp://...
+	$(data)
+	@$(BIN)/python benchmarks/durability.py "$(DATA)" --broker "$(BROKER)"
+
+bench-alignment: $(VENV)/bench.stamp ## seconds of alignments of 10^4, 10^5 and 10^6 ids
+	@$(BIN)/python -m benchmarks.alignment
+
+bench-online: $(VENV)/bench.stamp rabbitmq ## latencies of online scores
+	$(data)
+	@$(BIN)/python benchmarks/online.py "$(DATA)"
+
+papers: $(VENV)/bench.stamp ## the papers' experiments, into docs/papers.md
+	$(data)
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.papers "$(DATA)"
 
 docs: $(VENV)/test.stamp ## write the generated pages of docs/reference
 	@$(BIN)/python docs/generate.py
@@ -56,6 +92,11 @@ $(VENV)/test.stamp: pyproject.toml | $(BIN)/pip
 	@$(PIP) --editable '.[test]' >&2
 	@touch $@ $(VENV)/demo.stamp
 
+$(VENV)/bench.stamp: pyproject.toml $(VENV)/test.stamp | $(BIN)/pip
+	@echo "installing fedmq for the benchmarks into $(VENV)" >&2
+	@$(PIP) --editable '.[test,bench,papers]' >&2
+	@touch $@
+
 # Where Debian's package is missing: install it as root, or say how. $(1): package, $(2): what for
 define debian_package
 	if [ "$$(id -u)" != 0 ]; then \
@@ -72,6 +113,10 @@ $(BIN)/pip:
 	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
 	$(call debian_package,python3-venv,for the virtual environment); fi
 	@$(PYTHON) -m venv --clear $(VENV)
+
+postgresql:
+	@if ! ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 && ! command -v pg_ctl >/dev/null; then \
+	$(call debian_package,postgresql,the tests read a table from it); fi
 
 rabbitmq:
 	@if ! [ -x $(RABBITMQ) ]; then \

@@ -1,0 +1,117 @@
+"""States and tables of online scores, and of giving a name a model to serve."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fedmq.messages import online as ask
+from fedmq.messages.body import SessionRefuse
+from fedmq.protocol.events import (
+    ComputationFailed,
+    Computed,
+    PeerLost,
+    Start,
+    TimerFired,
+)
+from fedmq.protocol.states.table import Table, rows, session_table
+
+__all__ = [
+    "DEPLOYING",
+    "HOSTING",
+    "ONLINE_BATCH",
+    "DeployingState",
+    "HostingState",
+    "OnlineBatchState",
+]
+
+
+class OnlineBatchState(Enum):
+    """Where the label holder stands with a batch of scores that somebody waits for."""
+
+    READY = "not begun"
+    WALKING = "rows walk down all trees, other parties are asked"
+    FINISHED = "every request has its answer"
+    FAILED = "every request was told why it has no score"
+
+
+class DeployingState(Enum):
+    """Where the label holder stands in giving a name a model to serve."""
+
+    READY = "not begun"
+    PREPARING = "the passive parties load their shares"
+    SWITCHING = "all are ready, the name changes its meaning everywhere"
+    FINISHED = "the name means the model at every party"
+    FAILED = "the name means what it meant before"
+
+
+class HostingState(Enum):
+    """Where a feature holder stands in making a model ready to serve."""
+
+    READY = "not begun"
+    LOADING = "share and rows are loaded"
+    LOADED = "ready, waiting for the others"
+    FINISHED = "the model is served"
+    FAILED = "what was served before is served on"
+
+
+_B = OnlineBatchState
+
+ONLINE_BATCH: Table = session_table(
+    {
+        **rows(_B.READY, {Start: ("_on_start", (_B.WALKING, _B.FINISHED))}),
+        **rows(
+            _B.WALKING,
+            {
+                ask.OnlineExits: ("_on_exits", (_B.WALKING, _B.FINISHED)),
+                ask.OnlineBitmaps: ("_on_bitmaps", (_B.WALKING, _B.FINISHED)),
+                ask.OnlineRefusal: ("_on_refusal", (_B.WALKING, _B.FINISHED)),
+                Computed: ("_on_computed", (_B.WALKING, _B.FINISHED)),
+                TimerFired: ("_on_timer", (_B.WALKING, _B.FINISHED)),
+                PeerLost: ("_on_peer_away", (_B.WALKING, _B.FINISHED)),
+            },
+        ),
+    },
+    (_B.FINISHED, _B.FAILED),
+    OnlineBatchState,
+)
+
+
+_D = DeployingState
+
+DEPLOYING: Table = session_table(
+    {
+        **rows(_D.READY, {Start: ("_on_start", (_D.PREPARING, _D.FINISHED))}),
+        **rows(
+            _D.PREPARING,
+            {
+                ask.ModelReady: ("_on_ready", (_D.PREPARING, _D.SWITCHING)),
+                SessionRefuse: ("_on_refuse", (_D.FAILED,)),
+            },
+        ),
+        **rows(
+            _D.SWITCHING,
+            {ask.ModelDeployed: ("_on_deployed", (_D.SWITCHING, _D.FINISHED))},
+        ),
+    },
+    (_D.FINISHED, _D.FAILED),
+    DeployingState,
+)
+
+
+_H = HostingState
+
+HOSTING: Table = session_table(
+    {
+        **rows(_H.READY, {ask.ModelDeploy: ("_on_deploy", (_H.LOADING, _H.FAILED))}),
+        **rows(
+            _H.LOADING,
+            {
+                Computed: ("_on_computed", (_H.LOADED,)),
+                ComputationFailed: ("_on_unprepared", (_H.FAILED,)),
+            },
+        ),
+        **rows(_H.LOADED, {ask.ModelSwitch: ("_on_switch", (_H.FINISHED,))}),
+    },
+    (_H.FINISHED, _H.FAILED),
+    HostingState,
+)
