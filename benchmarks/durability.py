@@ -37,8 +37,9 @@ from fedmq.privacy.engine import Given
 from fedmq.privacy.plain import Plain
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.step import Step
-from fedmq.protocol.training_active import ActiveTable, ActiveTraining
-from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 
 LABEL = "default.payment.next.month"
 

@@ -44,8 +44,9 @@ from fedmq.party.traffic import Traffic
 from fedmq.privacy.engine import Given
 from fedmq.privacy.plain import Plain
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.training_active import ActiveTable, ActiveTraining
-from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from fedmq.transport.keys import PrivateKeys
 
 BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"

@@ -24,8 +24,9 @@ from fedmq.privacy.engine import Engine, Given
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.training_active import ActiveTable, ActiveTraining
-from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from fedmq.transport.topology import check_name
 
 __all__ = ["simulate"]

@@ -16,8 +16,7 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.model_store import ModelStore
 from fedmq.party.table import ReadTable, Table
 from fedmq.protocol.inference_passive import PassiveRows
-from fedmq.protocol.training_active import ActiveTable
-from fedmq.protocol.training_passive import PassiveTable
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 
 __all__ = [
     "Aligned",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,6 +33,7 @@ from fedmq.privacy.engine import (
     Reply,
     Values,
 )
+from fedmq.protocol.enrolment import Enrolment
 from fedmq.protocol.events import Checkpoint, Finish, Pause, Received, Report, Resume, Start
 from fedmq.protocol.growing_model import GrowingModel
 from fedmq.protocol.growth import Growth
@@ -48,30 +48,13 @@ from fedmq.protocol.training_steps import (
     tree_candidates,
     went_left,
 )
+from fedmq.protocol.training_tables import ActiveTable
 from fedmq.protocol.wave import Conversation, Wave
 
-__all__ = ["ActiveTable", "ActiveTraining"]
+__all__ = ["ActiveTraining"]
 
 State = ActiveTrainingState
 _OWN = 0  # the active party comes first among the owners, and first among ties
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveTable:
-    """The label holder's rows, in the common order.
-
-    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,);
-    ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: what
-    tells the common rows from others, empty where rows are matched by position; it is that of the
-    stored alignment ``alignment_name``, if there is one.
-    """
-
-    values: NDArray[np.float32]
-    features: tuple[str, ...]
-    label: NDArray[np.float32]
-    evaluation: NDArray[np.bool_]
-    alignment: str = ""
-    alignment_name: str = ""
 
 
 class ActiveTraining(Machine):
@@ -111,14 +94,10 @@ class ActiveTraining(Machine):
         self._engine = engine.active(parallelism)
         self._bins: BinMatrix
         self._candidates: CandidateTable
-        self._public: Values | None = None
-        self._setups: dict[str, list[Values]] = {}
-        self._setup_sizes: dict[str, int] = {}
-        self._ready_peers: set[str] = set()
+        self._enrolment = Enrolment(peers)
         self._grown = GrowingModel(
             table.features, len(table.label), params, bool(table.evaluation.any()), saved
         )
-        self._peers_saved: dict[str, int] = {}
         self._unsaved: set[str] = set()
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None
@@ -174,37 +153,29 @@ class ActiveTraining(Machine):
             self._set_out()
 
     def _on_accept(self, event: Received) -> None:
-        assert isinstance(event.body, tell.SessionAccept)
-        if event.sender in self._setup_sizes:
-            raise ProtocolError("the session was accepted twice")
-        self._setup_sizes[event.sender] = event.body.setup_pieces
-        self._peers_saved[event.sender] = event.body.trees
-        self._setups[event.sender] = []
+        said = event.body
+        assert isinstance(said, tell.SessionAccept)
+        self._enrolment.accept(event.sender, said.setup_pieces, said.trees)
         self._set_up(event.sender)
 
     def _on_setup(self, event: Received) -> None:
         assert isinstance(event.body, tell.EngineSetup)
-        pieces = self._setups.get(event.sender)
-        if pieces is None or len(pieces) >= self._setup_sizes[event.sender]:
-            raise ProtocolError("an engine setup piece that was not announced")
-        pieces.append(unpack_payload(event.body.payload))
+        self._enrolment.add(event.sender, unpack_payload(event.body.payload))
         self._set_up(event.sender)
 
     def _set_up(self, peer: str) -> None:
-        if len(self._setups[peer]) == self._setup_sizes[peer]:
-            plan = self._engine.setup(peer, self._setups[peer])
-            self._run(plan, lambda _: self._peer_ready(peer))
+        setup = self._enrolment.setup(peer)
+        if setup is not None:
+            self._run(self._engine.setup(peer, setup), lambda _: self._peer_ready(peer))
 
     def _peer_ready(self, peer: str) -> None:
-        self._ready_peers.add(peer)
-        if len(self._ready_peers) == len(self.peers):
+        if self._enrolment.is_last(peer):
             self._set_out()
 
     def _set_out(self) -> None:
         """Begin with the last tree that all parties have, or with none."""
-        alone = self._params.active_only_trees
-        common = min(
-            [len(self._grown.saved), *(max(saved, alone) for saved in self._peers_saved.values())]
+        common = self._enrolment.common_trees(
+            len(self._grown.saved), self._params.active_only_trees
         )
         self._grown.take_up(common)
         self._derive()

@@ -43,23 +43,11 @@ from fedmq.protocol.training_steps import (
     tree_candidates,
     went_left,
 )
+from fedmq.protocol.training_tables import PassiveTable
 
-__all__ = ["PassiveTable", "PassiveTraining"]
+__all__ = ["PassiveTraining"]
 
 State = PassiveTrainingState
-
-
-@dataclass(frozen=True, slots=True)
-class PassiveTable:
-    """A feature holder's rows, in the common order.
-
-    ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
-    rows from others, empty where rows are matched by position.
-    """
-
-    values: NDArray[np.float32]
-    features: tuple[str, ...]
-    alignment: str = ""
 
 
 @dataclass(slots=True)

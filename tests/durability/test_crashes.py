@@ -10,8 +10,9 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.privacy.engine import Engine, Given
 from fedmq.privacy.plain import Plain
-from fedmq.protocol.training_active import ActiveTable, ActiveTraining
-from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Weather
 
 PARTIES = ("bank", "telco", "retail")

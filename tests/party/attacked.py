@@ -24,8 +24,9 @@ from fedmq.privacy.plain import Plain
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
 from fedmq.protocol.session import Session
-from fedmq.protocol.training_active import ActiveTable, ActiveTraining
-from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from fedmq.transport.link import Lane, Link
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 

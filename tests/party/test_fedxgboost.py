@@ -14,8 +14,9 @@ from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engine import Given
 from fedmq.privacy.registry import engine_named
-from fedmq.protocol.training_active import ActiveTable, ActiveTraining
-from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from tests.simulator import Link, Simulation
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

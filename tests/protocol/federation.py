@@ -19,8 +19,9 @@ from fedmq.privacy.plain import Plain
 from fedmq.protocol.inference_active import ActiveInference
 from fedmq.protocol.inference_passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.training_active import ActiveTable, ActiveTraining
-from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from tests.simulator import Simulation
 
 ACTIVE = "bank"

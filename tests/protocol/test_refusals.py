@@ -18,7 +18,8 @@ from fedmq.privacy import plain
 from fedmq.privacy.engine import AskedNode, Engine, Given
 from fedmq.privacy.paillier import Paillier
 from fedmq.protocol.events import Arrived
-from fedmq.protocol.training_passive import PassiveTable, PassiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import PassiveTable
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import (
     ACTIVE,

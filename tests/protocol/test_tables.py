@@ -203,6 +203,8 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
         parties = alignments.machines(alignments.people(count, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
     paused(watch)
+    federation = small()
+    simulation = ran(federation.training())
     for machines in (federation.training(), federation.scoring(simulation.results)):
         for machine in watch(machines).values():
             machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))

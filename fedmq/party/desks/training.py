@@ -27,8 +27,9 @@ from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.trace import Trace
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.step import ActiveTree, PassiveTree
-from fedmq.protocol.training_active import ActiveTable, ActiveTraining
+from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable
 
 __all__ = ["TrainingDesk"]
 

@@ -26,6 +26,7 @@ Table = Mapping[tuple[Enum, type], Transition]
 def rows(
     state: Enum, handlers: Mapping[type, tuple[str, tuple[Enum, ...]]]
 ) -> dict[tuple[Enum, type], Transition]:
+    """The rows of one state: (handler, states it may lead to) by event."""
     return {(state, event): Transition(*step) for event, step in handlers.items()}
 
 

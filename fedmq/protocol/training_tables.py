@@ -1,0 +1,41 @@
+"""The tables that a training begins with, one per side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ActiveTable", "PassiveTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTable:
+    """The label holder's rows, in the common order.
+
+    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,);
+    ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: what
+    tells the common rows from others, empty where rows are matched by position; it is that of the
+    stored alignment ``alignment_name``, if there is one.
+    """
+
+    values: NDArray[np.float32]
+    features: tuple[str, ...]
+    label: NDArray[np.float32]
+    evaluation: NDArray[np.bool_]
+    alignment: str = ""
+    alignment_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PassiveTable:
+    """A feature holder's rows, in the common order.
+
+    ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
+    rows from others, empty where rows are matched by position.
+    """
+
+    values: NDArray[np.float32]
+    features: tuple[str, ...]
+    alignment: str = ""
