@@ -89,7 +89,9 @@ def test_the_demo_ends_with_one_line_of_json() -> None:
 def test_an_unknown_engine_is_refused_by_the_demo() -> None:
     outcome = fedmq("demo", "--engine", "magic")
     assert outcome.code == 3
-    assert outcome.error == "simulate: engine: 'magic' is unknown; use plain, paillier, ou, smm1, smm2, ldp"
+    assert outcome.error == (
+        "simulate: engine: 'magic' is unknown; use plain, paillier, ou, smm1, smm2, ldp"
+    )
 
 
 def test_an_interrupted_demo_ends_with_130() -> None:
