@@ -20,9 +20,13 @@ import numpy as np
 
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.asking import ask_daemon
+from fedmq.party import keys_file
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.pinning import pin
 from fedmq.party.control import ask
+from fedmq.party.keys_file import KeyRing
 from fedmq.party.model_store import ModelStore
+from fedmq.transport.keys import PrivateKeys
 from tests.chaos.proxy import Proxy
 from tests.rabbitmq_node import RabbitNode
 
@@ -74,6 +78,9 @@ class DaemonProcess:
             '[compute]\nworkers = 1\n[policy]\nengines = ["plain", "paillier", "ou"]\n'
             f"allow_weak_keys = true\n{_RETRY}"
         )
+        ring = KeyRing(party, PrivateKeys.generate())
+        keys_file.write(self.file.with_name("keys.json"), ring)
+        pin(folder / "federation.toml", party, [ring.current.public])
 
     @property
     def pid(self) -> int:
