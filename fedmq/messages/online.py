@@ -19,6 +19,7 @@ __all__ = [
     "BODIES",
     "ModelDeploy",
     "ModelDeployed",
+    "ModelDismiss",
     "ModelReady",
     "ModelSwitch",
     "OnlineBitmaps",
@@ -161,6 +162,12 @@ class ModelSwitch(Body):
     kind: ClassVar[str] = "model switch"
 
 
+class ModelDismiss(Body):
+    """Active to passive: it was only asked whether the model is ready; nothing changes."""
+
+    kind: ClassVar[str] = "model dismiss"
+
+
 class ModelDeployed(Body):
     """Passive to active: kept, also over a restart."""
 
@@ -178,5 +185,6 @@ BODIES: tuple[type[Body], ...] = (
     ModelDeploy,
     ModelReady,
     ModelSwitch,
+    ModelDismiss,
     ModelDeployed,
 )

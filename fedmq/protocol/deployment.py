@@ -18,16 +18,22 @@ __all__ = ["Deploying", "Hosting"]
 
 
 class Deploying(Machine):
-    """The label holder's side; finishes with nothing, once every party serves the model."""
+    """The label holder's side; finishes with nothing, once every party serves the model.
+
+    With ``only_asks`` it finishes once every party could, and the name keeps its meaning.
+    """
 
     TABLE = DEPLOYING
     failed_state = DeployingState.FAILED
 
-    def __init__(self, alias: str, served: ServedForest, mode: Mode) -> None:
+    def __init__(
+        self, alias: str, served: ServedForest, mode: Mode, only_asks: bool = False
+    ) -> None:
         super().__init__(DeployingState.READY, tuple(served.asked.values()))
         self._alias = alias
         self._served = served
         self._mode = mode
+        self._only_asks = only_asks
         self._waiting: set[str] = set()
 
     def _on_start(self, _: Start) -> None:
@@ -48,11 +54,15 @@ class Deploying(Machine):
 
     def _on_ready(self, event: Received) -> None:
         self._said_by(event.sender)
-        if not self._waiting:
+        if self._waiting:
+            return
+        for peer in self.peers:
+            self._send(peer, say.ModelDismiss() if self._only_asks else say.ModelSwitch())
+        if self._only_asks:
+            self._finish()
+        else:
             self.state = DeployingState.SWITCHING
             self._waiting = set(self.peers)
-            for peer in self.peers:
-                self._send(peer, say.ModelSwitch())
 
     def _on_refuse(self, event: Received) -> None:
         assert isinstance(event.body, SessionRefuse)
@@ -75,7 +85,7 @@ class Deploying(Machine):
 
 
 class Hosting(Machine):
-    """A feature holder's side; finishes with the :class:`AnsweringShare` to serve.
+    """A feature holder's side; finishes with the :class:`AnsweringShare` to serve, or with None.
 
     ``load`` computes it; ``refusal`` is the owner's reason against it, or empty.
     """
@@ -112,3 +122,7 @@ class Hosting(Machine):
         self.state = HostingState.FINISHED
         self._send(self.peers[0], say.ModelDeployed())
         self._emit(Finish(self._loaded))
+
+    def _on_dismiss(self, _: Received) -> None:
+        self.state = HostingState.FINISHED
+        self._emit(Finish(None))

@@ -196,6 +196,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     ),
     online.ModelReady: st.builds(online.ModelReady),
     online.ModelSwitch: st.builds(online.ModelSwitch),
+    online.ModelDismiss: st.builds(online.ModelDismiss),
     online.ModelDeployed: st.builds(online.ModelDeployed),
     alignment.AlignmentOpen: st.builds(
         alignment.AlignmentOpen,

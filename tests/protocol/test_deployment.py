@@ -23,8 +23,14 @@ class Broken:
         raise DataError("telco: data.csv, line 7: 'secret' is no number")
 
 
-def run(world: World, seed: int = 0, link: Link | None = None, **hosting: Any) -> Simulation:
-    machines: dict[str, Any] = {"active": Deploying("production", world.served, "hop")}
+def run(
+    world: World,
+    seed: int = 0,
+    link: Link | None = None,
+    only_asks: bool = False,
+    **hosting: Any,
+) -> Simulation:
+    machines: dict[str, Any] = {"active": Deploying("production", world.served, "hop", only_asks)}
     for party, share in world.shares.items():
         load, refusal = hosting.get(party, (Given(share), ""))
         machines[party] = Hosting("active", load, refusal)
@@ -40,6 +46,21 @@ def test_every_party_serves_its_share_whatever_befalls_the_messages(
     simulation = run(world, seed, Link(drop=0.2, repeat=0.2, delay=1.0))
 
     assert simulation.results == {"active": None, **world.shares}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whoever_is_only_asked_serves_nothing_new(world: World, seed: int) -> None:
+    simulation = run(world, seed, Link(drop=0.2, repeat=0.2, delay=1.0), only_asks=True)
+
+    assert simulation.results == {"active": None, **dict.fromkeys(world.shares)}
+
+
+def test_whoever_is_only_asked_says_what_is_missing(world: World) -> None:
+    refusing = (Given(None), "retail has no share of model m")
+    simulation = run(world, only_asks=True, retail=refusing)
+
+    assert simulation.results == {}
+    assert "retail has no share of model m" in str(simulation.errors["active"])
 
 
 def test_a_refusal_leaves_everything_as_it_was(world: World) -> None:

@@ -80,6 +80,7 @@ class ServingDesk(Desk):
         return {
             "activate": self._activate,
             "rollback": self._rollback,
+            "verify": self._verify,
             "serving": self._status,
         }
 
@@ -140,22 +141,29 @@ class ServingDesk(Desk):
             raise ConfigError(f"{name} is the id of a model; choose another name")
         async with self._switching:
             served = await self._served(model, mode)
-            changes: asyncio.Queue[RunningSession] = asyncio.Queue()
-            running = self.at.sessions.open(
-                secrets.token_hex(8),
-                1,
-                "inference",
-                model,
-                Deploying(name, served.forest, mode),
-                on_change=changes.put_nowait,
-            )
-            await followed(running, changes, say)
+            await self._agreed(model, Deploying(name, served.forest, mode), say)
             before = self._deployments.names().get(name)
             self._deployments.put(name, Deployment(model=model, mode=mode))
             # One assignment: a request sees the former model or the new one, and keeps it.
             self.scorer.models[name] = self.scorer.models[model] = served
             log.info("%s is model %s from now on", name, model)
             return {"name": name, "model": model, "mode": mode, "before": before and before.model}
+
+    async def _verify(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+        """Whether every party could serve the model: all that activation does but the switch."""
+        self.at.only_active("verify a model at all parties")
+        model, mode = str(request["model"]), self.at.config.online.mode
+        forest = (await self._served(model, mode)).forest
+        await self._agreed(model, Deploying(PRODUCTION, forest, mode, only_asks=True), say)
+        records = {party: len(forest.chains(owner)) for owner, party in forest.asked.items()}
+        return {"model": model, "records": records}
+
+    async def _agreed(self, model: str, machine: Deploying, say: Say) -> None:
+        changes: asyncio.Queue[RunningSession] = asyncio.Queue()
+        running = self.at.sessions.open(
+            secrets.token_hex(8), 1, "inference", model, machine, on_change=changes.put_nowait
+        )
+        await followed(running, changes, say)
 
     async def _served(self, model: str, mode: Mode) -> ServedModel:
         share = await asyncio.to_thread(self.at.store.active, model)
@@ -193,7 +201,9 @@ class ServingDesk(Desk):
         assert isinstance(terms, ModelDeploy)
         machine = Hosting(header.sender, self._loading(terms), self._refusal(header, terms))
 
-        def keep(share: AnsweringShare) -> None:
+        def keep(share: AnsweringShare | None) -> None:
+            if share is None:
+                return
             chains = share.chains
             deployment = Deployment(
                 model=terms.model,

@@ -40,7 +40,7 @@ class DeployingState(Enum):
     READY = "not begun"
     PREPARING = "the passive parties load their shares"
     SWITCHING = "all are ready, the name changes its meaning everywhere"
-    FINISHED = "the name means the model at every party"
+    FINISHED = "the name means the model at every party, or it was only asked if it could"
     FAILED = "the name means what it meant before"
 
 
@@ -50,7 +50,7 @@ class HostingState(Enum):
     READY = "not begun"
     LOADING = "share and rows are loaded"
     LOADED = "ready, waiting for the others"
-    FINISHED = "the model is served"
+    FINISHED = "the model is served, or it was only asked if it could be"
     FAILED = "what was served before is served on"
 
 
@@ -84,7 +84,7 @@ DEPLOYING: Table = session_table(
         **rows(
             _D.PREPARING,
             {
-                ask.ModelReady: ("_on_ready", (_D.PREPARING, _D.SWITCHING)),
+                ask.ModelReady: ("_on_ready", (_D.PREPARING, _D.SWITCHING, _D.FINISHED)),
                 SessionRefuse: ("_on_refuse", (_D.FAILED,)),
             },
         ),
@@ -110,7 +110,13 @@ HOSTING: Table = session_table(
                 ComputationFailed: ("_on_unprepared", (_H.FAILED,)),
             },
         ),
-        **rows(_H.LOADED, {ask.ModelSwitch: ("_on_switch", (_H.FINISHED,))}),
+        **rows(
+            _H.LOADED,
+            {
+                ask.ModelSwitch: ("_on_switch", (_H.FINISHED,)),
+                ask.ModelDismiss: ("_on_dismiss", (_H.FINISHED,)),
+            },
+        ),
     },
     (_H.FINISHED, _H.FAILED),
     HostingState,
