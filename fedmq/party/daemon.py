@@ -206,14 +206,22 @@ class Daemon:
             from fedmq.party.http.health import health_router
             from fedmq.party.http.metrics import metrics_router
             from fedmq.party.http.predict import predict_router
+            from fedmq.party.http.score_metrics import AnsweringCollector, ScoreCollector
             from fedmq.party.http.server import HttpServer
         except ImportError:
             raise ConfigError(
                 "[http] needs more packages; run: pip install 'fedmq[http]'"
             ) from None
-        routers = [health_router(self._troubles), metrics_router(self._meters, self._gauges)]
-        if self._premises.is_active:
-            routers.append(predict_router(self._serving.counter))
+        serving, is_active = self._serving, self._premises.is_active
+        scores = (
+            ScoreCollector(serving.counter) if is_active else AnsweringCollector(serving.answering)
+        )
+        routers = [
+            health_router(self._troubles),
+            metrics_router(self._meters, self._gauges, scores),
+        ]
+        if is_active:
+            routers.append(predict_router(serving.counter))
         return HttpServer(section, routers)
 
     def _troubles(self) -> list[str]:

@@ -123,7 +123,7 @@ def test_any_changed_byte_of_the_share_is_noticed(file: Path) -> None:
 def test_a_file_that_was_cut_off_is_refused(file: Path, kept: float) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[: int(kept * (len(whole) - 1))])
-    with pytest.raises(DataError, match="not a share file|damaged"):
+    with pytest.raises(DataError, match=r"not a share file|damaged"):
         read_share(file, "telco", False)
 
 

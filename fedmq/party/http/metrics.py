@@ -17,10 +17,11 @@ __all__ = ["metrics_router"]
 _Values = Iterable[tuple[tuple[str, ...], float]]
 
 
-def metrics_router(meters: Meters, standing: Callable[[], Gauges]) -> APIRouter:
-    """Serves ``meters`` and what ``standing`` says when asked, from a registry of its own."""
+def metrics_router(meters: Meters, standing: Callable[[], Gauges], *others: Collector) -> APIRouter:
+    """Serves ``meters``, what ``standing`` says when asked, and ``others``, from one registry."""
     registry = CollectorRegistry()
-    registry.register(_MeterCollector(meters, standing))
+    for collector in (_MeterCollector(meters, standing), *others):
+        registry.register(collector)
     router = APIRouter()
 
     @router.get("/metrics")

@@ -68,8 +68,9 @@ def predict_router(counter: Counter) -> APIRouter:
         try:
             is_arrow = request.headers.get("content-type", "").startswith(ARROW)
             body = await request.body()
-            asked = _from_arrow(body, request) if is_arrow else PredictRequest.read(body)
-            answered = await counter.answer(model, asked)
+            with counter.meters.request():
+                asked = _from_arrow(body, request) if is_arrow else PredictRequest.read(body)
+                answered = await counter.answer(model, asked)
             if ARROW in request.headers.get("accept", ""):
                 return Response(_to_arrow(answered), headers=headers, media_type=ARROW)
         except Wrong as wrong:

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
+from fedmq.party.serving.meters import ScoreMeters
 from fedmq.party.serving.scorer import Scored, Scorer
 
 __all__ = ["Answered", "Counter", "PredictRequest", "PredictResponse", "Wrong"]
@@ -151,6 +152,7 @@ class Counter:
         comparable: Callable[[Sequence[str]], Sequence[str]] = lambda ids: ids,
     ) -> None:
         self.scorer = scorer
+        self.meters = ScoreMeters()
         self._party = party
         self._guesses_unknown = guesses_unknown
         self._comparable = comparable
@@ -175,6 +177,7 @@ class Counter:
         if len(given) == 1 and given[0] is None:
             where = ", ".join(sorted(scored.scores.unknown))
             raise Wrong(404, f"ids.0: {asked.ids[0]!r} is not known at {where}")
+        self.meters.answered(len(given), bool(scored.scores.degraded))
         return Answered(asked, scored, given)
 
     def _given(self, scored: Scored, asked: PredictRequest) -> Sequence[float | None]:

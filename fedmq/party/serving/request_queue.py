@@ -88,8 +88,9 @@ class RequestQueue:
 
     async def _answered(self, body: bytes) -> dict[str, Any]:
         try:
-            model, asked = _read(body)
-            answered = await self._counter.answer(model, asked)
+            with self._counter.meters.request():
+                model, asked = _read(body)
+                answered = await self._counter.answer(model, asked)
         except Wrong as wrong:
             return {"status": wrong.status, "error": str(wrong)}
         except Exception as error:  # a message that cannot be answered must not come for ever

@@ -209,6 +209,11 @@ class Scorer:
             self.counts.stray_answers += 1
             log.warning("%s: an answer of %s was left aside: %s", self._party, sender, error)
 
+    @property
+    def queued_rows(self) -> int:
+        """Rows that wait for a batch."""
+        return self._queued_rows
+
     def status(self) -> dict[str, Any]:
         """What people want to know, as plain data."""
         counts = {name: getattr(self.counts, name) for name in Counts.__slots__}

@@ -1,0 +1,52 @@
+"""What requests for scores came to, as plain numbers; other files show them to people."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+__all__ = ["BOUNDS", "ScoreMeters"]
+
+BOUNDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+"""Seconds at which the histogram is cut; beyond the last one is one more piece."""
+
+
+@dataclass
+class ScoreMeters:
+    """Counted since the daemon began, for HTTP and messages together."""
+
+    clock: Callable[[], float] = time.perf_counter
+    requests: Counter[int] = field(default_factory=Counter)
+    """By status, as in HTTP; 200 is answered."""
+    seconds: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    """Requests by the piece of the histogram that their time fell into."""
+    seconds_sum: float = 0.0
+    rows: int = 0
+    """Rows of the requests that were answered."""
+    degraded: int = 0
+    """Answers in which some party's part was guessed."""
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Measure a request, from its body to its answer."""
+        begun, status = self.clock(), 500
+        try:
+            yield
+            status = 200
+        except Exception as error:
+            status = getattr(error, "status", 500)
+            raise
+        finally:
+            spent = self.clock() - begun
+            self.requests[status] += 1
+            self.seconds[bisect_left(BOUNDS, spent)] += 1
+            self.seconds_sum += spent
+
+    def answered(self, rows: int, degraded: bool) -> None:
+        """A request has its scores."""
+        self.rows += rows
+        self.degraded += degraded
