@@ -23,6 +23,7 @@ from fedmq.errors import (
     Refused,
 )
 from fedmq.party.configuration.http import HttpSection
+from fedmq.party.http.docs_page import docs_router
 
 __all__ = ["HttpServer"]
 
@@ -38,6 +39,10 @@ _STATUS: tuple[tuple[type[FedmqError], int], ...] = (
 
 _CLOSE_SECONDS = 2
 
+_OPEN = ("/docs", "/openapi.json")
+"""Answered without a token, for a browser shows none; they tell nothing of data, models or peers.
+"""
+
 
 class HttpServer:
     """Serves ``routers`` as ``section`` says.
@@ -50,7 +55,7 @@ class HttpServer:
         self._section = section
         self._app = FastAPI(title="fedmq", docs_url=None, redoc_url=None)
         self._app.add_exception_handler(FedmqError, _as_json)
-        for router in routers:
+        for router in (*routers, docs_router(self._app.openapi)):
             self._app.include_router(router)
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -123,7 +128,8 @@ class _TokenGuard:
         self._expected = [f"Bearer {token}".encode() for token in tokens]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"].startswith("/health/"):
+        path = scope.get("path", "")
+        if scope["type"] != "http" or path in _OPEN or path.startswith("/health/"):
             await self._app(scope, receive, send)
             return
         shown = dict(scope["headers"]).get(b"authorization", b"")
