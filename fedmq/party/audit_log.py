@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from fedmq.errors import ConfigError, DataError
 
-__all__ = ["AuditLog"]
+__all__ = ["AuditLog", "now"]
 
 _BEGINNING = "0" * 64
 
@@ -25,8 +25,8 @@ _BEGINNING = "0" * 64
 class AuditLog:
     """The log in a party's state folder; one daemon writes it, anybody may verify it."""
 
-    def __init__(self, state: Path) -> None:
-        self.path = state / "audit.jsonl"
+    def __init__(self, state: Path, name: str = "audit.jsonl") -> None:
+        self.path = state / name
         self._number = 0
         self._previous = ""
 
@@ -37,28 +37,30 @@ class AuditLog:
             ConfigError: the disk refuses.
             DataError: the log was tampered with.
         """
+        self.record_all([{"event": event, **details}])
+
+    def record_all(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Append ``entries``, with one wait for the disk; errors as for ``record``.
+
+        ``at`` is the present unless an entry says otherwise.
+        """
         if not self._previous:
             self._continue()
-        line = json.dumps(
-            {
-                "number": self._number + 1,
-                "at": datetime.now().astimezone().isoformat(timespec="milliseconds"),
-                "event": event,
-                **details,
-                "previous": self._previous,
-            }
-        )
+        number, previous, lines = self._number, self._previous, []
+        for number, entry in enumerate(entries, start=self._number + 1):
+            content = {"number": number, "at": now(), **entry, "previous": previous}
+            lines.append(json.dumps(content))
+            previous = _hash(lines[-1])
         try:
             with self.path.open("ab") as file:
-                file.write(line.encode() + b"\n")
+                file.write("".join(f"{line}\n" for line in lines).encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            # Part of the line may be there; what is recorded next begins by cutting it off.
+            # Part of a line may be there; what is recorded next begins by cutting it off.
             self._previous = ""
             raise ConfigError(f"{self.path}: cannot be written: {error.strerror}") from None
-        self._number += 1
-        self._previous = _hash(line)
+        self._number, self._previous = number, previous
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """All entries, the oldest first.
@@ -103,7 +105,14 @@ class AuditLog:
     def _lines(self) -> list[str]:
         if not self.path.exists():
             return []
-        return self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        # What has no end yet is being written, or was cut off by a crash: it is no entry.
+        return text[: text.rfind("\n") + 1].splitlines()
+
+
+def now() -> str:
+    """The present as entries have it: ISO 8601, milliseconds, local zone."""
+    return datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 
 def _hash(line: str) -> str:

@@ -158,6 +158,7 @@ class TestAuditLog:
         before = log.last_hash()
         with log.path.open("a") as file:
             file.write(json.dumps({"number": 6})[:-4])
+        assert [entry["rows"] for entry in log.entries()] == list(range(5))
         again = AuditLog(log.path.parent)
         again.record("asked", rows=5)
         assert [entry["rows"] for entry in again.entries()][-1] == 5

@@ -152,7 +152,7 @@ def test_metrics_of_the_daemon_have_its_scores(federation: ServingFederation) ->
 
 
 def test_every_question_is_in_the_audit_of_whom_was_asked(
-    federation: ServingFederation, bank: Path
+    federation: ServingFederation, telco: Path
 ) -> None:
     federation.activate("model-1", "bitmap")  # every row is asked about everywhere
     asked = federation.ids[100:103]
@@ -167,10 +167,24 @@ def test_every_question_is_in_the_audit_of_whom_was_asked(
     }
     last = _noted(folder, lambda line: set(line["ids"]) == hashed)
     assert (last["mode"], last["model"], last["answer"]) == ("bitmap", "model-1", "yes")
-    assert "bank" in last.values()
+    assert (last["event"], last["peer"]) == ("asked online", "bank")
     text = "".join(path.read_text() for path in folder.glob("*.jsonl"))
     assert not any(each in text for each in federation.ids)
     assert not (federation.folder / "bank" / "state" / "audit").exists()
+
+    listed = fedmq("audit-log", "list", telco, "--online", "--json").result
+    assert last in listed
+    verified = fedmq("audit-log", "verify", telco, "--online", "--json").result
+    assert sum(day["entries"] for day in verified) >= len(listed)
+    [path] = folder.glob("*.jsonl")
+    whole = path.read_text()
+    path.write_text(whole.replace('"yes"', '"no"', 1))
+    try:
+        changed = fedmq("audit-log", "verify", telco, "--online")
+        assert changed.code == 4
+        assert "the log was changed" in changed.error
+    finally:
+        path.write_text(whole)
 
 
 def _noted(folder: Path, fits: Any) -> dict[str, Any]:

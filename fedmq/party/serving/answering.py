@@ -46,7 +46,7 @@ class Answering:
         if self._audit is not None:
             mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
             outcome = said.cause if isinstance(said, OnlineRefusal) else "yes"
-            self._audit.note(header.sender, body.model, mode, body.ids, outcome)
+            self._audit.note(header.sender, header.session, body.model, mode, body.ids, outcome)
         return said
 
     def _answered(self, header: Header, body: OnlineHop | OnlineRows) -> Body:

@@ -1,4 +1,7 @@
-"""Who asked about whom: one line of JSON per question, ids as keyed hashes."""
+"""Who asked about whom: an :class:`AuditLog` by day, with an entry per question.
+
+Each day is a chain of its own, so that the owner can delete old days and still verify the others.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,24 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import json
 import logging
 import os
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, FedmqError
+from fedmq.party.audit_log import AuditLog, now
 
-__all__ = ["OnlineAudit"]
+__all__ = ["OnlineAudit", "online_logs"]
 
 log = logging.getLogger(__name__)
 
 _WRITE_EVERY = 1.0
+_FOLDER = "audit"
+_PREFIX = "questions-"
 
 
 class OnlineAudit:
@@ -30,9 +36,11 @@ class OnlineAudit:
     """
 
     def __init__(self, state: Path) -> None:
-        self._folder = state / "audit"
-        self._lines: list[str] = []
+        self._folder = state / _FOLDER
+        self._log: AuditLog | None = None
+        self._entries: list[dict[str, Any]] = []
         self._writing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._key = self._read_key()
@@ -43,46 +51,52 @@ class OnlineAudit:
         """How ``name`` stands in the files."""
         return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()[:32]
 
-    def note(self, caller: str, model: str, mode: str, ids: Sequence[str], answer: str) -> None:
+    def note(
+        self, caller: str, session: str, model: str, mode: str, ids: Sequence[str], answer: str
+    ) -> None:
         """Write down a question, within a second."""
-        line = {
-            "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
-            "caller": caller,
+        entry = {
+            "at": now(),
+            "event": "asked online",
+            "peer": caller,
+            "session": session,
             "model": model,
             "mode": mode,
             "ids": [self.hashed(each) for each in ids],
             "answer": answer,
         }
-        self._lines.append(json.dumps(line, separators=(",", ":")))
+        self._entries.append(entry)
         if self._writing is None:
             self._writing = asyncio.create_task(self._write_soon())
 
     async def close(self) -> None:
         """Write what is left."""
+        self._closing.set()
         if self._writing is not None:
-            self._writing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._writing
-        self._write(self._taken())
+            await self._writing
 
     async def _write_soon(self) -> None:
-        await asyncio.sleep(_WRITE_EVERY)
+        # One writer at a time, which nothing cancels: entries follow from one another.
+        while self._entries:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), _WRITE_EVERY)
+            await asyncio.to_thread(self._write, self._taken())
         self._writing = None
-        await asyncio.to_thread(self._write, self._taken())
 
-    def _taken(self) -> list[str]:
-        lines, self._lines = self._lines, []
-        return lines
+    def _taken(self) -> list[dict[str, Any]]:
+        entries, self._entries = self._entries, []
+        return entries
 
-    def _write(self, lines: list[str]) -> None:
-        if not lines:
+    def _write(self, entries: list[dict[str, Any]]) -> None:
+        if not entries:
             return
-        path = self._folder / f"online-{datetime.now():%Y-%m-%d}.jsonl"
+        name = f"{_PREFIX}{datetime.now():%Y-%m-%d}.jsonl"
+        if self._log is None or self._log.path.name != name:
+            self._log = AuditLog(self._folder, name)
         try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write("\n".join(lines) + "\n")
-        except OSError as error:
-            log.error("%s: %d lines of the audit are lost: %s", path, len(lines), error.strerror)
+            self._log.record_all(entries)
+        except FedmqError as error:
+            log.error("%d questions are missing in the audit: %s", len(entries), error)
 
     def _read_key(self) -> bytes:
         path = self._folder / "key"
@@ -91,3 +105,9 @@ class OnlineAudit:
             with os.fdopen(file, "wb") as out:
                 out.write(secrets.token_bytes(32))
         return path.read_bytes()
+
+
+def online_logs(state: Path) -> list[AuditLog]:
+    """The logs in the state folder ``state`` of who asked about whom, the oldest day first."""
+    folder = state / _FOLDER
+    return [AuditLog(folder, path.name) for path in sorted(folder.glob(f"{_PREFIX}*.jsonl"))]
