@@ -41,6 +41,7 @@ from fedmq.protocol.events import (
     Transmit,
     Waiting,
 )
+from fedmq.protocol.inference_steps import Scores
 from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
 from fedmq.protocol.session import Session
 from tests.crash_simulator import Build
@@ -184,7 +185,10 @@ def _effect(effect: Effect) -> list[Any]:
 def _result(result: Any) -> str:
     if isinstance(result, ActiveShare | PassiveShare):
         return _digest(result.dumps().encode())
-    return "" if result is None else _digest(result.margins.tobytes())
+    if isinstance(result, Scores):
+        return _digest(result.margins.tobytes())
+    # The common ids of an alignment, in the order in which this party keeps them.
+    return "" if result is None else _digest("\n".join(result).encode())
 
 
 def _digest(data: bytes) -> str:

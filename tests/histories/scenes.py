@@ -15,6 +15,7 @@ from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Weather
+from tests.protocol.alignments import machines, people
 
 _ROWS = 40
 _random = np.random.default_rng(11)
@@ -65,6 +66,12 @@ def inference() -> Mapping[str, Build]:
     }
 
 
+def alignment() -> Mapping[str, Build]:
+    """Three parties with 20 ids each, of which some are common; their keys are on file, too."""
+    owners = people(3, seed=5, share=0.8, of=25)
+    return {party: lambda _, party=party: machines(owners)[party] for party in owners}
+
+
 SCENES: Mapping[str, tuple[Callable[[], Mapping[str, Build]], Weather]] = {
     "training": (training, Weather()),
     "training-with-crashes": (
@@ -76,4 +83,6 @@ SCENES: Mapping[str, tuple[Callable[[], Mapping[str, Build]], Weather]] = {
         ),
     ),
     "inference": (inference, Weather()),
+    "alignment": (alignment, Weather()),
+    "alignment-over-a-bad-link": (alignment, Weather(drop=0.2, repeat=0.2, delay=3.0)),
 }

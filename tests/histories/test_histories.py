@@ -33,6 +33,12 @@ def test_the_crashes_are_in_the_history() -> None:
     assert {each["party"] for each in begun if each["saved"]} == {"bank", "telco", "retail"}
 
 
+def test_the_bad_link_is_in_the_history() -> None:
+    text = (FOLDER / "alignment-over-a-bad-link.jsonl").read_text()
+    assert '["timer","resend:' in text
+    assert '["waiting",' in text
+
+
 def test_a_machine_that_decides_differently_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     builds, _ = SCENES["training"]
     begin = ActiveTraining._begin_tree
