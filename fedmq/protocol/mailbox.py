@@ -1,10 +1,10 @@
 """Exactly once and in order, over a transport that may lose, repeat, delay and reorder.
 
 Each ordered pair of parties counts its messages; the receiver acknowledges what it has taken
-without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and a
-peer that has been quiet for long is probed. What arrives early is kept packed and up to a limit in
-bytes; beyond it a message counts as lost, and its sender sends it again. A broker with confirmed publishing rarely needs any
-of this; a link that breaks in the wrong moment does.
+without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and a peer
+that has been quiet for long is probed. What arrives early is kept packed and up to a limit in
+bytes; beyond it a message counts as lost, and its sender sends it again. A broker with confirmed
+publishing rarely needs any of this; a link that breaks in the wrong moment does.
 """
 
 from __future__ import annotations

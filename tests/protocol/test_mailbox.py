@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from fedmq.errors import MessageError
 from fedmq.messages.array import Array
 from fedmq.messages.body import Abort, Acknowledge, Body, Probe
-from fedmq.messages.envelope import Envelope
 from fedmq.messages.codec import pack
+from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import GradientBroadcast, TreeFinished
 from fedmq.protocol import mailbox as mailbox_module
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting

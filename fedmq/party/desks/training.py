@@ -192,7 +192,10 @@ class TrainingDesk(Desk):
         session = await self.at.kept.find(str(request["session"]))
         course = self._courses.get(str(request["session"]))
         if session is None or course is None:
-            raise DaemonError(f"session {request['session']} does not run here; see: fedmq status")
+            raise DaemonError(
+                f"session {request['session']} has ended, or is no training that this party "
+                "drives; see: fedmq status"
+            )
         return await self._watched(session, course, say)
 
     async def _watched(self, session: StoredSession, course: Course, say: Say) -> dict[str, Any]:
