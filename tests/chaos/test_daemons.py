@@ -49,6 +49,24 @@ def test_a_killed_party_goes_on_by_itself(federation: ChaosFederation, victim: s
     assert status["attempt"] >= 2 or done == TREES
 
 
+def test_noise_is_not_drawn_anew_for_a_tree_that_a_crash_has_cost(
+    federation: ChaosFederation,
+) -> None:
+    noise = {"epsilon": 20.0}
+    session = federation.train("noisy", TREES, "ldp", noise)
+    federation.await_status(session, begun)
+    federation.bank.kill()
+    federation.bank.start()
+    federation.await_shares(["noisy"], 60)
+
+    seed = federation.job("noisy")["engine_options"]["noise_seed"]
+    federation.train("undisturbed", TREES, "ldp", {**noise, "noise_seed": seed})
+    federation.train("other-noise", TREES, "ldp", noise)
+    federation.await_shares(["undisturbed", "other-noise"], 60)
+    assert federation.equal("noisy", "undisturbed")
+    assert not federation.equal("noisy", "other-noise")
+
+
 def test_a_training_can_be_watched_again_by_whoever_drives_it(
     federation: ChaosFederation,
 ) -> None:

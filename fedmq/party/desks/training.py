@@ -105,7 +105,11 @@ class TrainingDesk(Desk):
             refusal = self.at.config.policy.refusal(self.at.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
-        session = StoredSession(secrets.token_hex(8), model, 1, job=json.dumps(request["job"]))
+        drawn = engine_named(job.engine, job.engine_options, "job").drawn()
+        job = job.model_copy(update={"engine_options": {**job.engine_options, **drawn}})
+        session = StoredSession(
+            secrets.token_hex(8), model, 1, job=json.dumps(job.model_dump(mode="json"))
+        )
         table = await self._table(session, job)
         await self.at.kept.begin(session)
         await say({"event": "opened", "session": session.id, "model": model})
