@@ -61,14 +61,6 @@ def write_tables(folder: Path, rows: int, seed: int = 0) -> None:
         (folder / party / "data.csv").write_text("\n".join(lines) + "\n")
 
 
-def write_keys(folder: Path) -> None:
-    """Keys for all parties, pinned in ``federation.toml``: what travels is sealed."""
-    for party in PARTIES:
-        ring = KeyRing(party, PrivateKeys.generate())
-        keys_file.write(folder / party / "keys.json", ring)
-        pin(folder / "federation.toml", party, [ring.current.public])
-
-
 class DaemonProcess:
     """One party's ``fedmq run``, reaching the broker through a proxy of its own."""
 
@@ -165,7 +157,6 @@ class ChaosFederation:
             'name = "demo"\nactive = "bank"\npassive = ["telco", "retail"]\n'
         )
         write_tables(folder, rows)
-        write_keys(folder)
         self.daemons = {party: DaemonProcess(folder, party, node.port) for party in PARTIES}
 
     @property
