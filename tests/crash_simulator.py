@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.errors import FedmqError
+from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.body import Abort, Body, SessionUnknown
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
@@ -45,6 +46,7 @@ from fedmq.protocol.step import Step
 
 _MOST_EVENTS = 300_000
 _REMIND_SECONDS = 5.0
+_OPENINGS = (AlignmentOpen, TrainingOpen, InferenceOpen)
 
 Build = Callable[[Sequence[Step]], Machine]
 
@@ -202,7 +204,7 @@ class CrashSimulation:
             if header.attempt == running:
                 self._feed(name, Arrived(envelope))
             return
-        opens = isinstance(body, TrainingOpen | InferenceOpen) and header.sender == self.active
+        opens = isinstance(body, _OPENINGS) and header.sender == self.active
         match fate(header, body, party.disk.standing, opens=opens, drives=name == self.active):
             case Fate.JOIN:
                 self._attempt(name, header.attempt)

@@ -29,7 +29,7 @@ from fedmq.cli.predict import predict
 from fedmq.cli.run import run
 from fedmq.cli.serving import activate, rollback, serving
 from fedmq.cli.status import cancel, pause, resume, status
-from fedmq.cli.train import train
+from fedmq.cli.train import follow, train
 from fedmq.errors import FedmqError
 
 __all__ = ["cli", "main"]
@@ -41,7 +41,7 @@ def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, data, run, align, estimate, train, predict, demo):
+for command in (init, data, run, align, estimate, train, follow, predict, demo):
     cli.add_command(command)
 for command in (status, health, cancel, pause, resume, models):
     cli.add_command(command)

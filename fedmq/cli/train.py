@@ -1,4 +1,4 @@
-"""``fedmq train``: one training, asked of the active party's daemon."""
+"""``fedmq train`` and ``follow``: a training, asked of the active party's daemon, and watched."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from fedmq.cli.asking import ask_daemon, state_of
+from fedmq.cli.asking import ask_daemon, party_argument_help, state_of
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.progress import ProgressBar
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.trace import check_writable, write_trace
 
-__all__ = ["train"]
+__all__ = ["follow", "train"]
 
 
 @click.command()
@@ -28,7 +28,7 @@ __all__ = ["train"]
 def train(job: Path, trace: Path | None, as_json: bool) -> None:
     """Train the model described in JOB, with all parties of the federation.
 
-    The training belongs to the daemon: Ctrl-C only stops watching it (see: fedmq status, cancel).
+    The training belongs to the daemon: Ctrl-C only stops watching it (see: fedmq follow, cancel).
     """
     description = TrainingJob.read(job)
     request = {
@@ -38,17 +38,38 @@ def train(job: Path, trace: Path | None, as_json: bool) -> None:
     }
     if trace is not None:
         check_writable(trace)
-    with ProgressBar("training, trees", quiet=as_json) as bar:
-
-        def show(event: Mapping[str, Any]) -> None:
-            if event["event"] == "progress":
-                total = event["total"] or description.params.num_boost_round
-                bar.show(event["done"], total, event["details"], "; ".join(event["waiting"]))
-
-        result = ask_daemon(state_of(description.party), request, show)
+    result = _watched(state_of(description.party), request, as_json, description)
     if trace is not None:
         write_trace(result.pop("trace"), trace)
     print_result(result, as_json, _in_words)
+
+
+@click.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.argument("session")
+@json_option
+def follow(party: Path, session: str, as_json: bool) -> None:
+    """Watch the training SESSION that the daemon of PARTY drives, up to its end.
+
+    Ctrl-C only stops watching it.
+    """
+    request = {"do": "follow", "session": session}
+    print_result(_watched(state_of(party), request, as_json), as_json, _in_words)
+
+
+def _watched(
+    state: Path, request: Mapping[str, Any], quiet: bool, job: TrainingJob | None = None
+) -> Any:
+    """The result of a request whose progress is shown in trees."""
+    expected = job.params.num_boost_round if job else None
+    with ProgressBar("training, trees", quiet=quiet) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["event"] == "progress":
+                waits = "; ".join(event["waiting"])
+                bar.show(event["done"], event["total"] or expected, event["details"], waits)
+
+        return ask_daemon(state, request, show)
 
 
 def _in_words(result: Any) -> str:

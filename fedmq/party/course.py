@@ -79,6 +79,7 @@ class Course:
     async def followed(self, say: Say) -> Any:
         """The result; whoever asked for it is told of the progress."""
         change = asyncio.Event()
+        change.set()  # what is known by now comes first
         self._watchers.add(change)
         try:
             while not self.result.done():

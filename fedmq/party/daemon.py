@@ -44,6 +44,7 @@ from fedmq.transport.rabbitmq import RabbitMQLink
 
 if TYPE_CHECKING:
     from fedmq.party.http.server import HttpServer
+    from fedmq.party.telemetry import Telemetry
 
 __all__ = ["Daemon"]
 
@@ -92,6 +93,7 @@ class Daemon:
             notes.add,
             self._meters,
         )
+        self._telemetry = _telemetry_of(config)
         sessions = Sessions(
             federation.name,
             self._link,
@@ -103,6 +105,7 @@ class Daemon:
             self._meters,
             config.recordings,
             on_idle=self._on_idle,
+            telemetry=self._telemetry,
         )
         store = ModelStore(config.state)
         self._database = Database(config.state / "fedmq.sqlite")
@@ -169,6 +172,8 @@ class Daemon:
             await self._link.close()
             await self._premises.pool.close()
             await self._database.close()
+            if self._telemetry is not None:
+                await asyncio.to_thread(self._telemetry.close)
 
     async def _take_up(self) -> None:
         """Go on with what was under way when this party stopped."""
@@ -353,3 +358,11 @@ class Daemon:
         letter = Redelivery.from_request(request)
         await self._switchboard.on_delivery(letter.delivery())
         return {"taken": letter.refusal is None, "reason": letter.refusal or ""}
+
+
+def _telemetry_of(config: PartyFile) -> Telemetry | None:
+    if config.telemetry is None:
+        return None
+    from fedmq.party.telemetry import Telemetry
+
+    return Telemetry.to(config.telemetry.endpoint, config.party)

@@ -75,6 +75,7 @@ class SessionRunner:
         meters: Meters | None = None,
         record: Callable[[Envelope], None] | None = None,
         keeper: Keeper = FORGETFUL,
+        on_computed: Callable[[str, float, Span], None] = lambda _, __, ___: None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.session = session
@@ -98,6 +99,7 @@ class SessionRunner:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._keeper = keeper
+        self._on_computed = on_computed
         self._kept: asyncio.Task[None] | None = None
         if self.durable:
             self._keep(keeper.begin())
@@ -222,6 +224,7 @@ class SessionRunner:
         return error
 
     def _computed(self, what: str, asked: float, span: Span) -> None:
+        self._on_computed(what, asked, span)
         if self._trace is not None:
             self._trace.computed(self.session.mailbox.address.party, what, asked, span)
 

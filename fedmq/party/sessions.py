@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from fedmq.protocol.machine import Machine
 from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
 from fedmq.protocol.session import Session
 from fedmq.transport.link import Lane, Link
+
+if TYPE_CHECKING:
+    from fedmq.party.telemetry import Telemetry
 
 __all__ = ["Purpose", "RunningSession", "Sessions"]
 
@@ -105,6 +108,7 @@ class Sessions:
         meters: Meters | None = None,
         recordings: Path | None = None,
         on_idle: Callable[[str, bool], None] = lambda _, __: None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """``traces``: a folder for the timeline of each session, as ``SESSION.json``."""
         self.running: dict[str, RunningSession] = {}
@@ -118,6 +122,7 @@ class Sessions:
         self._traces = traces
         self._recordings = recordings
         self._on_idle = on_idle
+        self._telemetry = telemetry
         self._watches: set[asyncio.Task[None]] = set()
 
     def open(
@@ -143,10 +148,14 @@ class Sessions:
             self._forget(before)
         address = Address(self._federation, session, attempt, self._link.party)
         traffic = Traffic()
+        watch = self._telemetry
+        spans = watch.follow(address, purpose, model) if watch is not None else None
 
         def reported(report: Report) -> None:
             if report.unit == "tree":
                 self._meters.trees += report.done - (running.report.done if running.report else 0)
+                if spans is not None:
+                    spans.tree_done(report.done)
             running.report = report
             on_change(running)
 
@@ -174,7 +183,10 @@ class Sessions:
             self._meters,
             recorder.keep if recorder else None,
             keeper,
+            spans.computed if spans else lambda _, __, ___: None,
         )
+        if spans is not None:
+            runner.closed.add_done_callback(lambda _: spans.end(runner.outcome))
         if recorder:
             runner.closed.add_done_callback(lambda _: recorder.close())
         running = RunningSession(session, purpose, model, runner, traffic)

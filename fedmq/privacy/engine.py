@@ -16,7 +16,7 @@ step                      resumes with
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -237,6 +237,10 @@ class Engine(ABC):
 
     def check(self, params: TrainParams) -> None:  # noqa: B027 (most engines take any)
         """Raise ConfigError where this engine cannot train with ``params``."""
+
+    def drawn(self) -> Mapping[str, int]:
+        """Options drawn at random for one session, which all its attempts must share."""
+        return {}
 
     def epsilon_spent(self, trees: int) -> float | None:
         """The differential privacy that so many broadcast trees cost; None where there is none."""

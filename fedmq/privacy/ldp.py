@@ -8,7 +8,7 @@ the node totals from which the right sides are taken.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -84,6 +84,10 @@ class Ldp(Engine):
     @property
     def first_order(self) -> bool:
         return self.order == 1
+
+    def drawn(self) -> Mapping[str, int]:
+        """A seed of 128 bits: a tree that is grown again after a crash has the same noise."""
+        return {} if self.noise_seed is not None else {"noise_seed": secrets.randbits(128)}
 
     def epsilon_spent(self, trees: int) -> float:
         """By sequential composition: epsilon times trees times channels.

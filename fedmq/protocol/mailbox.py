@@ -1,9 +1,10 @@
 """Exactly once and in order, over a transport that may lose, repeat, delay and reorder.
 
 Each ordered pair of parties counts its messages; the receiver acknowledges what it has taken
-without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and a
-peer that has been quiet for long is probed. A broker with confirmed publishing rarely needs any
-of this; a link that breaks in the wrong moment does.
+without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and a peer
+that has been quiet for long is probed. What arrives early is kept packed and up to a limit in
+bytes; beyond it a message counts as lost, and its sender sends it again. A broker with confirmed
+publishing rarely needs any of this; a link that breaks in the wrong moment does.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedmq.errors import MessageError
 from fedmq.messages.body import Abort, Acknowledge, Body, Probe, SessionUnknown
+from fedmq.messages.codec import pack, read_body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
 
 __all__ = ["Address", "Lost", "Mailbox", "RetryPolicy"]
 
 _WINDOW = 4096  # messages that may arrive early; a gap this long means a foreign sender
+_EARLY_BYTES = 96 * 2**20  # put aside of one peer: a hundred full messages, as of a broadcast
 _RESENT_AT_ONCE = 8
 _ACKNOWLEDGE_EVERY = 16
 
@@ -75,7 +78,8 @@ class _Peer:
     unacknowledged: dict[int, Body] = field(default_factory=dict)
     retry: int = 0
     taken: int = 0
-    early: dict[int, Body] = field(default_factory=dict)
+    early: dict[int, tuple[Header, bytes]] = field(default_factory=dict)
+    early_bytes: int = 0
     unconfirmed: int = 0
     outside: int = 0
     recovering: int = 0
@@ -131,12 +135,7 @@ class Mailbox:
             heard = isinstance(envelope.body, Abort | SessionUnknown)
             return [envelope.body] if heard else [], effects
         repeated = header.sequence <= peer.taken or header.sequence in peer.early
-        if not repeated:
-            peer.early[header.sequence] = envelope.body
-        bodies = []
-        while peer.taken + 1 in peer.early:
-            peer.taken += 1
-            bodies.append(peer.early.pop(peer.taken))
+        bodies = [] if repeated else self._taken(peer, envelope)
         peer.unconfirmed += 1
         at_once = repeated or any(isinstance(body, Probe) for body in bodies)
         if at_once or peer.unconfirmed >= _ACKNOWLEDGE_EVERY:
@@ -178,6 +177,24 @@ class Mailbox:
         """Stop probing: the session is over, only what was said must still arrive."""
         self._probing = False
         return [CancelTimer(f"probe:{recipient}") for recipient in self._peers]
+
+    @staticmethod
+    def _taken(peer: _Peer, envelope: Envelope) -> list[Body]:
+        """``envelope`` and all early ones behind it, if it is the next; else it is put aside."""
+        header = envelope.header
+        if header.sequence > peer.taken + 1:
+            body = pack(envelope).body
+            if peer.early_bytes + len(body) <= _EARLY_BYTES:
+                peer.early[header.sequence] = header, body
+                peer.early_bytes += len(body)
+            return []
+        bodies = [envelope.body]
+        peer.taken += 1
+        while (early := peer.early.pop(peer.taken + 1, None)) is not None:
+            bodies.append(read_body(*early))
+            peer.early_bytes -= len(early[1])
+            peer.taken += 1
+        return bodies
 
     def _probe_timer(self, recipient: str) -> list[Effect]:
         return [SetTimer(f"probe:{recipient}", self.policy.probe)] if self._probing else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import resource
 import signal
@@ -11,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ class DaemonProcess:
             f'party = "{party}"\nfederation = "../federation.toml"\n'
             f'broker = "amqp://{party}:{party}@127.0.0.1:{self.proxy.port}/"\n'
             f'wait_for_broker = true\n[data]\npath = "data.csv"\nid = "id"\n{label}'
-            '[compute]\nworkers = 1\n[policy]\nengines = ["plain", "paillier", "ou"]\n'
+            '[compute]\nworkers = 1\n[policy]\nengines = ["plain", "paillier", "ou", "ldp"]\n'
             f"allow_weak_keys = true\n{_RETRY}"
         )
         ring = KeyRing(party, PrivateKeys.generate())
@@ -174,18 +175,25 @@ class ChaosFederation:
         """What the daemon of ``party`` answers to a request."""
         return ask_daemon(self.daemons[party].state, {"do": do, **request})
 
-    def train(self, model: str, trees: int, engine: str = "plain", **params: Any) -> str:
+    def train(
+        self,
+        model: str,
+        trees: int,
+        engine: str = "plain",
+        engine_options: Mapping[str, Any] | None = None,
+        **params: Any,
+    ) -> str:
         """Ask for a training without waiting for its end; the session.
 
         Raises:
             DaemonError: the daemon was hit before it had taken the request down.
         """
         params = {"num_boost_round": trees, "max_depth": 3, "max_bin": 16, **params}
-        weak = {"key_bits": 512, "allow_weak_keys": True} if engine != "plain" else {}
+        weak = {"key_bits": 512, "allow_weak_keys": True} if engine in ("paillier", "ou") else {}
         job = TrainingJob(
             model=model,
             engine=engine,
-            engine_options=weak,
+            engine_options=engine_options or weak,
             evaluation=0.2,
             params=TrainParams(**params),
         )
@@ -222,6 +230,15 @@ class ChaosFederation:
             query = "SELECT state, reason FROM sessions WHERE model = ?"
             found: tuple[str, str] | None = store.execute(query, (model,)).fetchone()
         return found
+
+    def job(self, model: str) -> dict[str, Any]:
+        """What the active party's store says of the training of ``model``."""
+        path = self.bank.state / "fedmq.sqlite"
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as store:
+            query = "SELECT job FROM sessions WHERE model = ?"
+            [text] = store.execute(query, (model,)).fetchone()
+        job: dict[str, Any] = json.loads(text)
+        return job
 
     def shares(self, model: str) -> dict[str, str]:
         """What each party keeps of ``model``, where it is on disk already."""

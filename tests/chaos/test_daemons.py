@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedmq.errors import DaemonError
-from tests.chaos.federation import PARTIES, ChaosFederation
+from tests.chaos.federation import FEDMQ, PARTIES, ChaosFederation
 from tests.rabbitmq_node import RabbitNode
 
 TREES = 8
@@ -46,6 +47,41 @@ def test_a_killed_party_goes_on_by_itself(federation: ChaosFederation, victim: s
     assert seconds < 3
     status = federation.session(session)
     assert status["attempt"] >= 2 or done == TREES
+
+
+def test_noise_is_not_drawn_anew_for_a_tree_that_a_crash_has_cost(
+    federation: ChaosFederation,
+) -> None:
+    noise = {"epsilon": 20.0}
+    session = federation.train("noisy", TREES, "ldp", noise)
+    federation.await_status(session, begun)
+    federation.bank.kill()
+    federation.bank.start()
+    federation.await_shares(["noisy"], 60)
+
+    seed = federation.job("noisy")["engine_options"]["noise_seed"]
+    federation.train("undisturbed", TREES, "ldp", {**noise, "noise_seed": seed})
+    federation.train("other-noise", TREES, "ldp", noise)
+    federation.await_shares(["undisturbed", "other-noise"], 60)
+    assert federation.equal("noisy", "undisturbed")
+    assert not federation.equal("noisy", "other-noise")
+
+
+def test_a_training_can_be_watched_again_by_whoever_drives_it(
+    federation: ChaosFederation,
+) -> None:
+    session = federation.train("watched", TREES)
+    federation.await_status(session, begun)
+
+    words = ["follow", str(federation.bank.file), session]
+    followed = subprocess.run(
+        [*FEDMQ, *words], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert followed.stdout.startswith(f"model watched: {TREES} trees in ")
+    assert f"training, trees {TREES}/{TREES}" in followed.stderr
+    with pytest.raises(DaemonError, match="no training that this party drives"):
+        federation.ask("telco", "follow", session=session)
 
 
 def test_two_sessions_at_once_outlive_a_stop_in_good_order(federation: ChaosFederation) -> None:

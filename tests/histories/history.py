@@ -41,6 +41,7 @@ from fedmq.protocol.events import (
     Transmit,
     Waiting,
 )
+from fedmq.protocol.inference_steps import Scores
 from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
 from fedmq.protocol.session import Session
 from tests.crash_simulator import Build
@@ -64,8 +65,8 @@ class RecordedSession(Session):
 
     def handle(self, event: Any) -> list[Effect]:
         effects = super().handle(event)
-        said = [_effect(effect) for effect in effects]
-        self._lines.append({"life": self._life, "event": _event(event), "effects": said})
+        said = [effect_line(effect) for effect in effects]
+        self._lines.append({"life": self._life, "event": event_line(event), "effects": said})
         return effects
 
 
@@ -96,12 +97,12 @@ def replay(name: str, builds: Mapping[str, Build]) -> Iterator[tuple[str, list[A
             lives[line["life"]] = (_session(line["begun"], builds), {})
             continue
         session, computations = lives[line["life"]]
-        effects = session.handle(_happened(line["event"], computations))
+        effects = session.handle(happened(line["event"], computations))
         for effect in effects:
             if isinstance(effect, RunComputation):
                 computations[effect.ticket] = effect.computation
         where = f"{name}.jsonl:{number}: {session.mailbox.address.party}, {line['event'][0]}"
-        yield where, line["effects"], [_effect(effect) for effect in effects]
+        yield where, line["effects"], [effect_line(effect) for effect in effects]
 
 
 def _session(begun: Line, builds: Mapping[str, Build]) -> Session:
@@ -120,7 +121,8 @@ def _row(row: Row) -> list[Any]:
     return [tree, data, None if margin is None else base64.b64encode(margin).decode()]
 
 
-def _event(event: Any) -> list[Any]:
+def event_line(event: Any) -> list[Any]:
+    """``event`` as it stands in a history."""
     match event:
         case Arrived(envelope):
             return ["arrived", base64.b64encode(encode(envelope)).decode()]
@@ -133,7 +135,8 @@ def _event(event: Any) -> list[Any]:
     return [type(event).__name__.lower()]
 
 
-def _happened(event: list[Any], computations: dict[int, Any]) -> Any:
+def happened(event: list[Any], computations: dict[int, Any]) -> Any:
+    """The event on file; its computation is taken out of ``computations`` and done."""
     match event:
         case ["arrived", data]:
             return Arrived(decode(base64.b64decode(data)))
@@ -148,11 +151,12 @@ def _happened(event: list[Any], computations: dict[int, Any]) -> Any:
     raise AssertionError(f"no event: {event}")
 
 
-def _effect(effect: Effect) -> list[Any]:
+def effect_line(effect: Effect) -> list[Any]:
+    """``effect`` as it stands in a history."""
     match effect:
         case Transmit(envelope):
             header = envelope.header
-            return ["transmit", header.recipient, header.kind, header.id, _digest(encode(envelope))]
+            return ["transmit", header.recipient, header.kind, header.id, digest(encode(envelope))]
         case RunComputation(ticket, computation):
             return ["run", ticket, type(computation).__name__]
         case SetTimer(name, seconds):
@@ -171,7 +175,7 @@ def _effect(effect: Effect) -> list[Any]:
             ]
         case Checkpoint(step):
             tree, data, margin = row_of(step)
-            return ["checkpoint", tree, _digest(data.encode() + (margin or b""))]
+            return ["checkpoint", tree, digest(data.encode() + (margin or b""))]
         case Interrupted(peer):
             return ["interrupted", peer]
         case Finish(result):
@@ -183,9 +187,13 @@ def _effect(effect: Effect) -> list[Any]:
 
 def _result(result: Any) -> str:
     if isinstance(result, ActiveShare | PassiveShare):
-        return _digest(result.dumps().encode())
-    return "" if result is None else _digest(result.margins.tobytes())
+        return digest(result.dumps().encode())
+    if isinstance(result, Scores):
+        return digest(result.margins.tobytes())
+    # The common ids of an alignment, in the order in which this party keeps them.
+    return "" if result is None else digest("\n".join(result).encode())
 
 
-def _digest(data: bytes) -> str:
+def digest(data: bytes) -> str:
+    """Enough of a hash to tell that something has changed."""
     return hashlib.sha256(data).hexdigest()[:16]

@@ -15,17 +15,19 @@ from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Weather
+from tests.protocol.alignments import machines, people
 
 _ROWS = 40
 _random = np.random.default_rng(11)
 _X = _random.integers(-8, 8, size=(_ROWS, 5)).astype(np.float32) / 4
 _LABEL = (_X @ np.array([1, -2, 3, -1, 2])).astype(np.float32)
 _X[_random.random(_X.shape) < 0.1] = np.nan
-_OWN = ActiveTable(_X[:, :2], ("a", "b"), _LABEL, np.arange(_ROWS) % 4 == 0, "the same ids")
-_OTHERS = {
+OWN = ActiveTable(_X[:, :2], ("a", "b"), _LABEL, np.arange(_ROWS) % 4 == 0, "the same ids")
+OTHERS = {
     "telco": PassiveTable(_X[:, 2:4], ("c", "d"), "the same ids"),
     "retail": PassiveTable(_X[:, 4:], ("e",), "the same ids"),
 }
+IDS = [f"p{row}" for row in range(_ROWS)]
 _PARAMS = TrainParams(
     objective="reg:squarederror", num_boost_round=3, max_depth=3, max_bin=8, eta=0.5
 )
@@ -36,14 +38,14 @@ def training() -> Mapping[str, Build]:
 
     def passive(party: str) -> Build:
         return lambda saved: PassiveTraining(
-            party, "bank", Given(_OTHERS[party]), lambda _: Plain(), 7, saved=saved
+            party, "bank", Given(OTHERS[party]), lambda _: Plain(), 7, saved=saved
         )
 
     return {
         "bank": lambda saved: ActiveTraining(
-            "model", "bank", tuple(_OTHERS), _OWN, _PARAMS, Plain(), saved=saved
+            "model", "bank", tuple(OTHERS), OWN, _PARAMS, Plain(), saved=saved
         ),
-        **{party: passive(party) for party in _OTHERS},
+        **{party: passive(party) for party in OTHERS},
     }
 
 
@@ -52,17 +54,22 @@ def inference() -> Mapping[str, Build]:
     grown = CrashSimulation(training(), Weather())
     grown.run()
     shares = grown.results
-    ids = [f"p{row}" for row in range(_ROWS)]
 
     def passive(party: str) -> Build:
-        row_of = {name: row for row, name in enumerate(reversed(ids))}
-        rows = PassiveRows(shares[party], _OTHERS[party].values[::-1], row_of)
+        row_of = {name: row for row, name in enumerate(reversed(IDS))}
+        rows = PassiveRows(shares[party], OTHERS[party].values[::-1], row_of)
         return lambda _: PassiveInference("bank", Given(rows))
 
     return {
-        "bank": lambda _: ActiveInference(shares["bank"], _OWN.values, ids),
-        **{party: passive(party) for party in _OTHERS},
+        "bank": lambda _: ActiveInference(shares["bank"], OWN.values, IDS),
+        **{party: passive(party) for party in OTHERS},
     }
+
+
+def alignment() -> Mapping[str, Build]:
+    """Three parties with 20 ids each, of which some are common; their keys are on file, too."""
+    owners = people(3, seed=5, share=0.8, of=25)
+    return {party: lambda _, party=party: machines(owners)[party] for party in owners}
 
 
 SCENES: Mapping[str, tuple[Callable[[], Mapping[str, Build]], Weather]] = {
@@ -76,4 +83,6 @@ SCENES: Mapping[str, tuple[Callable[[], Mapping[str, Build]], Weather]] = {
         ),
     ),
     "inference": (inference, Weather()),
+    "alignment": (alignment, Weather()),
+    "alignment-over-a-bad-link": (alignment, Weather(drop=0.2, repeat=0.2, delay=3.0)),
 }

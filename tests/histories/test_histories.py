@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from fedmq.protocol.online_terms import Mode
 from fedmq.protocol.training_active import ActiveTraining
 from tests.histories.history import FOLDER, replay
+from tests.histories.online import MODES, replay_online
 from tests.histories.scenes import SCENES
 
 
@@ -17,6 +19,22 @@ def test_every_event_has_the_effects_on_file(name: str) -> None:
     builds, _ = SCENES[name]
     for where, recorded, today in replay(name, builds()):
         assert today == recorded, where
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_event_of_an_online_batch_has_the_effects_on_file(mode: Mode) -> None:
+    for where, recorded, today in replay_online(mode):
+        assert today == recorded, where
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_history_of_an_online_batch_is_complete(mode: Mode) -> None:
+    text = (FOLDER / f"online-{mode}.jsonl").read_text()
+    for party in ("telco", "retail"):
+        assert f'"party":"{party}"' in text
+    assert text.count('["answer",') == 2
+    assert '["timer","' in text  # a question was lost
+    assert text.count('["finish",') == 1
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -31,6 +49,12 @@ def test_the_crashes_are_in_the_history() -> None:
     text = (FOLDER / "training-with-crashes.jsonl").read_text()
     begun = [json.loads(line)["begun"] for line in text.splitlines() if '"begun"' in line]
     assert {each["party"] for each in begun if each["saved"]} == {"bank", "telco", "retail"}
+
+
+def test_the_bad_link_is_in_the_history() -> None:
+    text = (FOLDER / "alignment-over-a-bad-link.jsonl").read_text()
+    assert '["timer","resend:' in text
+    assert '["waiting",' in text
 
 
 def test_a_machine_that_decides_differently_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,15 @@ def test_a_tree_that_is_sent_again_carries_the_same_noise_and_the_next_another()
     assert (first != told(engine, replace(held, tree=1), half)).all()
 
 
+def test_noise_drawn_for_a_session_is_the_same_in_all_its_attempts() -> None:
+    engine, held = Ldp(), gradients(100, 1)
+    session = replace(engine, **engine.drawn())
+    np.testing.assert_array_equal(told(session, held), told(session, held))
+    other = replace(engine, **engine.drawn())
+    assert (told(session, held) != told(other, held)).all()
+    assert session.drawn() == {}
+
+
 def test_the_budget_adds_up_over_trees_and_channels() -> None:
     assert Ldp(epsilon=3).epsilon_spent(10) == 60
     assert Ldp(epsilon=3, order=1).epsilon_spent(10) == 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import MessageError
+from fedmq.messages.array import Array
 from fedmq.messages.body import Abort, Acknowledge, Body, Probe
+from fedmq.messages.codec import pack
 from fedmq.messages.envelope import Envelope
-from fedmq.messages.training import TreeFinished
+from fedmq.messages.training import GradientBroadcast, TreeFinished
+from fedmq.protocol import mailbox as mailbox_module
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
 from fedmq.protocol.mailbox import Address, Lost, Mailbox, RetryPolicy
 
@@ -287,6 +291,75 @@ def test_what_comes_too_early_waits_for_the_gap_to_close() -> None:
     assert telco.receive(third)[0] == []
     assert telco.receive(second)[0] == []
     assert telco.receive(first)[0] == [numbered(0), numbered(1), numbered(2)]
+
+
+def piece(number: int, size: int) -> GradientBroadcast:
+    rows = Array.of(np.zeros(1, np.uint32))
+    payload = {"pairs": Array.of(np.full(size, number % 256, np.uint8))}
+    return GradientBroadcast(tree=0, piece=number, rows=rows, payload=payload)
+
+
+def test_a_broadcast_of_eighty_full_pieces_may_arrive_last_piece_first() -> None:
+    bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
+    said = [piece(number, 1_000_000) for number in range(80)]
+    envelopes = [sent(bank.send("telco", body))[0] for body in said]
+    for envelope in reversed(envelopes[1:]):
+        assert telco.receive(envelope)[0] == []
+    assert telco.receive(envelopes[0])[0] == said
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=40),
+    seed=st.integers(0, 2**32 - 1),
+    most=st.integers(1, 20_000),
+)
+def test_a_peer_makes_a_mailbox_keep_no_more_than_its_limit(
+    sizes: list[int], seed: int, most: int
+) -> None:
+    bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
+    said = [piece(number, size) for number, size in enumerate([0, *sizes])]
+    first, *others = (sent(bank.send("telco", body))[0] for body in said)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mailbox_module, "_EARLY_BYTES", most)
+        for number in np.random.default_rng(seed).permutation(len(others)):
+            assert telco.receive(others[number])[0] == []
+        taken = telco.receive(first)[0]  # what was kept comes to light, up to the first gap
+        assert sum(len(pack(envelope).body) for envelope in others[: len(taken) - 1]) <= most
+        for _ in said:  # whatever was not kept is sent again, and the limit is free for it
+            for envelope in others[len(taken) - 1 :]:
+                taken += telco.receive(envelope)[0]
+    assert taken == said
+
+
+def test_a_flood_behind_a_gap_takes_no_more_memory_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mailbox_module, "_EARLY_BYTES", 4_000_000)
+    bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
+    bank.send("telco", numbered(0))
+    tracemalloc.start()
+    for number in range(100):
+        [envelope] = sent(bank.send("telco", piece(number, 200_000)))
+        bank.silence("telco")  # the sender forgets it, so that only the other side holds it
+        assert telco.receive(envelope)[0] == []
+        del envelope
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 3_500_000 < held < 4_500_000
+
+
+@pytest.mark.parametrize("most", [0, 60])
+def test_messages_beyond_the_limit_arrive_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(mailbox_module, "_EARLY_BYTES", most)
+    post = Post(seed=3, drop=0.2, repeat=0.2, delay=2)
+    for number in range(100):
+        post.send("bank", numbered(number))
+    post.run(3000)
+    assert post.taken["telco"] == [numbered(number) for number in range(100)]
+    assert not post.lost
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.configuration.telemetry import TelemetrySection
 from fedmq.party.configuration.tls import TlsSection
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.party.dask_pool import dask_address
@@ -108,6 +109,8 @@ class PartyFile(Section):
     """Scores that somebody waits for."""
     http: HttpSection | None = None
     """Health, metrics and predictions over HTTP; not served when left out."""
+    telemetry: TelemetrySection | None = None
+    """OpenTelemetry traces of this party's sessions; none are made when left out."""
     wait_for_broker: bool = False
     """Start also while the broker is out of reach, and go on trying; otherwise refuse to start."""
 

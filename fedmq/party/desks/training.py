@@ -105,7 +105,11 @@ class TrainingDesk(Desk):
             refusal = self.at.config.policy.refusal(self.at.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
-        session = StoredSession(secrets.token_hex(8), model, 1, job=json.dumps(request["job"]))
+        drawn = engine_named(job.engine, job.engine_options, "job").drawn()
+        job = job.model_copy(update={"engine_options": {**job.engine_options, **drawn}})
+        session = StoredSession(
+            secrets.token_hex(8), model, 1, job=json.dumps(job.model_dump(mode="json"))
+        )
         table = await self._table(session, job)
         await self.at.kept.begin(session)
         await say({"event": "opened", "session": session.id, "model": model})
@@ -192,7 +196,10 @@ class TrainingDesk(Desk):
         session = await self.at.kept.find(str(request["session"]))
         course = self._courses.get(str(request["session"]))
         if session is None or course is None:
-            raise DaemonError(f"session {request['session']} does not run here; see: fedmq status")
+            raise DaemonError(
+                f"session {request['session']} has ended, or is no training that this party "
+                "drives; see: fedmq status"
+            )
         return await self._watched(session, course, say)
 
     async def _watched(self, session: StoredSession, course: Course, say: Say) -> dict[str, Any]:

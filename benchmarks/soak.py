@@ -1,0 +1,138 @@
+"""What a long training leaves behind: memory and disk of each daemon over its trees.
+
+::
+
+    python benchmarks/soak.py [--trees 500] [--rows 300] [--json]
+
+Three daemons train one model with the plain engine over a private RabbitMQ node. At a tenth, half
+and all of the trees the resident memory of each daemon (with its compute workers), the size of its
+state folder and the number of its open files are noted. What a tree adds is the slope of a line
+through twenty such points, the first tenth left out, where caches still fill. A state folder grows
+by the trees themselves and by SQLite's write-ahead log, which ends at some 4 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.chaos.federation import PARTIES, ChaosFederation, DaemonProcess
+from tests.rabbitmq_node import RabbitNode
+
+_POINTS = 20
+
+
+@dataclass(frozen=True)
+class Point:
+    """One daemon after ``tree`` trees; kilobytes."""
+
+    tree: int
+    memory: float
+    state: float
+    files: int
+
+    @classmethod
+    def of(cls, daemon: DaemonProcess, tree: int) -> Point:
+        memory = sum(_resident(pid) for pid in _family(daemon.pid))
+        state = sum(path.stat().st_size for path in daemon.state.rglob("*") if path.is_file())
+        return cls(
+            tree, memory / 1e3, state / 1e3, len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
+        )
+
+
+def _family(pid: int) -> Iterator[int]:
+    yield pid
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield from _family(int(child))
+
+
+def _resident(pid: int) -> int:
+    """Bytes of a process in memory; what it shares with others counts in part."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("smaps_rollup has a line for Pss")
+
+
+def watch(federation: ChaosFederation, trees: int) -> dict[str, list[Point]]:
+    """Train, and note each daemon about twenty times on the way and at the end."""
+    session = federation.train("soak", trees)
+    points: dict[str, list[Point]] = {party: [] for party in PARTIES}
+    due = 0
+    while federation.settled("soak") in (None, ("running", "")):
+        tree = federation.session(session).get("done", 0)
+        if tree >= due:
+            _note(federation, points, tree)
+            due = tree + max(1, trees // _POINTS)
+        time.sleep(0.1)
+    state, reason = federation.settled("soak") or ("", "")
+    if state != "finished":
+        raise SystemExit(f"the training ended as {state}: {reason}\n{federation.tell()}")
+    _note(federation, points, trees)
+    return points
+
+
+def _note(federation: ChaosFederation, points: dict[str, list[Point]], tree: int) -> None:
+    for party, daemon in federation.daemons.items():
+        points[party].append(Point.of(daemon, tree))
+
+
+def summary(points: list[Point], trees: int) -> dict[str, Any]:
+    """Start, middle, end, and what a tree adds once the daemon is warm."""
+    warm = [point for point in points if point.tree >= trees / 10]
+    nearest = [min(warm, key=lambda p: abs(p.tree - at)) for at in (0, trees / 2, trees)]
+    number = [point.tree for point in warm]
+    return {
+        "at_trees": [point.tree for point in nearest],
+        "memory_mb": [round(point.memory / 1e3, 1) for point in nearest],
+        "state_kb": [round(point.state) for point in nearest],
+        "open_files": [point.files for point in nearest],
+        "memory_kb_per_tree": round(float(np.polyfit(number, [p.memory for p in warm], 1)[0]), 2),
+        "state_kb_per_tree": round(float(np.polyfit(number, [p.state for p in warm], 1)[0]), 2),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--trees", type=int, default=500)
+    parser.add_argument("--rows", type=int, default=300)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        (broker := Path(folder) / "broker").mkdir()
+        (parties := Path(folder) / "parties").mkdir()
+        node = RabbitNode(broker, parties=PARTIES)
+        node.start()
+        federation = ChaosFederation(parties, node, options.rows)
+        try:
+            federation.start()
+            begun = time.perf_counter()
+            points = watch(federation, options.trees)
+            seconds = time.perf_counter() - begun
+        finally:
+            federation.close()
+            node.discard()
+    result = {
+        "trees": options.trees,
+        "rows": options.rows,
+        "seconds": round(seconds, 1),
+        **{party: summary(each, options.trees) for party, each in points.items()},
+    }
+    print(json.dumps(result) if options.json else "\n".join(f"{k}: {v}" for k, v in result.items()))
+
+
+if __name__ == "__main__":
+    main()

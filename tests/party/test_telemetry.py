@@ -1,0 +1,126 @@
+"""OpenTelemetry traces: all parties' spans in one, and no harm by a collector that is away."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+
+import numpy as np
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from fedmq.boosting.params import TrainParams
+from fedmq.party.compute import ThreadPool
+from fedmq.party.sessions import Sessions
+from fedmq.party.switchboard import Switchboard
+from fedmq.party.telemetry import Telemetry, trace_context
+from fedmq.party.trace import Span
+from fedmq.privacy.engine import Given
+from fedmq.privacy.plain import Plain
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.mailbox import Address, RetryPolicy
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+from fedmq.transport.memory import MemoryBroker, MemoryLink
+
+TREES = 3
+
+
+def machines() -> dict[str, Machine]:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 4)).astype(np.float32)
+    label = (X.sum(axis=1) > 0).astype(np.float32)
+    own = ActiveTable(X[:, :2], ("a", "b"), label, np.zeros(60, bool), "the same ids")
+    other = PassiveTable(X[:, 2:], ("c", "d"), "the same ids")
+    params = TrainParams(num_boost_round=TREES, max_depth=2, max_bin=8)
+    return {
+        "bank": ActiveTraining("m", "bank", ("telco",), own, params, Plain()),
+        "telco": PassiveTraining("telco", "bank", Given(other), lambda _: Plain(), 7),
+    }
+
+
+async def spans_of_a_training(cancel: bool = False) -> dict[str, tuple[ReadableSpan, ...]]:
+    broker, pool = MemoryBroker(), ThreadPool()
+    exporters = {party: InMemorySpanExporter() for party in machines()}
+    for party in exporters:
+        broker.declare(party)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(pool.close)
+        running = []
+        for party, machine in machines().items():
+            link, switchboard = MemoryLink(broker, party), Switchboard("demo", party)
+            sessions = Sessions(
+                "demo",
+                link,
+                switchboard,
+                pool,
+                RetryPolicy(),
+                telemetry=Telemetry(party, SimpleSpanProcessor(exporters[party])),
+            )
+            running.append(sessions.open("0123", 1, "training", "m", machine))
+            await link.open(switchboard.on_delivery)
+            stack.push_async_callback(link.close)
+            stack.push_async_callback(sessions.close, "the test is over")
+        running[0].runner.start()
+        if cancel:
+            running[0].runner.cancel("enough")
+        for each in running:
+            await each.runner.closed
+    return {party: exporter.get_finished_spans() for party, exporter in exporters.items()}
+
+
+async def test_the_spans_of_all_parties_are_one_trace_that_no_message_had_to_carry() -> None:
+    spans = await spans_of_a_training()
+    context = trace_context("demo", "0123")
+    for party, found in spans.items():
+        assert {each.context.trace_id for each in found if each.context} == {context.trace_id}
+        [session] = [each for each in found if each.name == "training"]
+        assert session.parent is not None
+        assert session.parent.span_id == context.span_id
+        assert dict(session.attributes or {}) == {
+            "fedmq.party": party,
+            "fedmq.session": "0123",
+            "fedmq.attempt": 1,
+            "fedmq.model": "m",
+        }
+        assert session.status.status_code is StatusCode.OK
+    assert context.trace_id != trace_context("demo", "4567").trace_id
+    assert context.trace_id != trace_context("other", "0123").trace_id
+
+
+async def test_computations_lie_in_trees_and_trees_in_the_session() -> None:
+    spans = await spans_of_a_training()
+    for found in spans.values():
+        by_id = {each.context.span_id: each for each in found if each.context}
+        [session] = [each for each in found if each.name == "training"]
+        trees = [each for each in found if each.name == "tree"]
+        numbers = [(each.attributes or {}).get("fedmq.tree") for each in trees]
+        assert numbers == [1, 2, 3]
+        above: Counter[str] = Counter()
+        for each in found:
+            if each is not session:
+                assert each.parent is not None
+                above[by_id[each.parent.span_id].name] += 1
+        assert above["training"] == len(trees)
+        assert above["tree"] == len(found) - len(trees) - 1 > TREES
+
+
+async def test_a_training_that_fails_is_an_error_with_its_reason() -> None:
+    spans = await spans_of_a_training(cancel=True)
+    [session] = [each for each in spans["bank"] if each.name == "training"]
+    assert session.status.status_code is StatusCode.ERROR
+    assert "enough" in str(session.status.description)
+
+
+def test_a_collector_that_is_away_does_not_hold_up_the_end() -> None:
+    telemetry = Telemetry.to("http://127.0.0.1:9/v1/traces", "bank")
+    spans = telemetry.follow(Address("demo", "0123", 1, "bank"), "training", "m")
+    now = time.time()
+    spans.computed("Sum", now, Span(1, now, now, 0.0))
+    begun = time.monotonic()
+    telemetry.close()
+    assert time.monotonic() - begun < 5
