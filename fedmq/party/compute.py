@@ -29,6 +29,7 @@ __all__ = ["ComputePool", "OnDone", "ProcessPool", "ThreadPool", "cores", "run_p
 log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 1.0
+_NICENESS = 19  # of workers; a score served beside a training then hardly waits for it
 
 
 def cores() -> int:
@@ -127,7 +128,7 @@ class ProcessPool(ComputePool):
             self.parallelism,
             timeout=None,
             context=LokyContext(),
-            initializer=_die_with,
+            initializer=_serve,
             initargs=(os.getpid(),),
         )
 
@@ -159,6 +160,12 @@ class ProcessPool(ComputePool):
 
     async def close(self) -> None:
         await asyncio.to_thread(self._executor.shutdown, wait=True, kill_workers=True)
+
+
+def _serve(owner: int) -> None:
+    """What a worker does first: it gives way to the event loops, for whose answers people wait."""
+    os.nice(_NICENESS)
+    _die_with(owner)
 
 
 def _die_with(owner: int) -> None:
