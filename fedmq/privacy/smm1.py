@@ -41,7 +41,7 @@ from fedmq.privacy.null_space import Columns, FewColumnsSpan, is_orthonormal, nu
 from fedmq.privacy.row_pieces import joined_rows, row_pieces, row_ranges
 
 __all__ = [
-    "CarriedRows",
+    "CarriedRowsHalf",
     "HideSplits",
     "Smm1",
     "SumHidden",
@@ -107,19 +107,24 @@ def _row_numbers(rows: NDArray[np.uint32]) -> Plan[BroadcastPiece]:
     yield
 
 
-class CarriedRows:
-    """What the passive half was told: bool (rows,)."""
+class CarriedRowsHalf(PassiveHalf):
+    """A passive half that is told which rows carry gradients, and no gradients."""
 
-    def __init__(self, rows: int) -> None:
-        self._mask = np.zeros(rows, dtype=np.bool_)
+    def __init__(self, bins: BinMatrix) -> None:
+        self._bins = bins
+        self.forget_tree()
 
-    def take(self, piece: BroadcastPiece) -> None:
-        """Add the rows of ``piece``."""
-        self._mask[piece.rows] = True
+    def forget_tree(self) -> None:
+        self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
 
-    def among(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        self._carried[piece.rows] = True
+        return
+        yield
+
+    def _carrying(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """Those of ``rows`` that carry gradients."""
-        return rows[self._mask[rows]]
+        return rows[self._carried[rows]]
 
 
 def splitting_matrix(
@@ -256,20 +261,11 @@ def ask_hidden(pairs: NDArray[np.int64], r: int) -> Plan[Sums]:
     return Sums(left)
 
 
-class _Passive(PassiveHalf):
+class _Passive(CarriedRowsHalf):
     def __init__(self, bins: BinMatrix, r: int, r_used: int) -> None:
-        self._bins = bins
+        super().__init__(bins)
         self._r = r
         self._r_used = r_used
-        self.forget_tree()
-
-    def forget_tree(self) -> None:
-        self._carried = CarriedRows(self._bins.n_rows)
-
-    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
-        self._carried.take(piece)
-        return
-        yield
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         hidden = yield Compute(
@@ -277,7 +273,7 @@ class _Passive(PassiveHalf):
                 HideSplits(
                     query.pieces,
                     self._bins,
-                    self._carried.among(query.rows),
+                    self._carrying(query.rows),
                     query.candidates,
                     query.order,
                     self._r,

@@ -48,7 +48,7 @@ from fedmq.privacy.engine import (
 )
 from fedmq.privacy.null_space import Columns, OneHotSpan, is_orthonormal, leverages, null_vectors
 from fedmq.privacy.row_pieces import joined_rows, row_pieces
-from fedmq.privacy.smm1 import CarriedRows, HideSplits, ask_hidden, carried_rows, vector_counts
+from fedmq.privacy.smm1 import CarriedRowsHalf, HideSplits, ask_hidden, carried_rows, vector_counts
 
 __all__ = ["HideGradients", "Smm2", "VectorsOffSplits"]
 
@@ -276,19 +276,10 @@ class _ScoreHidden:
         return left
 
 
-class _Passive(PassiveHalf):
+class _Passive(CarriedRowsHalf):
     def __init__(self, spec: Smm2, bins: BinMatrix) -> None:
+        super().__init__(bins)
         self._spec = spec
-        self._bins = bins
-        self.forget_tree()
-
-    def forget_tree(self) -> None:
-        self._carried = CarriedRows(self._bins.n_rows)
-
-    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
-        self._carried.take(piece)
-        return
-        yield
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         said = yield Compute([self._step(query) for query in queries])
@@ -296,7 +287,7 @@ class _Passive(PassiveHalf):
             yield Reply(query.node, [pieces] if isinstance(pieces, dict) else pieces)
 
     def _step(self, query: Query) -> VectorsOffSplits | _ScoreHidden | HideSplits:
-        spec, rows = self._spec, self._carried.among(query.rows)
+        spec, rows = self._spec, self._carrying(query.rows)
         if not query.pieces:
             features = np.unique(query.candidates.feature)
             seed = secrets.randbits(128)
