@@ -81,8 +81,7 @@ def measure(generate: Callable[[int], PrivateKey], bits: int, work: Workload) ->
 
     cells = sum_bins(slice(None))
     candidates: list[mpz] = sums.cumulate(cells, runs, modulus).tolist()
-    base = public.draw_noise_base()
-    packed = public.rerandomise(layout.pack(candidates, modulus), base)
+    packed = public.rerandomise(layout.pack(candidates, modulus))
     sent = wire.to_wire(ciphertexts, modulus)
 
     def packed_sums() -> None:
@@ -99,7 +98,7 @@ def measure(generate: Callable[[int], PrivateKey], bits: int, work: Workload) ->
         "subtract": fastest(lambda: sums.subtract(cells, cells, modulus), cells.size),
         "cumulate": fastest(lambda: sums.cumulate(cells, runs, modulus), len(candidates)),
         "pack, a sum": fastest(lambda: layout.pack(candidates, modulus), len(candidates)),
-        "re-randomise": fastest(lambda: public.rerandomise(packed, base), len(packed)),
+        "re-randomise": fastest(lambda: public.rerandomise(packed), len(packed)),
         "decrypt": fastest(lambda: key.decrypt(packed), len(packed)),
         "pack, decrypt and unpack, a sum": fastest(packed_sums, len(candidates)),
         "slots of a ciphertext (count)": float(layout.capacity),

@@ -32,7 +32,7 @@ class AdditiveEngine(Engine):
 
     The other options switch off what makes the engine fast; the model is the same with each.
 
-    - ``short_noise``: noise from tables of powers, with short exponents (active party).
+    - ``short_noise``: noise of a short order, from tables of powers (active party).
     - ``pack_sums``: several sums in a ciphertext that returns (active party).
     - ``joint_sums``: features are summed together where that takes fewer products.
     - ``subtract_siblings``: the larger of two siblings is their parent less the smaller.
@@ -63,7 +63,7 @@ class AdditiveEngine(Engine):
 
     def key_bits_of(self, public: Values) -> int | None:
         n = public.get("n")
-        return int.from_bytes(n.tobytes(), "little").bit_length() if _is_number(n) else None
+        return _number(n).bit_length() if _is_number(n) else None
 
     def active(self, parallelism: int) -> ActiveHalf:
         return AdditiveActive(
@@ -75,13 +75,19 @@ class AdditiveEngine(Engine):
         )
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        n = public.get("n")
-        if set(public) != {"n"} or not _is_number(n):
+        n, noise, noise_bits = (public.get(name) for name in ("n", "noise", "noise_bits"))
+        if (
+            len(public) != 3
+            or not _is_number(n)
+            or not _is_number(noise)
+            or not isinstance(noise_bits, int)
+        ):
             raise Refused(f"the active party's {self.name} key is malformed")
         smallest = 0 if self.allow_weak_keys else SAFE_KEY_BITS
-        number = int.from_bytes(n.tobytes(), "little")
         return AdditivePassive(
-            self.scheme.check_public(number, smallest, "the active party"),
+            self.scheme.check_public(
+                _number(n), _number(noise), noise_bits, smallest, "the active party"
+            ),
             bins,
             parallelism,
             joint_sums=self.joint_sums,
@@ -92,3 +98,7 @@ class AdditiveEngine(Engine):
 
 def _is_number(value: object) -> TypeGuard[NDArray[np.uint8]]:
     return isinstance(value, np.ndarray) and value.dtype == np.uint8
+
+
+def _number(value: NDArray[np.uint8]) -> int:
+    return int.from_bytes(value.tobytes(), "little")

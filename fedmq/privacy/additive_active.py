@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
@@ -38,21 +39,23 @@ _FEWEST_AT_ONCE = 8  # ciphertexts; fewer are decrypted before another process h
 class Scheme:
     """Where an engine's keys come from.
 
-    ``generate(bits)`` makes a key whose public number has ``bits`` bits;
-    ``check_public(n, smallest_bits, owner)`` raises Refused for a malformed or short one.
+    ``generate(bits, short_noise=...)`` makes a key whose public number has ``bits`` bits;
+    ``check_public(n, noise_base, noise_bits, smallest_bits, owner)`` raises Refused for a malformed
+    or short one.
     """
 
-    generate: Callable[[int], PrivateKey]
-    check_public: Callable[[int, int, str], PublicKey]
+    generate: Callable[..., PrivateKey]
+    check_public: Callable[[int, int, int, int, str], PublicKey]
 
 
 @dataclass(frozen=True)
 class _MakeKey:
     scheme: Scheme
     bits: int
+    short_noise: bool
 
     def run(self) -> PrivateKey:
-        return self.scheme.generate(self.bits)
+        return self.scheme.generate(self.bits, short_noise=self.short_noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +63,13 @@ class _Encrypt:
     key: PrivateKey
     layout: SlotLayout
     pairs: NDArray[np.int64]
-    short_noise: bool
 
     # There is much of it, and nobody waits for one piece as the others wait for a sum.
     urgency: ClassVar[int] = -1
 
     def run(self) -> NDArray[np.uint8]:
         plaintexts = self.layout.join(self.pairs[:, 0], self.pairs[:, 1])
-        ciphertexts = self.key.encrypt(plaintexts, short_noise=self.short_noise)
+        ciphertexts = self.key.encrypt(plaintexts)
         return to_wire(ciphertexts, self.key.public.modulus)
 
 
@@ -104,9 +106,14 @@ class AdditiveActive(ActiveHalf):
         self._layout: SlotLayout
 
     def open(self) -> Plan[Values]:
-        [self._key] = yield Compute([_MakeKey(self._scheme, self._key_bits)])
-        n = int(self._key.public.n)
-        return {"n": np.frombuffer(n.to_bytes(-(-n.bit_length() // 8), "little"), np.uint8)}
+        step = _MakeKey(self._scheme, self._key_bits, self._short_noise)
+        [self._key] = yield Compute([step])
+        public = self._key.public
+        return {
+            "n": _to_bytes(public.n),
+            "noise": _to_bytes(public.noise_base),
+            "noise_bits": public.noise_bits,
+        }
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         public = self._key.public
@@ -122,7 +129,7 @@ class AdditiveActive(ActiveHalf):
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
         layout = self._layout
-        step = _Encrypt(self._key, layout, pairs[rows], self._short_noise)
+        step = _Encrypt(self._key, layout, pairs[rows])
         [ciphertexts] = yield Compute([step])
         said = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
         return BroadcastPiece(rows, {"ciphertexts": ciphertexts, **said})
@@ -153,3 +160,7 @@ class AdditiveActive(ActiveHalf):
             )
             for part in range(last + 1)
         ]
+
+
+def _to_bytes(number: mpz) -> NDArray[np.uint8]:
+    return np.frombuffer(number.to_bytes(-(-number.bit_length() // 8), "little"), np.uint8)

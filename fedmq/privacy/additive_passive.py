@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
@@ -99,7 +98,6 @@ class _ShowCandidates:
     """
 
     key: PublicKey
-    noise_base: mpz
     layout: SlotLayout
     sums: Sums
     features: NDArray[np.int32]
@@ -110,7 +108,7 @@ class _ShowCandidates:
     def run(self) -> NDArray[np.uint8]:
         shown = self._left_sums()[self.order].tolist()
         packed = self.layout.pack(shown, self.key.modulus)
-        return to_wire(self.key.rerandomise(packed, self.noise_base), self.key.modulus)
+        return to_wire(self.key.rerandomise(packed), self.key.modulus)
 
     def _left_sums(self) -> Sums:
         """What goes left per candidate, in canonical order: ``CandidateTable.left_sums``."""
@@ -154,7 +152,6 @@ class AdditivePassive(PassiveHalf):
         self._joint_sums = joint_sums
         self._subtract_siblings = subtract_siblings
         self._sum_early = sum_early
-        self._noise_base = key.draw_noise_base()
         self._features = np.arange(bins.cuts.n_features, dtype=np.int32)
         self._ciphertexts: NDArray[np.uint8] | None = None
         self.forget_tree()
@@ -263,7 +260,6 @@ class AdditivePassive(PassiveHalf):
             [
                 _ShowCandidates(
                     self._key,
-                    self._noise_base,
                     layout,
                     self._sums[query.node],
                     self._features,

@@ -9,7 +9,7 @@ __all__ = ["Paillier"]
 
 
 class Paillier(AdditiveEngine):
-    """Paillier (EUROCRYPT 1999) with the short noise of Damgård, Jurik and Nielsen (2010)."""
+    """Paillier (EUROCRYPT 1999) with the short noise of Ma, Han and Lei (ACSAC 2021)."""
 
     name = "paillier"
     scheme = Scheme(paillier.generate, paillier.check_public)

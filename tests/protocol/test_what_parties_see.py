@@ -105,6 +105,8 @@ def test_a_payload_is_ciphertexts_their_layout_and_their_number() -> None:
     }
     assert keys == {
         ("training open", "n"),
+        ("training open", "noise"),
+        ("training open", "noise_bits"),
         ("gradient broadcast", "ciphertexts"),
         ("gradient broadcast", "h"),
         ("gradient broadcast", "slot"),

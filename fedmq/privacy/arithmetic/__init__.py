@@ -1,7 +1,7 @@
 """What the encrypting engines count with: keys, noise, sums and packing on big integers.
 
 ``scheme``       what every additively homomorphic scheme offers
-``paillier``     the scheme of Paillier with the noise of Damgård, Jurik and Nielsen
+``paillier``     the scheme of Paillier with the noise of Ma, Han and Lei
 ``ou``           the scheme of Okamoto and Uchiyama: smaller plaintexts, faster by far
 ``primes``       the primes that keys are made of
 ``crt``          residues modulo two coprime numbers

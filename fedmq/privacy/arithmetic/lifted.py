@@ -19,24 +19,23 @@ __all__ = ["hidden_residues"]
 
 def hidden_residues(
     plaintexts: Sequence[int],
-    digits: Sequence[Sequence[int]],
+    exponents: Sequence[bytes],
     *,
     base: mpz,
     prime: mpz,
     slope: mpz,
-    window: int,
 ) -> list[mpz]:
     """(1 + slope·prime)^m · base^a modulo prime², for each m of ``plaintexts``.
 
-    The exponents a are given by their ``digits`` of ``window`` bits, the lowest first.
+    The ``exponents`` a are bytes of one length, the lowest first.
     """
     square = prime * prime
-    units, logarithms = _table(base % square, prime, len(digits[0]) if digits else 0, window)
+    units, logarithms = _table(base % square, prime, len(exponents[0]) if exponents else 0)
     residues = []
-    for m, row in zip(plaintexts, digits, strict=True):
+    for m, exponent in zip(plaintexts, exponents, strict=True):
         logarithm = m * slope
         product = mpz(1)
-        for place_units, place_logarithms, digit in zip(units, logarithms, row, strict=True):
+        for place_units, place_logarithms, digit in zip(units, logarithms, exponent, strict=True):
             product = product * place_units[digit] % square
             logarithm += place_logarithms[digit]
         residues.append(product * (logarithm % prime * prime + 1) % square)
@@ -46,12 +45,12 @@ def hidden_residues(
 # Four tables serve two keys of two primes each.
 @lru_cache(maxsize=4)
 def _table(
-    base: mpz, prime: mpz, places: int, window: int
+    base: mpz, prime: mpz, places: int
 ) -> tuple[tuple[list[mpz], ...], tuple[list[mpz], ...]]:
-    """The y and the s of the powers base^(d·2^(window·i)) for each place i and digit d."""
+    """The y and the s of the powers base^(d·256^i) for each place i and byte d."""
     square = prime * prime
     units, logarithms = [], []
-    for row in powers_of(base, square, places, window):
+    for row in powers_of(base, square, places):
         below = [power % prime for power in row]
         units.append(below)
         inverses = _inverses(below, prime)

@@ -1,9 +1,8 @@
 """Noise: random powers of one base, from tables of its powers.
 
-A table holds base^(d·2^(wi)) for every digit d of w bits and every place i, so that a power costs
-one product per digit and no squaring (Brickell, Gordon, McCurley, Wilson, "Fast exponentiation
-with precomputation", EUROCRYPT 1992). The digits are drawn, not the exponent: uniform digits are a
-uniform exponent.
+A table holds base^(d·256^i) for every byte d and every place i, so that a power costs one product
+per byte of its exponent and no squaring (Brickell, Gordon, McCurley, Wilson, "Fast exponentiation
+with precomputation", EUROCRYPT 1992). Exponents are bytes, the lowest first.
 """
 
 from __future__ import annotations
@@ -11,75 +10,70 @@ from __future__ import annotations
 import secrets
 from functools import lru_cache
 
-import numpy as np
 from gmpy2 import mpz
 
-__all__ = ["OWNER_EXPONENT_BITS", "OWNER_WINDOW", "owner_digits", "powers_of", "public_noise"]
+__all__ = ["draw_exponents", "order_bits", "powers_of", "public_noise"]
 
-# Length of the exponents by which a key's owner hides values from everybody else. Short noise
-# exponents are Damgård, Jurik, Nielsen 2010; theirs have half the bits of n. Ours lean on the
-# short-exponent discrete logarithm (Koshiba, Kurosawa, PKC 2004), best attacked by Pollard's
-# kangaroos in 2^(bits/2) steps (van Oorschot, Wiener, EUROCRYPT 1996). Twice the security strength
-# is the least (NIST SP 800-56A rev. 3): 448 bits cover a strength of 224, while keys of
-# 2048 bits have 112, and those of 7680 bits 192.
-OWNER_EXPONENT_BITS = 448
-
-# Exponents of others exceed the order of the noise by so many bits: it is 2^-64 from uniform.
+# Exponents exceed the order of the noise by so many bits before they are reduced by it, or where it
+# is not known: they are 2^-64 from uniform.
 _STATISTICAL_BITS = 64
 
-# Windows, by measurement at 2048 bits. For the owner, 7 bits: wider ones need tables that fall out
-# of the cache, and win nothing. For others, who hide few ciphertexts with a four times longer
-# exponent, 6 bits: 13 MB, built in 0.08 s.
-OWNER_WINDOW = 7
-_PUBLIC_WINDOW = 6
 
+def order_bits(key_bits: int, prime_bits: int) -> int:
+    """How many bits the order of the noise has modulo a secret prime of an n of ``key_bits``.
 
-def owner_digits(count: int) -> list[list[int]]:
-    """Random exponents of a key's owner, as digits of `OWNER_WINDOW` bits."""
-    return _draw_digits(count, -(-OWNER_EXPONENT_BITS // OWNER_WINDOW), OWNER_WINDOW)
-
-
-def public_noise(base: mpz, modulus: mpz, order_bits: int, count: int) -> list[mpz]:
-    """``count`` random powers of ``base``, for one who knows only the whole modulus.
-
-    They are uniform among its powers up to 2^-64 if it has fewer than 2^``order_bits``. Short
-    exponents would not do here: a key's owner knows the exponents in its own ciphertexts, and takes
-    logarithms modulo the factors, which are much smaller numbers.
+    Giant steps find a logarithm in 2^(bits/2), and factor n in as many (Coron, Joux, Mandal,
+    Naccache, Tibouchi, PKC 2011). So it is twice the strength that n has (NIST SP 800-57 part 1
+    rev. 5, table 2: 112, 128, 192 and 256 bits for an n of 2048, 3072, 7680 and 15360), or more.
     """
-    places = -(-(order_bits + _STATISTICAL_BITS) // _PUBLIC_WINDOW)
-    table = _table(base, modulus, places, _PUBLIC_WINDOW)
+    safe = 256 if key_bits <= 3072 else 384 if key_bits <= 7680 else 512
+    return min(safe, prime_bits // 2)  # less only for toys
+
+
+def draw_exponents(order: mpz, count: int) -> list[bytes]:
+    """``count`` exponents below ``order``, 2^-64 from uniform, from the system's generator."""
+    size = -(-order.bit_length() // 8)
+    width = size + _STATISTICAL_BITS // 8
+    drawn = secrets.token_bytes(count * width)
     return [
-        _power(table, digits, modulus) for digits in _draw_digits(count, places, _PUBLIC_WINDOW)
+        (mpz.from_bytes(drawn[start : start + width], "little") % order).to_bytes(size, "little")
+        for start in range(0, len(drawn), width)
     ]
 
 
-def _draw_digits(count: int, places: int, window: int) -> list[list[int]]:
-    """Rows of ``places`` digits below 2^window (at most 8 bits), from the system's generator."""
-    drawn = np.frombuffer(secrets.token_bytes(count * places), dtype=np.uint8)
-    digits: list[list[int]] = (drawn & (2**window - 1)).reshape(count, places).tolist()
-    return digits
+def public_noise(base: mpz, modulus: mpz, base_order_bits: int, count: int) -> list[mpz]:
+    """``count`` random powers of ``base``, for one who knows only the whole modulus.
+
+    They are uniform among its powers up to 2^-64 if it has fewer than 2^``base_order_bits``.
+    """
+    size = -(-(base_order_bits + _STATISTICAL_BITS) // 8)
+    table = _table(base, modulus, size)
+    drawn = secrets.token_bytes(count * size)
+    return [
+        _power(table, drawn[start : start + size], modulus) for start in range(0, len(drawn), size)
+    ]
 
 
-def _power(table: tuple[list[mpz], ...], digits: list[int], modulus: mpz) -> mpz:
-    product = table[0][digits[0]]
-    for place, digit in zip(table[1:], digits[1:], strict=True):
+def _power(table: tuple[list[mpz], ...], exponent: bytes, modulus: mpz) -> mpz:
+    product = table[0][exponent[0]]
+    for place, digit in zip(table[1:], exponent[1:], strict=True):
         product = product * place[digit] % modulus
     return product
 
 
 @lru_cache(maxsize=4)
-def _table(base: mpz, modulus: mpz, places: int, window: int) -> tuple[list[mpz], ...]:
-    return tuple(powers_of(base, modulus, places, window))
+def _table(base: mpz, modulus: mpz, places: int) -> tuple[list[mpz], ...]:
+    return tuple(powers_of(base, modulus, places))
 
 
-def powers_of(base: mpz, modulus: mpz, places: int, window: int) -> list[list[mpz]]:
-    """base^(d·2^(window·i)) for each place i and each digit d below 2^window."""
+def powers_of(base: mpz, modulus: mpz, places: int) -> list[list[mpz]]:
+    """base^(d·256^i) for each place i and each byte d."""
     rows = []
     step = base
     for _ in range(places):
         row = [mpz(1)]
         power = row[0]
-        for _ in range(2**window - 1):
+        for _ in range(255):
             power = power * step % modulus
             row.append(power)
         rows.append(row)

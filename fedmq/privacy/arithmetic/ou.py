@@ -2,10 +2,14 @@
 
 T. Okamoto, S. Uchiyama, "A new public-key cryptosystem as secure as factoring", EUROCRYPT 1998. A
 ciphertext is g^m h^r mod n with g = 1 + tp modulo p² up to (p-1)-th roots of unity, and h an n-th
-power. Since only the owner encrypts, g and h stay at home: the owner computes the ciphertext modulo
-p², and modulo q, where nothing is said, draws it at random: so it would be for r of full length,
-and so it may be for a short one. All noise is square, so that no quadratic character, of which q's
-is public (the Jacobi symbol modulo n), tells anything.
+power. As in J.-S. Coron, D. Naccache, P. Paillier, "Accelerating Okamoto-Uchiyama public-key
+cryptosystem", Electronics Letters 35 (1999), p-1 has a prime factor of twice the strength's bits,
+and it is the order of h modulo p²: exponents of noise and decryption are short.
+
+Since only the owner encrypts, g stays at home: the owner computes the ciphertext modulo p², and
+modulo q, where nothing is said, draws it at random, as it is for r of full length. All noise is
+square, so that no quadratic character, of which q's is public (the Jacobi symbol modulo n), tells
+anything.
 
 Never show a decryption to whoever made the ciphertext: of a plaintext beyond p it tells p.
 """
@@ -16,14 +20,14 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gmpy2 import gcd, invert, mpz, powmod, powmod_sec, unpack
+from gmpy2 import gcd, invert, mpz, powmod, unpack
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.arithmetic import scheme
 from fedmq.privacy.arithmetic.crt import Crt
 from fedmq.privacy.arithmetic.lifted import hidden_residues
-from fedmq.privacy.arithmetic.noise import OWNER_WINDOW
-from fedmq.privacy.arithmetic.primes import draw_prime, draw_unit
+from fedmq.privacy.arithmetic.noise import draw_exponents, order_bits
+from fedmq.privacy.arithmetic.primes import Prime, draw_prime, draw_prime_around, draw_unit
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
 
@@ -31,11 +35,8 @@ __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
 _SMALLEST_BITS = 192
 
 
-@dataclass(frozen=True)
 class PublicKey(scheme.PublicKey):
-    """The modulus n; it is all that travels."""
-
-    n: mpz
+    """The modulus n, and the noise."""
 
     @property
     def modulus(self) -> mpz:
@@ -47,67 +48,58 @@ class PublicKey(scheme.PublicKey):
         """One bit less than p has, so that the sign is told by the half of [0, p)."""
         return _prime_bits(self.n.bit_length()) - 1
 
-    @property
-    def noise_order_bits(self) -> int:
-        """Powers of h are the square n-th residues modulo n, (p-1)(q-1)/4 at most."""
-        return int(self.n.bit_length()) - _prime_bits(self.n.bit_length())
-
-    def draw_noise_base(self) -> mpz:
-        """h = x^2n mod n for a random unit x of one's own."""
+    def draw_noise(self) -> mpz:
+        """x^2n mod n for a random unit x."""
         return powmod(draw_unit(self.n), 2 * self.n, self.n)
 
 
 @dataclass(frozen=True)
 class PrivateKey(scheme.PrivateKey):
-    """The primes of n, the t of g = 1 + tp, and the base of the owner's noise."""
+    """The primes of n with the order of the noise, the t of g = 1 + tp, and the noise's base."""
 
-    p: mpz = field(repr=False)
+    prime: Prime = field(repr=False)
     q: mpz = field(repr=False)
     t: mpz = field(repr=False)
     noise_base: mpz = field(repr=False)
+    short_noise: bool = field(repr=False)
 
     @property
     def public(self) -> PublicKey:
         """n = p²q."""
-        return PublicKey(self.p * self.p * self.q)
+        p, order = self.prime
+        return PublicKey(p * p * self.q, self.noise_base, order.bit_length() + self.q.bit_length())
 
     def raw_encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
         """1 + tpm modulo p² and 1 modulo q: *no noise*, and q divides it less 1: it betrays q."""
-        p, t, moduli = self.p, self.t, Crt(self.p * self.p, self.q)
+        p, t, moduli = self.prime.p, self.t, _moduli(self.prime, self.q)
         one = mpz(1)
         return [moduli.join(m * t % p * p + 1, one) for m in plaintexts]
 
-    def _encrypt_under(
-        self, plaintexts: Sequence[int], digits: Sequence[Sequence[int]]
-    ) -> list[mpz]:
+    def _encrypt_short(self, plaintexts: Sequence[int]) -> list[mpz]:
         said = hidden_residues(
             plaintexts,
-            digits,
+            draw_exponents(self.prime.order, len(plaintexts)),
             base=self.noise_base,
-            prime=self.p,
+            prime=self.prime.p,
             slope=self.t,
-            window=OWNER_WINDOW,
         )
-        moduli = Crt(self.p * self.p, self.q)
+        moduli = _moduli(self.prime, self.q)
         unsaid = _random_squares(self.q, len(said))
         return [moduli.join(*residues) for residues in zip(said, unsaid, strict=True)]
 
     def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
-        """Plaintexts in (-p/2, p/2): m = L(c^(p-1) mod p²) / L(g^(p-1) mod p²).
+        """Plaintexts in (-p/2, p/2): m = L(c^a mod p²) / L(g^a mod p²).
 
-        The exponent is the key, so the power takes the time of its length, not of its bits.
+        a is the order of the noise modulo p².
         """
-        p, half, p_square = self.p, self.p // 2, self.p * self.p
-        # L((1 + tp)^(p-1)) = (p-1)t = -t mod p.
-        scale = invert(-self.t, p)
-        plaintexts = []
-        for c in ciphertexts:
-            m = (powmod_sec(c, p - 1, p_square) - 1) // p * scale % p
-            plaintexts.append(m - p if m > half else m)
-        return plaintexts
+        p, half = self.prime.p, self.prime.p // 2
+        # L((1 + tp)^a) = at mod p.
+        scale = invert(self.prime.order * self.t, p)
+        residues = scheme.discrete_logarithms(ciphertexts, self.prime, scale)
+        return [m - p if m > half else m for m in residues]
 
 
-def generate(bits: int) -> PrivateKey:
+def generate(bits: int, *, short_noise: bool = True) -> PrivateKey:
     """A fresh key whose n has exactly ``bits`` bits and p a third, from the system's generator.
 
     Raises `ConfigError` for a length below 192.
@@ -119,15 +111,27 @@ def generate(bits: int) -> PrivateKey:
         )
     p_bits = _prime_bits(bits)
     while True:
-        p, q = draw_prime(p_bits), draw_prime(bits - 2 * p_bits)
+        prime = (
+            draw_prime_around(p_bits, order_bits(bits, p_bits))
+            if short_noise
+            else Prime.whole(draw_prime(p_bits))
+        )
+        p, q = prime.p, draw_prime(bits - 2 * p_bits)
         n = p * p * q
         if n.bit_length() == bits and gcd(p - 1, q - 1) == 2 and gcd(n, (p - 1) * (q - 1)) == 1:
-            return PrivateKey(p, q, draw_unit(p), PublicKey(n).draw_noise_base())
+            x = prime.draw_residue()
+            base = _moduli(prime, q).join(x * x % (p * p), *_random_squares(q, 1))
+            return PrivateKey(prime, q, draw_unit(p), base, short_noise)
 
 
-def check_public(n: int, smallest_bits: int, owner: str) -> PublicKey:
-    """The public key of the party ``owner``; raises `Refused` like `scheme.check_modulus`."""
-    return PublicKey(scheme.check_modulus(n, smallest_bits, owner))
+def check_public(n: int, base: int, bits: int, smallest_bits: int, owner: str) -> PublicKey:
+    """The public key of the party ``owner``; raises `Refused` like the checks of `scheme`."""
+    modulus = scheme.check_modulus(n, smallest_bits, owner)
+    return PublicKey(modulus, scheme.check_noise(base, bits, modulus, owner), bits)
+
+
+def _moduli(prime: Prime, q: mpz) -> Crt:
+    return Crt(prime.p * prime.p, q)
 
 
 def _random_squares(q: mpz, count: int) -> list[mpz]:

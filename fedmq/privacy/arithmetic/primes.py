@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from typing import NamedTuple
 
-from gmpy2 import gcd, is_prime, mpz, primorial
+from gmpy2 import gcd, is_prime, mpz, powmod, primorial
 
-__all__ = ["draw_prime", "draw_unit"]
+__all__ = ["Prime", "draw_prime", "draw_prime_around", "draw_unit"]
 
 # (p-1)/2 shares no factor with it: then the powers of hardly any noise base miss a part of the
 # noise, and there are no small subgroups to tell noise apart in.
@@ -14,6 +15,26 @@ _SMALL_PRIMES = primorial(1000)
 
 # GMP runs Baillie-PSW first, and Miller-Rabin with random bases for the rounds beyond 24.
 _PRIMALITY_ROUNDS = 24 + 40
+
+
+class Prime(NamedTuple):
+    """A secret prime, and an exponent that makes the noise vanish modulo its square."""
+
+    p: mpz
+    order: mpz
+
+    @classmethod
+    def whole(cls, p: mpz) -> Prime:
+        """All p-th powers are noise."""
+        return cls(p, p - 1)
+
+    def draw_residue(self) -> mpz:
+        """A random p-th power modulo p² whose order divides ``order``, the identity aside."""
+        square = self.p * self.p
+        exponent = self.p * ((self.p - 1) // self.order)
+        while (residue := powmod(draw_unit(self.p), exponent, square)) == 1:
+            pass
+        return residue
 
 
 def draw_prime(bits: int) -> mpz:
@@ -28,6 +49,21 @@ def draw_prime(bits: int) -> mpz:
         smooth = gcd(candidate >> 1, _SMALL_PRIMES) != 1
         if not smooth and is_prime(candidate, _PRIMALITY_ROUNDS):
             return candidate
+
+
+def draw_prime_around(bits: int, order_bits: int) -> Prime:
+    """A prime p = 2·order·r + 1 of ``bits`` bits around a random prime order of ``order_bits``.
+
+    r is odd, so that p ≡ 3 mod 4; the two top bits of p are set, and those of the order.
+    """
+    order = draw_prime(order_bits)
+    least = (mpz(3) << (bits - 2)) // (2 * order) + 1
+    beyond = (mpz(1) << bits) // (2 * order)
+    while True:
+        r = (least + secrets.randbelow(int(beyond - least))) | 1
+        candidate = 2 * order * r + 1
+        if candidate.bit_length() == bits and is_prime(candidate, _PRIMALITY_ROUNDS):
+            return Prime(candidate, order)
 
 
 def draw_unit(n: mpz) -> mpz:

@@ -9,20 +9,29 @@ they are.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from gmpy2 import is_prime, is_square, mpz
+from gmpy2 import f_divmod, gcd, is_prime, is_square, mpz, powmod_sec
 
-from fedmq.errors import DataError, Refused
-from fedmq.privacy.arithmetic.noise import owner_digits, public_noise
+from fedmq.errors import DataError, MessageError, Refused
+from fedmq.privacy.arithmetic.noise import public_noise
+from fedmq.privacy.arithmetic.primes import Prime
 
-__all__ = ["PrivateKey", "PublicKey", "check_modulus"]
+__all__ = ["PrivateKey", "PublicKey", "check_modulus", "check_noise", "discrete_logarithms"]
 
 
+@dataclass(frozen=True)
 class PublicKey(ABC):
-    """What everybody may know: enough to add ciphertexts and to hide what was added."""
+    """What everybody may know: enough to add ciphertexts and to hide what was added.
+
+    ``noise_base`` is a ciphertext of zero that has fewer than 2^``noise_bits`` powers, and these
+    are the noise.
+    """
 
     n: mpz
+    noise_base: mpz
+    noise_bits: int
 
     @property
     @abstractmethod
@@ -34,31 +43,25 @@ class PublicKey(ABC):
     def plaintext_bits(self) -> int:
         """Plaintexts below 2^(this - 1) in absolute value decrypt to themselves."""
 
-    @property
     @abstractmethod
-    def noise_order_bits(self) -> int:
-        """There are fewer than 2^this different powers of a noise base."""
+    def draw_noise(self) -> mpz:
+        """A ciphertext of zero as the scheme was first published, from a full power."""
 
-    @abstractmethod
-    def draw_noise_base(self) -> mpz:
-        """A fresh random ciphertext of zero; keep it for a session, its powers are the noise."""
-
-    def rerandomise(self, ciphertexts: Sequence[mpz], base: mpz) -> list[mpz]:
+    def rerandomise(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
         """The same plaintexts under fresh noise, hidden even from the key's owner.
 
-        ``base`` is one's own, from `draw_noise_base`. The new noise is uniform among its powers up
-        to 2^-64, so that the owner, who knows the noise of every row, cannot tell which rows were
-        summed.
+        The new noise is uniform among the powers of the base up to 2^-64, so that the owner, who
+        knows the noise of every row, cannot tell which rows were summed.
         """
         modulus = self.modulus
-        noise = public_noise(base, modulus, self.noise_order_bits, len(ciphertexts))
+        noise = public_noise(self.noise_base, modulus, self.noise_bits, len(ciphertexts))
         return [c * r % modulus for c, r in zip(ciphertexts, noise, strict=True)]
 
 
 class PrivateKey(ABC):
     """What one party alone knows: enough to decrypt, and to encrypt fast."""
 
-    noise_base: mpz
+    short_noise: bool
 
     @property
     @abstractmethod
@@ -73,14 +76,16 @@ class PrivateKey(ABC):
     def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
         """The plaintexts, signed, exact.
 
-        Ciphertexts must lie in (0, modulus), as `wire.from_wire` makes sure of.
+        Ciphertexts must lie in (0, modulus), as `wire.from_wire` makes sure of. Raises
+        `MessageError` for one that cannot be a product of this key's ciphertexts and noise.
         """
 
-    def encrypt(self, plaintexts: Sequence[int], *, short_noise: bool = True) -> list[mpz]:
+    def encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
         """One ciphertext for each integer, each under fresh noise.
 
-        ``short_noise``: from tables (see `noise`); otherwise as the scheme was first published, a
-        hundred times slower. Raises `DataError` for a plaintext that would not decrypt to itself.
+        A key with ``short_noise`` takes it from tables (see `noise`), any other as the scheme was
+        first published, a hundred times slower. Raises `DataError` for a plaintext that would not
+        decrypt to itself.
         """
         public = self.public
         bound = 1 << (public.plaintext_bits - 1)
@@ -91,17 +96,29 @@ class PrivateKey(ABC):
                     f"key; use fewer fraction bits, or a key of more than {public.n.bit_length()} "
                     "bits"
                 )
-        if not short_noise:
+        if not self.short_noise:
             modulus = public.modulus
             raw = self.raw_encrypt(plaintexts)
-            return [c * public.draw_noise_base() % modulus for c in raw]
-        return self._encrypt_under(plaintexts, owner_digits(len(plaintexts)))
+            return [c * public.draw_noise() % modulus for c in raw]
+        return self._encrypt_short(plaintexts)
 
     @abstractmethod
-    def _encrypt_under(
-        self, plaintexts: Sequence[int], digits: Sequence[Sequence[int]]
-    ) -> list[mpz]:
-        """Ciphertexts under the noise that random exponents, given by their digits, make."""
+    def _encrypt_short(self, plaintexts: Sequence[int]) -> list[mpz]:
+        """Ciphertexts under random powers of the noise base."""
+
+
+def discrete_logarithms(ciphertexts: Sequence[mpz], prime: Prime, scale: mpz) -> Iterator[mpz]:
+    """L(c^order mod p²) · scale mod p with L(1 + px) = x: what plaintexts are modulo the prime.
+
+    The exponent is a secret, so the power takes the time of its length, not of its bits. Raises
+    `MessageError` where noise is left.
+    """
+    p, square = prime.p, prime.p * prime.p
+    for c in ciphertexts:
+        lifted, left = f_divmod(powmod_sec(c, prime.order, square), p)
+        if left != 1:
+            raise MessageError("a sum that was not made of this key's ciphertexts")
+        yield lifted * scale % p
 
 
 def check_modulus(n: int, smallest_bits: int, owner: str) -> mpz:
@@ -118,4 +135,18 @@ def check_modulus(n: int, smallest_bits: int, owner: str) -> mpz:
             f"{owner}: its public key has {candidate.bit_length()} bits, and {smallest_bits} is "
             "the least accepted here; make a longer key, or set allow_weak_keys for a trial"
         )
+    return candidate
+
+
+def check_noise(base: int, bits: int, modulus: mpz, owner: str) -> mpz:
+    """The noise base of the public key of the party ``owner``, if it can be one.
+
+    Raises `Refused` for one that is no unit, has no powers to speak of, or more powers than
+    there are units.
+    """
+    candidate = mpz(base)
+    if not 1 < candidate < modulus - 1 or gcd(candidate, modulus) != 1:
+        raise Refused(f"{owner}: the noise of its public key hides nothing; make a new key")
+    if not 0 < bits <= modulus.bit_length():
+        raise Refused(f"{owner}: noise of {bits} bits does not fit its public key; make a new key")
     return candidate

@@ -20,11 +20,11 @@ def test_crt_joins_every_pair_of_residues() -> None:
     assert [crt.join(x % crt.first, x % crt.second) for x in map(mpz, range(77))] == [*range(77)]
 
 
-def test_a_table_gives_the_power_that_its_digits_spell() -> None:
-    table = noise._table(mpz(5), mpz(10**9 + 7), 4, 3)
-    digits = [6, 0, 7, 3]
-    exponent = 6 + 0 * 8 + 7 * 64 + 3 * 512
-    assert noise._power(table, digits, mpz(10**9 + 7)) == powmod(5, exponent, 10**9 + 7)
+def test_a_table_gives_the_power_that_its_bytes_spell() -> None:
+    exponent = bytes([6, 0, 255, 3])
+    table = noise._table(mpz(5), mpz(10**9 + 7), 4)
+    power = powmod(5, int.from_bytes(exponent, "little"), 10**9 + 7)
+    assert noise._power(table, exponent, mpz(10**9 + 7)) == power
 
 
 def test_noise_of_others_lies_among_the_powers_of_the_base() -> None:
@@ -32,14 +32,11 @@ def test_noise_of_others_lies_among_the_powers_of_the_base() -> None:
     assert set(noise.public_noise(mpz(10), modulus, 100, 200)) <= powers(10, int(modulus))
 
 
-def test_a_lifted_residue_is_the_power_that_its_digits_spell_times_the_plaintext() -> None:
-    prime, base, slope, digits = mpz(1009), mpz(123456), mpz(77), [6, 0, 7, 3]
-    exponent = 6 + 0 * 8 + 7 * 64 + 3 * 512
-    residues = hidden_residues(
-        [0, 5, -3], [digits] * 3, base=base, prime=prime, slope=slope, window=3
-    )
+def test_a_lifted_residue_is_the_power_that_its_bytes_spell_times_the_plaintext() -> None:
+    prime, base, slope, exponent = mpz(1009), mpz(123456), mpz(77), bytes([6, 0, 255, 3])
+    residues = hidden_residues([0, 5, -3], [exponent] * 3, base=base, prime=prime, slope=slope)
     square = prime * prime
-    power = powmod(base, exponent, square)
+    power = powmod(base, int.from_bytes(exponent, "little"), square)
     assert residues == [
         powmod(1 + slope * prime, plaintext, square) * power % square for plaintext in (0, 5, -3)
     ]
@@ -53,14 +50,19 @@ def test_hiding_noise_is_uniform_over_a_small_group() -> None:
     assert 140 < chi_square < 405
 
 
-@pytest.mark.parametrize("window", [6, 8])
-def test_digits_use_the_whole_window_and_never_repeat(window: int) -> None:
-    rows = noise._draw_digits(200, 64, window)
-    assert {digit for row in rows for digit in row} == set(range(2**window))
-    assert len({tuple(row) for row in rows}) == 200
+def test_exponents_are_uniform_below_the_order_and_as_long_as_it() -> None:
+    drawn = noise.draw_exponents(mpz(300), 30_000)
+    assert {len(each) for each in drawn} == {2}
+    counts = Counter(int.from_bytes(each, "little") for each in drawn)
+    assert max(counts) == 299
+    chi_square = sum((count - 100) ** 2 / 100 for count in counts.values())
+    # 299 degrees of freedom, a standard deviation of 24.5: outside once in a million runs or less.
+    assert 175 < chi_square < 460
 
 
-def test_an_owners_exponent_is_more_than_twice_as_long_as_the_strength_of_long_keys() -> None:
-    strength_of_7680_bits = 192  # NIST SP 800-57 part 1 rev. 5, table 2
-    assert 2 * strength_of_7680_bits <= noise.OWNER_EXPONENT_BITS
-    assert noise.OWNER_WINDOW * len(noise.owner_digits(1)[0]) == noise.OWNER_EXPONENT_BITS
+@pytest.mark.parametrize(("key_bits", "strength"), [(2048, 112), (3072, 128), (7680, 192)])
+def test_the_order_of_the_noise_is_at_least_twice_as_long_as_the_strength_of_the_key(
+    key_bits: int, strength: int
+) -> None:
+    # NIST SP 800-57 part 1 rev. 5, table 2
+    assert noise.order_bits(key_bits, key_bits // 3) >= 2 * strength

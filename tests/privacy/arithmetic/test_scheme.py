@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from math import prod
 from types import ModuleType
 
 import pytest
-from gmpy2 import gcd, mpz
+from gmpy2 import gcd, is_prime, jacobi, mpz, powmod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedmq.errors import DataError, Refused
+from fedmq.errors import DataError, MessageError, Refused
 from fedmq.privacy.arithmetic import ou, paillier
-from fedmq.privacy.arithmetic.scheme import PrivateKey
+from fedmq.privacy.arithmetic.primes import Prime
+from fedmq.privacy.arithmetic.scheme import PrivateKey, PublicKey
 from fedmq.privacy.arithmetic.slots import SlotLayout
 
-KEYS: dict[str, PrivateKey] = {"paillier": paillier.generate(384), "ou": ou.generate(384)}
+KEYS: dict[str, PrivateKey] = {
+    "paillier": paillier.generate(384),
+    "ou": ou.generate(384),
+    "paillier, long noise": paillier.generate(384, short_noise=False),
+    "ou, long noise": ou.generate(384, short_noise=False),
+}
 
 every_scheme = pytest.mark.parametrize("scheme", [paillier, ou], ids=["paillier", "ou"])
+every_short_key = pytest.mark.parametrize("key", [k for k in KEYS.values() if k.short_noise])
 every_key = pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 
 
@@ -35,12 +44,60 @@ def test_a_generated_key_has_exactly_the_asked_length(scheme: ModuleType, bits: 
     assert scheme.generate(bits).public.n.bit_length() == bits
 
 
+def primes(key: PrivateKey) -> tuple[mpz, mpz]:
+    match key:
+        case paillier.PrivateKey():
+            return key.first.p, key.second.p
+        case ou.PrivateKey():
+            return key.prime.p, key.q
+    raise AssertionError(key)
+
+
+def noise_orders(key: PrivateKey) -> list[Prime]:
+    match key:
+        case paillier.PrivateKey():
+            return [key.first, key.second]
+        case ou.PrivateKey():
+            return [key.prime]
+    raise AssertionError(key)
+
+
 @every_scheme
-def test_a_generated_key_has_the_primes_that_the_noise_asks_for(scheme: ModuleType) -> None:
-    for key in (scheme.generate(256) for _ in range(5)):
-        assert key.p % 4 == key.q % 4 == 3
-        assert gcd(key.p - 1, key.q - 1) == 2
-        assert all((key.p - 1) % r and (key.q - 1) % r for r in (3, 5, 7, 11, 13, 997))
+@pytest.mark.parametrize("short_noise", [True, False])
+def test_a_generated_key_has_the_primes_that_the_noise_asks_for(
+    scheme: ModuleType, short_noise: bool
+) -> None:
+    for _ in range(5):
+        p, q = primes(scheme.generate(256, short_noise=short_noise))
+        assert p % 4 == q % 4 == 3
+        assert gcd(p - 1, q - 1) == 2
+        if not short_noise:
+            assert all((p - 1) % r and (q - 1) % r for r in (3, 5, 7, 11, 13, 997))
+
+
+@every_scheme
+def test_short_noise_has_a_large_prime_order_modulo_each_square_that_hides_something(
+    scheme: ModuleType,
+) -> None:
+    key = scheme.generate(1024)
+    for p, order in noise_orders(key):
+        assert is_prime(order)
+        assert order.bit_length() == min(256, p.bit_length() // 2)
+        assert (p - 1) % order == 0
+        assert powmod(key.noise_base, order, p * p) == 1 != key.noise_base % (p * p)
+
+
+@every_scheme
+def test_a_key_of_2048_bits_has_noise_of_256_bits_modulo_each_square(scheme: ModuleType) -> None:
+    assert {prime.order.bit_length() for prime in noise_orders(scheme.generate(2048))} == {256}
+
+
+@every_short_key
+def test_a_ciphertext_whose_noise_is_not_the_keys_is_refused_without_saying_more(
+    key: PrivateKey,
+) -> None:
+    with pytest.raises(MessageError, match=r"^a sum that was not made of this key's ciphertexts$"):
+        key.decrypt([key.public.draw_noise()])
 
 
 @every_key
@@ -89,31 +146,29 @@ def test_raw_ciphertexts_lack_noise(key: PrivateKey) -> None:
 def test_rerandomising_changes_the_ciphertext_but_not_the_plaintext(key: PrivateKey) -> None:
     values = [-3, 0, 12]
     before = key.encrypt(values)
-    base = key.public.draw_noise_base()
-    once, twice = (key.public.rerandomise(before, base) for _ in range(2))
+    once, twice = (key.public.rerandomise(before) for _ in range(2))
     assert len({*before, *once, *twice}) == 9
     assert key.decrypt(once) == key.decrypt(twice) == values
 
 
 @every_key
 def test_rerandomising_hides_a_sum_of_nothing(key: PrivateKey) -> None:
-    (hidden,) = key.public.rerandomise([mpz(1)], key.public.draw_noise_base())
+    (hidden,) = key.public.rerandomise([mpz(1)])
     assert hidden != 1
     assert key.decrypt([hidden]) == [0]
 
 
 @every_key
-def test_two_parties_draw_different_noise_bases_that_are_zero(key: PrivateKey) -> None:
-    bases = [key.public.draw_noise_base() for _ in range(2)]
-    assert bases[0] != bases[1]
-    assert key.decrypt(bases) == [0, 0]
-
-
-@every_key
-def test_the_noise_has_no_more_powers_than_its_key_says(key: PrivateKey) -> None:
-    order = (key.p - 1) * (key.q - 1)  # type: ignore[attr-defined]
-    assert pow(key.public.draw_noise_base(), order, key.public.modulus) == 1
-    assert order <= 1 << key.public.noise_order_bits
+def test_the_noise_base_is_a_zero_that_has_no_more_powers_than_its_key_says(
+    key: PrivateKey,
+) -> None:
+    public, (p, q) = key.public, primes(key)
+    assert key.decrypt([public.noise_base]) == [0]
+    orders = [prime.order for prime in noise_orders(key)]
+    order = prod(orders) if len(orders) == 2 else orders[0] * (q - 1)
+    assert powmod(public.noise_base, order, public.modulus) == 1
+    assert order <= 1 << public.noise_bits
+    assert jacobi(public.noise_base, p) == jacobi(public.noise_base, q) == 1
 
 
 @every_key
@@ -132,7 +187,7 @@ def test_keys_travel_to_worker_processes_without_their_tables(key: PrivateKey) -
     key.encrypt([1])
     pickled = pickle.dumps(key)
     assert pickle.loads(pickled) == key  # noqa: S301
-    assert len(pickled) < 1000
+    assert len(pickled) < 1500
 
 
 @every_key
@@ -140,19 +195,27 @@ def test_a_private_key_does_not_print_itself(key: PrivateKey) -> None:
     assert repr(key) == "PrivateKey()"
 
 
+def check(scheme: ModuleType, public: PublicKey, smallest_bits: int = 16) -> PublicKey:
+    """What a passive party does with what it was told."""
+    checked: PublicKey = scheme.check_public(
+        int(public.n), int(public.noise_base), public.noise_bits, smallest_bits, "bank"
+    )
+    return checked
+
+
 @every_scheme
 def test_a_sound_public_key_is_accepted(scheme: ModuleType) -> None:
     public = scheme.generate(256).public
-    assert scheme.check_public(int(public.n), 256, "bank") == public
+    assert check(scheme, public, 256) == public
 
 
 @every_scheme
 def test_a_short_public_key_is_refused_with_both_lengths_and_its_owner(scheme: ModuleType) -> None:
     with pytest.raises(Refused, match=r"^bank: .* 256 bits, and 2048 is the least"):
-        scheme.check_public(int(scheme.generate(256).public.n), 2048, "bank")
+        check(scheme, scheme.generate(256).public, 2048)
 
 
-PRIME = paillier.generate(256).p
+PRIME = primes(paillier.generate(256))[0]
 
 
 @every_scheme
@@ -163,4 +226,20 @@ PRIME = paillier.generate(256).p
 )
 def test_a_public_key_that_can_be_none_is_refused(scheme: ModuleType, n: int) -> None:
     with pytest.raises(Refused, match=r"^bank: .*no product of odd primes"):
-        scheme.check_public(n, 16, "bank")
+        check(scheme, replace(scheme.generate(256).public, n=mpz(n)))
+
+
+@every_scheme
+def test_noise_that_would_hide_nothing_is_refused(scheme: ModuleType) -> None:
+    key = scheme.generate(256)
+    modulus = key.public.modulus
+    for base in (mpz(0), mpz(1), primes(key)[0], modulus - 1, modulus):
+        with pytest.raises(Refused, match=r"^bank: the noise of its public key hides nothing"):
+            check(scheme, replace(key.public, noise_base=base))
+
+
+@every_scheme
+@pytest.mark.parametrize("bits", [-1, 0, 100_000])
+def test_noise_of_impossible_length_is_refused(scheme: ModuleType, bits: int) -> None:
+    with pytest.raises(Refused, match=rf"^bank: noise of {bits} bits does not fit"):
+        check(scheme, replace(scheme.generate(256).public, noise_bits=bits))

@@ -132,7 +132,7 @@ def test_a_parent_less_one_child_is_the_other_child(table: Table) -> None:
 
 def test_a_sum_that_shares_a_factor_with_the_key_cannot_be_subtracted() -> None:
     parents = np.array([[mpz(5), mpz(6)]], dtype=object)
-    children = np.array([[mpz(5), KEY.p]], dtype=object)
+    children = np.array([[mpz(5), KEY.first.p]], dtype=object)
     with pytest.raises(MessageError, match="shares a factor with the key"):
         sums.subtract(parents, children, MODULUS)
 
