@@ -11,7 +11,7 @@ from fedmq.messages.body import Body
 
 __all__ = ["PROTOCOL_VERSION", "Envelope", "Header", "PartyName"]
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 PartyName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 
