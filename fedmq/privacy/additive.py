@@ -35,6 +35,7 @@ class AdditiveEngine(Engine):
     - ``short_noise``: noise of a short order, from tables of powers (active party).
     - ``pack_sums``: several sums in a ciphertext that returns (active party).
     - ``joint_sums``: features are summed together where that takes fewer products.
+    - ``skip_fullest``: the fullest bin, such as zero or missing, is the total less the others.
     - ``subtract_siblings``: the larger of two siblings is their parent less the smaller.
     - ``sum_early``: the root is summed while the gradients come in.
     """
@@ -44,6 +45,7 @@ class AdditiveEngine(Engine):
     short_noise: bool = True
     pack_sums: bool = True
     joint_sums: bool = True
+    skip_fullest: bool = True
     subtract_siblings: bool = True
     sum_early: bool = True
 
@@ -91,6 +93,7 @@ class AdditiveEngine(Engine):
             bins,
             parallelism,
             joint_sums=self.joint_sums,
+            skip_fullest=self.skip_fullest,
             subtract_siblings=self.subtract_siblings,
             sum_early=self.sum_early,
         )

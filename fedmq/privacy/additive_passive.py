@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.errors import MessageError
+from fedmq.privacy.arithmetic.joint import Tricks
 from fedmq.privacy.arithmetic.scheme import PublicKey
 from fedmq.privacy.arithmetic.slots import SlotLayout
 from fedmq.privacy.arithmetic.sums import Sums, cumulate, merge, subtract, sum_bins
@@ -52,7 +53,7 @@ class _SumRows:
     nodes: int
     bins: BinMatrix
     features: NDArray[np.int32]
-    joint: bool
+    tricks: Tricks
 
     def detached(self) -> _SumRows:
         bins = replace(self.bins, codes=self.bins.codes[self.rows])
@@ -67,7 +68,7 @@ class _SumRows:
             nodes=self.nodes,
             codes=int(self.bins.cuts.n_bins.max(initial=0)) + 1,
             modulus=self.key.modulus,
-            joint=self.joint,
+            tricks=self.tricks,
         )
 
 
@@ -143,13 +144,14 @@ class AdditivePassive(PassiveHalf):
         parallelism: int,
         *,
         joint_sums: bool = True,
+        skip_fullest: bool = True,
         subtract_siblings: bool = True,
         sum_early: bool = True,
     ) -> None:
         self._key = key
         self._bins = bins
         self._parallelism = parallelism
-        self._joint_sums = joint_sums
+        self._tricks = Tricks(joint_sums, skip_fullest)
         self._subtract_siblings = subtract_siblings
         self._sum_early = sum_early
         self._features = np.arange(bins.cuts.n_features, dtype=np.int32)
@@ -248,7 +250,7 @@ class AdditivePassive(PassiveHalf):
                 len(rows),
                 self._bins,
                 self._features,
-                self._joint_sums,
+                self._tricks,
             )
             for part in np.array_split(np.arange(len(together)), parts)
         ]

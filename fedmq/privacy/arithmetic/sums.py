@@ -16,9 +16,17 @@ from gmpy2 import invert, mpz
 from numpy.typing import NDArray
 
 from fedmq.errors import DataError, MessageError
-from fedmq.privacy.arithmetic.joint import FeatureCells, JointCells, plan_cells
+from fedmq.privacy.arithmetic.joint import (
+    Cells,
+    FeatureCells,
+    Tricks,
+    plan_cells,
+    saved_by_skipping,
+)
 
 __all__ = ["Sums", "cumulate", "merge", "subtract", "sum_bins"]
+
+ALL_TRICKS = Tricks()
 
 # An array of ciphertexts (mpz); pickles, slices and reshapes like any other.
 Sums = NDArray[np.object_]
@@ -37,27 +45,42 @@ def sum_bins(
     nodes: int,
     codes: int,
     modulus: mpz,
-    joint: bool = True,
+    tricks: Tricks = ALL_TRICKS,
 ) -> Sums:
     """Sums per cell, of shape (nodes, features, codes).
 
     ``bins`` (rows, features) holds bin codes below ``codes``, a missing value being a code like any
     other. ``slots`` (rows,) holds each row's node in [0, nodes), or -1 if it is not asked for.
-    ``joint`` allows features to be summed together.
-    To share the work among processes split the rows and `merge`: the work falls evenly, and joint
-    sums (see `joint`) lose less than by splitting features. Raises `DataError` if shapes or codes
-    do not fit.
+    ``tricks`` (see `joint`) save products. To share the work among processes split the rows and
+    `merge`: the work falls evenly, and joint sums lose less than by splitting features. Raises
+    `DataError` if shapes or codes do not fit, and `MessageError` if a ciphertext shares a factor
+    with the modulus.
     """
     _check(len(ciphertexts), bins, slots, nodes, codes)
     sums = np.full((nodes, bins.shape[1], codes), _ZERO, dtype=np.object_)
     for node in range(nodes):
         rows = np.flatnonzero(slots == node)
         factors = [ciphertexts[row] for row in rows.tolist()]
-        for start in range(0, bins.shape[1], _FEATURES_AT_ONCE):
-            block = slice(start, start + _FEATURES_AT_ONCE)
-            for group in plan_cells(bins[rows, block], joint=joint):
+        blocks = [
+            slice(start, start + _FEATURES_AT_ONCE)
+            for start in range(0, bins.shape[1], _FEATURES_AT_ONCE)
+        ]
+        groups = [
+            (group, sums[node, block])
+            for block in blocks
+            for group in plan_cells(bins[rows, block], tricks)
+        ]
+        # One group is summed in full, for the total: the one that loses least by it.
+        groups.sort(key=lambda each: saved_by_skipping(each[0]))
+        total: mpz | None = None
+        for group, target in groups:
+            if total is not None and tricks.skip_fullest and saved_by_skipping(group) > 0:
+                cells = _products_but_fullest(factors, group, total, modulus)
+            else:
                 cells = _products(factors, group.cell_of, group.size, modulus)
-                _spread(group, cells, sums[node, block], modulus)
+            if total is None:
+                total = _product(cells, modulus)
+            _spread(group, cells, target, modulus)
     return sums
 
 
@@ -76,12 +99,7 @@ def subtract(parents: Sums, children: Sums, modulus: mpz) -> Sums:
     prefixes = [_ZERO]
     for divisor in divisors:
         prefixes.append(prefixes[-1] * divisor % modulus)
-    try:
-        inverse = invert(prefixes[-1], modulus)
-    except ZeroDivisionError:
-        raise MessageError(
-            "ciphertexts: a sum shares a factor with the key; ask the key's owner to encrypt again"
-        ) from None
+    inverse = _inverse(prefixes[-1], modulus)
     differences = np.empty(len(divisors), dtype=np.object_)
     minuends = parents.ravel().tolist()
     for i in range(len(divisors) - 1, -1, -1):
@@ -118,7 +136,32 @@ def _products(
     return products
 
 
-def _spread(group: FeatureCells | JointCells, cells: list[mpz], sums: Sums, modulus: mpz) -> None:
+def _products_but_fullest(
+    factors: Sequence[mpz], group: Cells, total: mpz, modulus: mpz
+) -> list[mpz]:
+    """The same, where the cell of most rows is ``total`` less all others."""
+    fullest = int(np.bincount(group.cell_of).argmax())
+    rest = np.flatnonzero(group.cell_of != fullest)
+    chosen = [factors[row] for row in rest.tolist()]
+    cells = _products(chosen, group.cell_of[rest], group.size, modulus)
+    cells[fullest] = total * _inverse(_product(cells, modulus), modulus) % modulus
+    return cells
+
+
+def _product(factors: Sequence[mpz], modulus: mpz) -> mpz:
+    return reduce(lambda product, factor: product * factor % modulus, factors, _ZERO)
+
+
+def _inverse(product: mpz, modulus: mpz) -> mpz:
+    try:
+        return invert(product, modulus)
+    except ZeroDivisionError:
+        raise MessageError(
+            "ciphertexts: a sum shares a factor with the key; ask the key's owner to encrypt again"
+        ) from None
+
+
+def _spread(group: Cells, cells: list[mpz], sums: Sums, modulus: mpz) -> None:
     """Write the cells of a group into the bins of its features, ``sums`` (features, codes)."""
     if isinstance(group, FeatureCells):
         sums[group.feature, group.codes] = cells

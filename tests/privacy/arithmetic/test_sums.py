@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedmq.errors import DataError, MessageError
 from fedmq.privacy.arithmetic import paillier, sums
-from fedmq.privacy.arithmetic.joint import JointCells, plan_cells
+from fedmq.privacy.arithmetic.joint import JointCells, Tricks, plan_cells, products
 from fedmq.privacy.arithmetic.slots import SlotLayout
 
 KEY = paillier.generate(256)
@@ -41,7 +41,12 @@ class Table:
                 cells[self.slots[row], feature, code] += values[row]
         return cells
 
-    def sum_bins(self, rows: slice = slice(None), columns: slice = slice(None)) -> sums.Sums:
+    def sum_bins(
+        self,
+        rows: slice = slice(None),
+        columns: slice = slice(None),
+        tricks: Tricks = sums.ALL_TRICKS,
+    ) -> sums.Sums:
         return sums.sum_bins(
             self.ciphertexts[rows],
             self.bins[rows, columns],
@@ -49,6 +54,7 @@ class Table:
             nodes=self.nodes,
             codes=self.codes,
             modulus=MODULUS,
+            tricks=tricks,
         )
 
 
@@ -80,10 +86,47 @@ def test_sums_over_more_features_than_are_joined_at_once_are_exact() -> None:
     np.testing.assert_array_equal(decrypted(table.sum_bins())[0], table.histogram(table.g))
 
 
-def test_joint_sums_are_the_same_ciphertexts_as_separate_ones() -> None:
-    table = Table(seed=2, rows=300, features=4, codes=5, nodes=1)
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("skip_fullest", [True, False])
+def test_every_trick_gives_the_very_ciphertexts_of_separate_sums(
+    joint: bool, skip_fullest: bool
+) -> None:
+    table = Table(seed=2, rows=600, features=4, codes=5, nodes=2)
     separate = [table.sum_bins(columns=slice(f, f + 1)) for f in range(4)]
-    assert (table.sum_bins() == np.concatenate(separate, axis=1)).all()
+    found = table.sum_bins(tricks=Tricks(joint, skip_fullest))
+    assert (found == np.concatenate(separate, axis=1)).all()
+
+
+def mostly_zero(columns: int, share: float = 0.05) -> np.ndarray:
+    return (np.random.default_rng(0).random((2000, columns)) < share).astype(np.uint8)
+
+
+def test_the_rows_of_the_fullest_bin_cost_no_product() -> None:
+    bins, tricks = mostly_zero(3), Tricks(joint=False)
+    groups = plan_cells(bins, tricks)
+    others = sorted(np.count_nonzero(bins, axis=0).tolist())
+    in_full, inverses = 2000 - 2, 2 * 32
+    assert products(groups, tricks) == in_full + sum(others[:2]) + inverses
+
+
+def test_columns_that_are_mostly_zero_are_joined_only_as_far_as_that_saves() -> None:
+    bins, tricks = mostly_zero(16), Tricks()
+    planned = products(plan_cells(bins, tricks), tricks)
+    joined = products(plan_cells(bins, Tricks(skip_fullest=False)), tricks)
+    separate = products(plan_cells(bins, Tricks(joint=False)), tricks)
+    assert planned < joined
+    assert planned < separate
+
+
+def test_a_total_that_shares_a_factor_with_the_key_is_refused() -> None:
+    bins = mostly_zero(2)
+    ciphertexts = [mpz(5)] * 1999 + [KEY.first.p]
+    bins[-1] = 1
+    with pytest.raises(MessageError, match="shares a factor with the key"):
+        slots = np.zeros(2000, dtype=np.int8)
+        sums.sum_bins(
+            ciphertexts, bins, slots, nodes=1, codes=2, modulus=MODULUS, tricks=Tricks(joint=False)
+        )
 
 
 def test_a_cell_that_no_row_falls_into_is_one() -> None:
@@ -178,18 +221,18 @@ def test_rows_that_do_not_fit_are_refused_where_they_are(spoil, message: str) ->
 
 def test_two_features_of_few_bins_are_summed_jointly() -> None:
     bins = np.random.default_rng(0).integers(0, 8, (1000, 2))
-    (group,) = plan_cells(bins)
+    (group,) = plan_cells(bins, Tricks())
     assert isinstance(group, JointCells)
     assert group.size == 64
 
 
 def test_features_of_too_many_bins_are_summed_separately() -> None:
     bins = np.stack([np.arange(1000), np.arange(1000)[::-1]], axis=1)
-    assert len(plan_cells(bins)) == 2
+    assert len(plan_cells(bins, Tricks())) == 2
 
 
 def test_a_few_rows_are_not_worth_a_plan() -> None:
-    assert len(plan_cells(np.zeros((20, 3), dtype=np.uint8))) == 3
+    assert len(plan_cells(np.zeros((20, 3), dtype=np.uint8), Tricks())) == 3
 
 
 @pytest.mark.parametrize(
@@ -201,5 +244,5 @@ def test_joint_sums_take_several_times_fewer_products(
     rows = 30_000
     bins = np.random.default_rng(0).integers(0, codes, (rows, features)).astype(np.uint8)
     blocks = (bins[:, start : start + 16] for start in range(0, features, 16))
-    products = sum(group.products(rows) for block in blocks for group in plan_cells(block))
-    assert bins.size / products >= fewer
+    groups = [group for block in blocks for group in plan_cells(block, Tricks())]
+    assert bins.size / products(groups, Tricks()) >= fewer
