@@ -120,22 +120,13 @@ def plan_cells(bins: NDArray[np.integer], tricks: Tricks) -> list[Cells]:
     ]
     if not tricks.joint or rows <= _LEAST_SAVING:
         return features
-    plans = [_joined(features, skip_fullest=False)]
-    # To look one step ahead is not always best: where half of the rows are in a cell, joining on
-    # saves more than it seems to.
-    if tricks.skip_fullest and any(4 * each.fullest > 3 * rows for each in features):
-        plans.append(_joined(features, skip_fullest=True))
-    return min(plans, key=lambda groups: products(groups, tricks))
+    return min(_joined(features), features, key=lambda groups: products(groups, tricks))
 
 
-def _joined(features: Sequence[Cells], *, skip_fullest: bool) -> list[Cells]:
-    """Groups joined greedily; ``skip_fullest``: as if that were done with each."""
+def _joined(features: Sequence[Cells]) -> list[Cells]:
+    """Groups joined greedily, as if no fullest cell were skipped: that joins a little too much."""
     groups = dict(enumerate(features))
-    savings = {
-        (a, b): _saving(groups[a], groups[b], skip_fullest=skip_fullest)
-        for b in groups
-        for a in range(b)
-    }
+    savings = {(a, b): _saving(groups[a], groups[b]) for b in groups for a in range(b)}
     joined = len(groups)
     while savings:
         a, b = max(savings, key=savings.__getitem__)
@@ -143,10 +134,7 @@ def _joined(features: Sequence[Cells], *, skip_fullest: bool) -> list[Cells]:
             break
         union = _join(groups.pop(a), groups.pop(b))
         savings = {pair: saving for pair, saving in savings.items() if not {a, b} & set(pair)}
-        savings |= {
-            (name, joined): _saving(each, union, skip_fullest=skip_fullest)
-            for name, each in groups.items()
-        }
+        savings |= {(name, joined): _saving(each, union) for name, each in groups.items()}
         groups[joined] = union
         joined += 1
     return list(groups.values())
@@ -165,18 +153,12 @@ def _counts(first: Cells, second: Cells) -> tuple[NDArray[np.int64], NDArray[np.
     return place, np.bincount(place, minlength=first.size * second.size)
 
 
-def _saving(first: Cells, second: Cells, *, skip_fullest: bool) -> int:
+def _saving(first: Cells, second: Cells) -> int:
     """Products saved by joining; none if the table of pairs is too sparse to promise any."""
     rows = len(first.cell_of)
     if first.size * second.size > _SPARSEST * rows:
         return 0
-    _, counts = _counts(first, second)
-    size = int(np.count_nonzero(counts))
-    saving = rows - size
-    if skip_fullest:
-        saving += max(0, int(counts.max()) - size - _INVERSE)
-        saving -= sum(max(0, saved_by_skipping(each)) for each in (first, second))
-    return saving
+    return rows - int(np.count_nonzero(_counts(first, second)[1]))
 
 
 def _join(first: Cells, second: Cells) -> JointCells:
