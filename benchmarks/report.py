@@ -112,7 +112,7 @@ def sweeps(full: bool) -> list[Sweep]:
 def switches(full: bool) -> list[tuple[str, Case]]:
     """The same training with one trick less each."""
     base = Case(engine="paillier", rows=30_000 if full else 3_000, trees=2)
-    off = ("joint_sums", "skip_fullest", "subtract_siblings", "sum_early", "pack_sums")
+    off = ("joint_sums", "skip_fullest", "subtract_siblings", "sum_early", "noise_ahead", "pack_sums")
     cases = [("all tricks", base)]
     cases += [(f"without {each}", replace(base, options={each: False})) for each in off]
     # It takes 15 ms a row: fewer rows will do.

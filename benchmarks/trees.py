@@ -35,6 +35,7 @@ from fedmq.party.trace import Trace, write_trace
 # Where a computation's time is counted.
 PARTS = {
     "Encrypt": "encrypt",
+    "DrawNoise": "encrypt",
     "SumRows": "sum",
     "Merge": "sum",
     "Subtract": "sum",

@@ -33,6 +33,7 @@ class AdditiveEngine(Engine):
     The other options switch off what makes the engine fast; the model is the same with each.
 
     - ``short_noise``: noise of a short order, from tables of powers (active party).
+    - ``noise_ahead``: noise for the next tree is made while the others work on this one (active).
     - ``pack_sums``: several sums in a ciphertext that returns (active party).
     - ``joint_sums``: features are summed together where that takes fewer products.
     - ``skip_fullest``: the fullest bin, such as zero or missing, is the total less the others.
@@ -43,6 +44,7 @@ class AdditiveEngine(Engine):
     key_bits: int = SAFE_KEY_BITS
     allow_weak_keys: bool = False
     short_noise: bool = True
+    noise_ahead: bool = True
     pack_sums: bool = True
     joint_sums: bool = True
     skip_fullest: bool = True
@@ -74,6 +76,7 @@ class AdditiveEngine(Engine):
             parallelism,
             short_noise=self.short_noise,
             pack_sums=self.pack_sums,
+            noise_ahead=self.noise_ahead,
         )
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:

@@ -32,6 +32,11 @@ __all__ = ["AdditiveActive", "Scheme"]
 
 _ROW_BYTES = 4
 _MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share out
+# Noise that is made ahead: few at a time, since a decryption may have to wait for them, and not
+# more than some 100 MB.
+_NOISE_AT_ONCE = 256
+_MOST_NOISE = 200_000
+
 _FEWEST_AT_ONCE = 8  # ciphertexts; fewer are decrypted before another process has got them
 
 
@@ -63,14 +68,27 @@ class _Encrypt:
     key: PrivateKey
     layout: SlotLayout
     pairs: NDArray[np.int64]
+    noise: NDArray[np.uint8]
 
     # There is much of it, and nobody waits for one piece as the others wait for a sum.
     urgency: ClassVar[int] = -1
 
     def run(self) -> NDArray[np.uint8]:
         plaintexts = self.layout.join(self.pairs[:, 0], self.pairs[:, 1])
-        ciphertexts = self.key.encrypt(plaintexts)
-        return to_wire(ciphertexts, self.key.public.modulus)
+        modulus = self.key.public.modulus
+        return to_wire(self.key.encrypt(plaintexts, from_wire(self.noise, modulus)), modulus)
+
+
+@dataclass(frozen=True, eq=False)
+class _DrawNoise:
+    key: PrivateKey
+    count: int
+
+    # For the next tree: all of this one goes first.
+    urgency: ClassVar[int] = -2
+
+    def run(self) -> NDArray[np.uint8]:
+        return to_wire(self.key.draw_noise(self.count), self.key.public.modulus)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +114,17 @@ class AdditiveActive(ActiveHalf):
         *,
         short_noise: bool = True,
         pack_sums: bool = True,
+        noise_ahead: bool = True,
     ) -> None:
         self._scheme = scheme
         self._key_bits = key_bits
         self._parallelism = parallelism
         self._short_noise = short_noise
         self._pack_sums = pack_sums
+        self._noise_ahead = noise_ahead
+        self._noise: list[NDArray[np.uint8]] = []
+        self._noise_coming = 0
+        self._carried = 0
         self._key: PrivateKey
         self._layout: SlotLayout
 
@@ -125,14 +148,37 @@ class AdditiveActive(ActiveHalf):
             self._layout = SlotLayout(self._layout.h_bits, self._layout.slot_bits, 1)
         size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
         pieces = np.array_split(rows, max(1, -(-len(rows) // size)))
+        self._carried = len(rows)
         return [self._piece(piece, gradients.pairs) for piece in pieces]
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
         layout = self._layout
-        step = _Encrypt(self._key, layout, pairs[rows])
+        step = _Encrypt(self._key, layout, pairs[rows], self._take_noise(len(rows)))
         [ciphertexts] = yield Compute([step])
         said = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
         return BroadcastPiece(rows, {"ciphertexts": ciphertexts, **said})
+
+    def _take_noise(self, rows: int) -> NDArray[np.uint8]:
+        """What was made ahead for so many rows, or for fewer; nobody gets it again."""
+        taken = [np.empty((0, width(self._key.public.modulus)), np.uint8)]
+        while self._noise and rows >= len(self._noise[-1]):
+            taken.append(self._noise.pop())
+            rows -= len(taken[-1])
+        return np.concatenate(taken)
+
+    def prepare(self) -> Sequence[Plan[None]]:
+        """Noise for as many rows as the last broadcast had."""
+        if not self._noise_ahead:
+            return ()
+        stock = sum(map(len, self._noise)) + self._noise_coming
+        batches = (min(self._carried, _MOST_NOISE) - stock) // _NOISE_AT_ONCE
+        return [self._draw_noise() for _ in range(batches)]
+
+    def _draw_noise(self) -> Plan[None]:
+        self._noise_coming += _NOISE_AT_ONCE
+        [noise] = yield Compute([_DrawNoise(self._key, _NOISE_AT_ONCE)])
+        self._noise_coming -= _NOISE_AT_ONCE
+        self._noise.append(noise)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()

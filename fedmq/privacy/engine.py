@@ -186,6 +186,10 @@ class ActiveHalf(ABC):
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         """One plan for each piece of the tree's broadcast; none if nothing is broadcast."""
 
+    def prepare(self) -> Sequence[Plan[None]]:
+        """What may be done for the tree after this one, while the others work on it."""
+        return ()
+
     @abstractmethod
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         """Learn what the candidates of ``peer`` are worth in a node; exchanges at least once."""

@@ -240,6 +240,9 @@ class ActiveTraining(Machine):
             self._send(peer, tell.TreeStarted(tree=self.tree, pieces=len(plans)))
         for number, plan in enumerate(plans):
             self._run(plan, partial(self._broadcast, number))
+        if plans and self.tree + 1 < self._params.num_boost_round:
+            for preparing in self._engine.prepare():
+                self._run(preparing, lambda _: None)
         self._ask_wave()
 
     @property

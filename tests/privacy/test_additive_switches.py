@@ -89,3 +89,24 @@ def test_the_root_is_summed_while_its_gradients_come_in(monkeypatch: pytest.Monk
         except StopIteration:
             pass
     assert early == 300
+
+
+def test_noise_that_was_made_ahead_is_used_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedmq.privacy.additive_active._NOISE_AT_ONCE", 16)
+    bins = table(100, 3, seed=1)
+    pair = EnginePair(Paillier(256, allow_weak_keys=True), bins)
+    seen: list[bytes] = []
+    fresh: list[int] = []
+    for tree in range(3):
+        for plan in pair.active.broadcast(gradients(100, tree)):
+            step = next(plan)
+            [encrypt] = step.computations
+            seen += [each.tobytes() for each in encrypt.noise]
+            fresh.append(len(encrypt.pairs) - len(encrypt.noise))
+            with pytest.raises(StopIteration):
+                plan.send([encrypt.run()])
+        for plan in pair.active.prepare():
+            pair._run(plan)
+        assert not pair.active.prepare()
+    assert len(seen) == len(set(seen)) == 2 * 96
+    assert fresh == [100, 4, 4]

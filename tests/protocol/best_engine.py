@@ -71,6 +71,13 @@ class _Active(ActiveHalf):
         [said] = yield Compute([Given(pairs[rows])])
         return BroadcastPiece(rows, {"pairs": said})
 
+    def prepare(self) -> Sequence[Plan[None]]:
+        return [self._dawdle() for _ in range(3)]
+
+    def _dawdle(self) -> Plan[None]:
+        for step in range(30):
+            yield Compute([Given(step)])
+
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         scale = self._scale
         bits = {"g": scale.g_bits, "h": scale.h_bits, "value": scale.value_bits}

@@ -213,14 +213,16 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
 
 def paused(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:
     """Trainings whose owner pauses them twice, and lets them go on, at all sorts of times."""
-    federation = small(num_boost_round=3)
+    plain = small(num_boost_round=3)
+    preparing = plain.having(engine=BestOfAll(plain.params))
     for seed in range(60):
+        federation, length = (plain, 15) if seed % 2 else (preparing, 60)
         random = np.random.default_rng(seed)
         simulation = Simulation(watch(federation.training()), seed=seed, link=Link(delay=1.0))
         for event in (Pause(), Pause(), Resume(), Resume()):
-            simulation.cause(random.random() * 15, ACTIVE, event)
-        for second in (16.0, 60.0):
-            simulation.cause(second, ACTIVE, Resume())
+            simulation.cause(random.random() * length, ACTIVE, event)
+        for second in (1.0, 40.0):
+            simulation.cause(length + second, ACTIVE, Resume())
         simulation.run()
 
 

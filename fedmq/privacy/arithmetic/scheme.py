@@ -80,12 +80,21 @@ class PrivateKey(ABC):
         `MessageError` for one that cannot be a product of this key's ciphertexts and noise.
         """
 
-    def encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
+    def draw_noise(self, count: int) -> list[mpz]:
+        """``count`` fresh ciphertexts of zero, each to be used once.
+
+        A key with ``short_noise`` takes them from tables (see `noise`), any other as the scheme was
+        first published, a hundred times slower.
+        """
+        if self.short_noise:
+            return self._encrypt_short([0] * count)
+        return [self.public.draw_noise() for _ in range(count)]
+
+    def encrypt(self, plaintexts: Sequence[int], noise: Sequence[mpz] = ()) -> list[mpz]:
         """One ciphertext for each integer, each under fresh noise.
 
-        A key with ``short_noise`` takes it from tables (see `noise`), any other as the scheme was
-        first published, a hundred times slower. Raises `DataError` for a plaintext that would not
-        decrypt to itself.
+        ``noise``: of `draw_noise`, made ahead for the first of them; nothing else may have used it.
+        Raises `DataError` for a plaintext that would not decrypt to itself.
         """
         public = self.public
         bound = 1 << (public.plaintext_bits - 1)
@@ -96,11 +105,16 @@ class PrivateKey(ABC):
                     f"key; use fewer fraction bits, or a key of more than {public.n.bit_length()} "
                     "bits"
                 )
-        if not self.short_noise:
-            modulus = public.modulus
-            raw = self.raw_encrypt(plaintexts)
-            return [c * public.draw_noise() % modulus for c in raw]
-        return self._encrypt_short(plaintexts)
+        ahead = len(noise)
+        rest = plaintexts[ahead:]
+        if self.short_noise:
+            return self._under(plaintexts[:ahead], noise) + self._encrypt_short(rest)
+        return self._under(plaintexts, [*noise, *self.draw_noise(len(rest))])
+
+    def _under(self, plaintexts: Sequence[int], noise: Sequence[mpz]) -> list[mpz]:
+        modulus = self.public.modulus
+        raw = self.raw_encrypt(plaintexts)
+        return [c * r % modulus for c, r in zip(raw, noise, strict=True)]
 
     @abstractmethod
     def _encrypt_short(self, plaintexts: Sequence[int]) -> list[mpz]:

@@ -82,7 +82,10 @@ ACTIVE_TRAINING: Table = session_table(
         ),
         **rows(
             _A.SPLITTING,
-            {tell.SplitOutcome: ("_on_outcome", (_A.SPLITTING, _A.GROWING, _A.DERIVING))},
+            {
+                tell.SplitOutcome: ("_on_outcome", (_A.SPLITTING, _A.GROWING, _A.DERIVING)),
+                Computed: ("_on_computed", (_A.SPLITTING,)),
+            },
         ),
         **{
             (state, event): Transition("_on_pause", (state,))
@@ -91,7 +94,12 @@ ACTIVE_TRAINING: Table = session_table(
             for event in (Pause, Resume)
         },
         **rows(
-            _A.PAUSED, {Pause: ("_on_pause", (_A.PAUSED,)), Resume: ("_on_resume", (_A.GROWING,))}
+            _A.PAUSED,
+            {
+                Pause: ("_on_pause", (_A.PAUSED,)),
+                Resume: ("_on_resume", (_A.GROWING,)),
+                Computed: ("_on_computed", (_A.PAUSED,)),
+            },
         ),
     },
     (_A.FINISHED, _A.FAILED, _A.INTERRUPTED),
