@@ -71,9 +71,9 @@ class PrivateKey(scheme.PrivateKey):
 
     def raw_encrypt(self, plaintexts: Sequence[int]) -> list[mpz]:
         """1 + tpm modulo p² and 1 modulo q: *no noise*, and q divides it less 1: it betrays q."""
-        p, t, moduli = self.prime.p, self.t, _moduli(self.prime, self.q)
-        one = mpz(1)
-        return [moduli.join(m * t % p * p + 1, one) for m in plaintexts]
+        p, n = self.prime.p, self.public.n
+        slope = _moduli(self.prime, self.q).join(self.t * p, mpz(0))
+        return [(m * slope + 1) % n for m in plaintexts]
 
     def _encrypt_short(self, plaintexts: Sequence[int]) -> list[mpz]:
         said = hidden_residues(
