@@ -31,9 +31,12 @@ class FixedPoint:
         The resolution is 2**-40 of the power of two above the largest magnitude, or coarser where
         the sum over all rows would leave 62 bits.
         """
-        rows = len(gradients)
+        return cls.covering(np.abs(gradients).max(axis=0, initial=0.0), len(gradients))
+
+    @classmethod
+    def covering(cls, largest: NDArray[np.floating], rows: int) -> FixedPoint:
+        """The same for ``rows`` rows whose g and h do not exceed ``largest`` (2,)."""
         value_bits = min(_RESOLUTION_BITS, _SUM_BITS - max(rows - 1, 0).bit_length())
-        largest = np.abs(gradients).max(axis=0, initial=0.0)
         exponents = np.frexp(largest)[1].tolist()  # largest < 2**exponent
         return cls(value_bits - exponents[0], value_bits - exponents[1], value_bits)
 
@@ -51,3 +54,13 @@ class FixedPoint:
     def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Integer sums (..., 2) as float64, rounded once."""
         return np.ldexp(sums.astype(np.float64), [-self.g_bits, -self.h_bits])
+
+    def rescaled(self, sums: NDArray[np.int64], other: FixedPoint) -> NDArray[np.int64]:
+        """Sums (..., 2) of the grid ``other`` on this one, cut off where they leave 62 bits."""
+        shifts = np.array([self.g_bits - other.g_bits, self.h_bits - other.h_bits])
+        up, down = np.maximum(shifts, 0), np.minimum(shifts, 0)
+        largest = np.int64(1) << np.maximum(_SUM_BITS - up, 0)
+        finer = np.clip(sums, -largest, largest) << up
+        coarser = np.rint(np.ldexp(finer.astype(np.float64), down)).astype(np.int64)
+        chosen: NDArray[np.int64] = np.where(shifts < 0, coarser, finer)
+        return chosen

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.sampling import one_side_sample, sampled_rows
+from fedmq.boosting.sampling import one_side_sample, salt_of, sampled_rows
 
 __all__ = ["Gradients"]
 
@@ -44,7 +44,12 @@ class Gradients:
         floats = OBJECTIVES[params.objective].gradients(margins[carried], labels[carried])
         if params.goss:
             chosen_rows, weights = one_side_sample(
-                floats[:, 0], params.top_rate, params.other_rate, seed=params.seed, tree=tree
+                floats[:, 0],
+                params.top_rate,
+                params.other_rate,
+                seed=params.seed,
+                tree=tree,
+                salt=salt_of(labels),
             )
             held = np.flatnonzero(carried)[chosen_rows]
             floats = floats[chosen_rows] * weights[:, np.newaxis]

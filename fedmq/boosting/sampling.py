@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["one_side_sample", "sampled_columns", "sampled_rows"]
+__all__ = ["one_side_sample", "salt_of", "sampled_columns", "sampled_rows"]
 
 
 class _Purpose(IntEnum):
     ROWS = 0
     COLUMNS = 1
     ONE_SIDE = 2
+
+
+def salt_of(*held: NDArray[np.generic]) -> int:
+    """A secret of whoever holds these arrays, the same whenever it is asked for; 128 bits.
+
+    Others share a training's seed. What it draws must tell them nothing of labels or columns.
+    """
+    digest = blake2b(digest_size=16)
+    for each in held:
+        digest.update(np.ascontiguousarray(each).tobytes())
+    return int.from_bytes(digest.digest(), "little")
 
 
 def sampled_rows(n_rows: int, subsample: float, *, seed: int, tree: int) -> NDArray[np.bool_]:
@@ -34,7 +46,7 @@ def sampled_columns(
 ) -> NDArray[np.int32]:
     """The columns ``tree`` may use, ascending: ``max(1, int(colsample * n_columns))`` of them.
 
-    ``salt`` tells apart the owners of different columns, each of whom draws from its own.
+    ``salt`` is a secret of the columns' owner: others know ``seed``.
     """
     count = max(1, int(np.float32(colsample) * np.float32(n_columns)))  # float32 as in XGBoost
     words = _words(n_columns, _Purpose.COLUMNS, seed, tree, salt)
@@ -42,17 +54,24 @@ def sampled_columns(
 
 
 def one_side_sample(
-    g: NDArray[np.float32], top_rate: float, other_rate: float, *, seed: int, tree: int
+    g: NDArray[np.float32],
+    top_rate: float,
+    other_rate: float,
+    *,
+    seed: int,
+    tree: int,
+    salt: int = 0,
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
     """Rows that a tree grows from, ascending, and the weight of each (float32, same length).
 
     Gradient-based one-side sampling (Ke et al., "LightGBM", NIPS 2017, Algorithm 2): the
     ``top_rate`` of the rows with the largest |g| have weight 1, ``other_rate`` of the rows, drawn
     from the rest, stand for all the rest: together they weigh as much. Equal gradients are put in
-    order by lot, not by row.
+    order by lot, not by row. Whoever knows ``seed`` and ``salt`` can tell which rows were not
+    drawn, and so have large gradients.
     """
     rows = len(g)
-    lots = _words(rows, _Purpose.ONE_SIDE, seed, tree, 0)
+    lots = _words(rows, _Purpose.ONE_SIDE, seed, tree, salt)
     top = math.ceil(top_rate * rows)
     other = min(max(1, math.ceil(other_rate * rows)), rows - top)
     by_size = np.lexsort((lots, -np.abs(g)))

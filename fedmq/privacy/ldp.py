@@ -128,6 +128,11 @@ class Ldp(Engine):
         [variance] = MECHANISMS[self.mechanism].variance(np.zeros(1), self.epsilon)
         return float(2 * (high - low) / 2 * np.sqrt(variance * rows))
 
+    def scale(self, rows: int, params: TrainParams) -> FixedPoint:
+        """The grid on which ``rows`` rows are told: it must not tell the largest gradient."""
+        largest = [max(abs(low), abs(high)) for low, high in self.ranges(params)]
+        return FixedPoint.covering(np.array([*largest, 0.0][:2]), rows)
+
     def active(self, parallelism: int) -> ActiveHalf:
         return _Active(self)
 
@@ -137,13 +142,15 @@ class Ldp(Engine):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PerturbRows:
-    """Perturbed g and h of some rows on the grid of the fixed point: int64 (rows, 2).
+    """Perturbed g and h of some rows on the grid ``told``: int64 (rows, 2).
 
-    ``ranges``: lowest and highest of each channel that is sent; one value only is no secret.
+    ``pairs`` are the true ones on the grid ``scale``; ``ranges``: lowest and highest of each
+    channel that is sent; one value only is no secret.
     """
 
     pairs: NDArray[np.int64]
     scale: FixedPoint
+    told: FixedPoint
     ranges: Sequence[tuple[float, float]]
     spec: Ldp
     seed: np.random.SeedSequence
@@ -152,11 +159,11 @@ class PerturbRows:
     def run(self) -> NDArray[np.int64]:
         random = np.random.Generator(np.random.Philox(self.seed))
         floats = self.scale.to_float(self.pairs)
-        bits = (self.scale.g_bits, self.scale.h_bits)
+        bits = (self.told.g_bits, self.told.h_bits)
         noisy = np.zeros_like(self.pairs)
         for channel, (low, high) in enumerate(self.ranges):
             if low == high:
-                noisy[:, channel] = self.pairs[:, channel]
+                noisy[:, channel] = np.rint(np.ldexp(floats[:, channel], bits[channel]))
                 continue
             scaled = np.ldexp(self._within(floats[:, channel], low, high, random), bits[channel])
             if np.abs(scaled).max(initial=0) * self.carried >= _LARGEST:
@@ -180,6 +187,7 @@ class _Active(ActiveHalf):
     def __init__(self, spec: Ldp) -> None:
         self._spec = spec
         self._gradients: Gradients
+        self._told: FixedPoint
         self._secret = secrets.randbits(128) if spec.noise_seed is None else spec.noise_seed
 
     def open(self) -> Plan[Values]:
@@ -190,6 +198,7 @@ class _Active(ActiveHalf):
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients
         rows = np.flatnonzero(gradients.carried).astype(np.uint32)
+        self._told = self._spec.scale(len(rows), gradients.params)
         pieces = np.array_split(rows, max(1, -(-len(rows) // _ROWS_PER_PIECE)))
         return [self._piece(gradients, number, piece) for number, piece in enumerate(pieces)]
 
@@ -201,6 +210,7 @@ class _Active(ActiveHalf):
         step = PerturbRows(
             gradients.pairs[rows],
             gradients.scale,
+            self._told,
             self._spec.ranges(gradients.params),
             self._spec,
             np.random.SeedSequence(self._secret, spawn_key=(gradients.tree, number)),
@@ -211,7 +221,8 @@ class _Active(ActiveHalf):
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
-        sums = np.concatenate([told_pairs(piece, "left") for piece in pieces])
+        told = np.concatenate([told_pairs(piece, "left") for piece in pieces])
+        sums = self._gradients.scale.rescaled(told, self._told)
         floor = self._spec.floor(len(asked.rows), self._gradients.params)
         if floor > 0:
             # A gain divides by H: where H is noise alone, any gain may come out.

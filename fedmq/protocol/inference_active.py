@@ -83,8 +83,9 @@ class ActiveInference(Machine):
 
     def _on_refuse(self, event: Received) -> None:
         assert isinstance(event.body, SessionRefuse)
-        reason = f"{event.sender} refused the session: {event.body.reason}"
-        self._fail(Refused(reason), but=event.sender)
+        # Why is for the active party: it may quote ids that the one lacks.
+        told = f"{event.sender} refused the session"
+        self._fail(Refused(f"{told}: {event.body.reason}"), but=event.sender, told=told)
 
     def _set_out(self) -> None:
         self.state = State.WALKING

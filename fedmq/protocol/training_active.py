@@ -229,11 +229,7 @@ class ActiveTraining(Machine):
         self.state = State.GROWING
         self._growing = Growth(gradients, self._params)
         self._candidates = tree_candidates(
-            self._bins.cuts,
-            self._params.colsample_bytree,
-            self._params.seed,
-            self.tree,
-            self._parties[_OWN],
+            self._bins, self._params.colsample_bytree, self._params.seed, self.tree
         )
         plans = self._engine.broadcast(gradients) if self._askable else ()
         for peer in self._askable:
@@ -436,5 +432,6 @@ class ActiveTraining(Machine):
 
     def _on_refuse(self, event: Received) -> None:
         assert isinstance(event.body, SessionRefuse)
-        reason = f"{event.sender} refused the session: {event.body.reason}"
-        self._fail(Refused(reason), but=event.sender)
+        # Why is for the active party: it may quote what the one holds and the others do not know.
+        told = f"{event.sender} refused the session"
+        self._fail(Refused(f"{told}: {event.body.reason}"), but=event.sender, told=told)

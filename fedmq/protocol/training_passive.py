@@ -68,9 +68,9 @@ class PassiveTraining(Machine):
 
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
     Refused. ``secret`` seeds the order in which candidates are shown; it must not be guessable.
-    Nodes with fewer than ``smallest_node`` training rows are declined: the sums of few rows would
-    tell of each of them. ``saved`` is this party's part of the trees of earlier attempts at the
-    session.
+    Nodes in which fewer than ``smallest_node`` rows carry a gradient are declined: the sums of few
+    rows would tell of each of them. ``saved`` is this party's part of the trees of earlier attempts
+    at the session.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -213,14 +213,11 @@ class PassiveTraining(Machine):
         self._records_before = len(self._records)
         self._pieces, self._arriving = started.pieces, started.pieces
         self._candidates = tree_candidates(
-            self._bins.cuts,
-            self._terms.colsample_bytree,
-            self._terms.seed,
-            self._tree,
-            self._party,
+            self._bins, self._terms.colsample_bytree, self._terms.seed, self._tree
         )
         self._engine.start_tree(self._tree, self._candidates)
         self._rows = {ROOT: np.arange(self._terms.rows, dtype=np.int32)}
+        self._carrying = np.full(self._terms.rows, not started.pieces)
         self.state = State.RECEIVING if started.pieces else State.GROWING
 
     def _on_broadcast(self, event: Received) -> None:
@@ -232,6 +229,7 @@ class PassiveTraining(Machine):
         if len(rows) and int(rows.max()) >= self._terms.rows:
             raise ProtocolError(f"a gradient for row {int(rows.max())}, there is no such row")
         self._pieces -= 1
+        self._carrying[rows] = True
         piece = BroadcastPiece(rows, unpack_payload(said.payload))
         self._run(self._engine.receive(self._tree, piece), self._received)
 
@@ -250,19 +248,22 @@ class PassiveTraining(Machine):
             if said.tree != self._tree or self._standing(query.node) is None:
                 raise ProtocolError(f"sums of node {query.node}, there is no such node")
         missing = {query.node: query.pieces for query in said.nodes}
-        for node in [node for node in missing if self._is_too_small(node)]:
-            self._declined[node] = missing.pop(node)
-            self._send(self._peer, tell.NodeDeclined(tree=self._tree, node=node))
-        if not missing:
-            return
         self._asked.append(_Request(said.round, missing, {node: [] for node in missing}))
         self._answer_complete()
 
+    def _decline(self, request: _Request) -> None:
+        for node in [node for node in request.pieces if self._is_too_small(node)]:
+            self._declined[node] = request.missing.pop(node)
+            del request.pieces[node]
+            self._send(self._peer, tell.NodeDeclined(tree=self._tree, node=node))
+
     def _is_too_small(self, node: int) -> bool:
+        """Whether fewer rows carry a gradient there than this party tells sums of."""
         if not self._smallest_node or self._spec.hides_rows:
             return False
-        evaluated = self._terms.evaluation.numpy()[self._rows[node]]
-        return int(np.count_nonzero(~evaluated)) < self._smallest_node
+        rows = self._rows[node]
+        carrying = self._carrying[rows] & ~self._terms.evaluation.numpy()[rows]
+        return int(np.count_nonzero(carrying)) < self._smallest_node
 
     def _standing(self, node: int) -> NDArray[np.int32] | None:
         """The rows in ``node``, all rows when the engine hides them, None for no such node."""
@@ -289,9 +290,13 @@ class PassiveTraining(Machine):
     def _answer_complete(self) -> None:
         if self.state is not State.GROWING:
             return
+        for request in self._asked:
+            self._decline(request)
         complete = [request for request in self._asked if request.complete]
         self._asked = [request for request in self._asked if not request.complete]
         for request in complete:
+            if not request.pieces:
+                continue
             queries = [
                 Query(
                     self._tree,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from fedmq.boosting.histogram import histograms
 from fedmq.boosting.metric import METRICS, EarlyStopping
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.sampling import sampled_columns
+from fedmq.boosting.sampling import salt_of, sampled_columns
 from fedmq.boosting.split import best, first_order_gains, split_gains
 from fedmq.boosting.tree import LookupTable
 from fedmq.errors import ConfigError
@@ -34,15 +33,24 @@ __all__ = [
     "went_left",
 ]
 
+_ROWS_OF_SALT = 256  # nobody guesses so many, and their bytes take no time
+
 
 def tree_candidates(
-    cuts: Cuts, colsample_bytree: float, seed: int, tree: int, party: str
+    bins: BinMatrix, colsample_bytree: float, seed: int, tree: int
 ) -> CandidateTable:
-    """The candidates of ``party`` in ``tree``: each party draws from its own columns."""
+    """The candidates of a party in ``tree``: each draws from its own columns, by its own secret.
+
+    Drawn by the seed that all share, the column of a split would be known to all.
+    """
     columns = sampled_columns(
-        cuts.n_features, colsample_bytree, seed=seed, tree=tree, salt=zlib.crc32(party.encode())
+        bins.cuts.n_features,
+        colsample_bytree,
+        seed=seed,
+        tree=tree,
+        salt=salt_of(*bins.cuts.thresholds, bins.codes[:_ROWS_OF_SALT]),
     )
-    return CandidateTable.of(cuts, columns)
+    return CandidateTable.of(bins.cuts, columns)
 
 
 def recorded(

@@ -61,3 +61,17 @@ def test_a_positive_hessian_never_vanishes() -> None:
 def test_gradients_of_nothing_but_zeros_have_a_scale() -> None:
     zeros = np.zeros((3, 2), np.float32)
     assert not FixedPoint.of(zeros).encode(zeros).any()
+
+
+def test_sums_go_to_a_finer_grid_and_back_unchanged() -> None:
+    coarse, fine = FixedPoint(30, 30, 40), FixedPoint(37, 30, 40)
+    sums = np.array([[5, -7], [-(2**50), 2**60]])
+    there = fine.rescaled(sums, coarse)
+    np.testing.assert_array_equal(fine.to_float(there), coarse.to_float(sums))
+    np.testing.assert_array_equal(coarse.rescaled(there, fine), sums)
+
+
+def test_sums_that_leave_62_bits_on_a_finer_grid_are_cut_off() -> None:
+    coarse, fine = FixedPoint(0, 0, 40), FixedPoint(20, 0, 40)
+    cut = fine.rescaled(np.array([[2**60, 1], [-(2**60), 1]]), coarse)
+    assert cut[:, 0].tolist() == [2**62, -(2**62)]

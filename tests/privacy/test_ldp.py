@@ -23,7 +23,8 @@ def told(engine: Ldp, held: Gradients, half: ActiveHalf | None = None) -> np.nda
         with pytest.raises(StopIteration) as stop:
             plan.send([each.run() for each in step.computations])
         pieces.append(stop.value.value)
-    return held.scale.to_float(np.concatenate([piece.values["pairs"] for piece in pieces]))
+    scale = engine.scale(int(held.carried.sum()), held.params)
+    return scale.to_float(np.concatenate([piece.values["pairs"] for piece in pieces]))
 
 
 def test_a_row_is_perturbed_on_both_channels_each_in_its_own_range() -> None:
@@ -53,6 +54,17 @@ def test_gradients_beyond_clip_are_cut() -> None:
     exact = held.scale.to_float(held.pairs)[:, 0]
     cut = told(Ldp(epsilon=1e12, clip=0.25), held)[:, 0]
     np.testing.assert_allclose(cut, np.clip(exact, -0.25, 0.25), atol=1e-9)
+
+
+def test_what_is_told_does_not_depend_on_the_largest_gradient_of_others() -> None:
+    labels, margins = np.ones(50, np.float32), np.full(50, 4, np.float32)
+    engine, everybody = Ldp(mechanism="duchi", noise_seed=0), np.ones(50, np.bool_)
+    sent = []
+    for first in (4, -8):
+        margins[0] = first
+        held = Gradients.of(margins, labels, everybody, TrainParams(), 0)
+        sent.append(told(engine, held)[1:])
+    np.testing.assert_array_equal(*sent)
 
 
 def test_a_tree_that_is_sent_again_carries_the_same_noise_and_the_next_another() -> None:

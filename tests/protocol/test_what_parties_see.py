@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.params import TrainParams
 from fedmq.messages import training as say
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.privacy import plain
 from fedmq.privacy.engine import Engine, Query
 from fedmq.protocol.growth import depth
+from fedmq.protocol.training_steps import tree_candidates
 from tests.protocol.federation import (
     ACTIVE,
     OU,
@@ -228,3 +231,35 @@ def test_no_ciphertext_comes_twice_though_plaintexts_do(engine: Engine) -> None:
         np.zeros(ROWS, np.float32), made.label, ~made.evaluation, made.params, 0
     )
     assert len(np.unique(gradients.pairs[gradients.carried], axis=0)) == 2
+
+
+def test_the_columns_that_a_passive_party_draws_are_not_told_by_the_seed_that_all_share() -> None:
+    random = np.random.default_rng(0)
+    drawn = set()
+    for _ in range(20):
+        values = random.normal(size=(60, 5)).astype(np.float32)
+        bins = BinMatrix.of(values, Cuts.of(values, 8))
+        candidates = tree_candidates(bins, 0.2, seed=3, tree=0)
+        assert tree_candidates(bins, 0.2, seed=3, tree=0).feature.tolist() == (
+            candidates.feature.tolist()
+        )
+        drawn |= set(candidates.feature.tolist())
+    assert len(drawn) > 2
+
+
+def test_the_rows_that_one_side_sampling_draws_are_not_told_by_the_seed_that_all_share() -> None:
+    params = TrainParams(goss=True, seed=3)
+    everybody, margins = np.ones(200, np.bool_), np.zeros(200, np.float32)
+    labels = np.zeros(200, np.float32)
+    labels[:20] = 1
+    margins[:40] = -3  # all gradients within and without are equal: lots alone decide
+    one = Gradients.of(margins, labels, everybody, params, 0)
+    other = Gradients.of(margins, labels[::-1].copy(), everybody, params, 0)
+    assert (one.carried[40:180] != other.carried[40:180]).any()
+
+
+def test_a_node_in_which_few_rows_carry_a_gradient_is_declined_however_many_stand_there() -> None:
+    asked = federation(subsample=0.1).having(smallest_node={"telco": ROWS // 2})
+    said, _, _ = trained(asked)
+    declined = {each.body.node for each in said if isinstance(each.body, say.NodeDeclined)}
+    assert 1 in declined
