@@ -41,8 +41,8 @@ class PolicySection(Section):
     smallest_alignment: Annotated[int, Field(ge=1)] = 1
     """With fewer common ids this party takes part in no alignment."""
     smallest_node: Annotated[int, Field(ge=0)] = 0
-    """Sums of nodes where fewer rows carry a gradient are not answered; the model is then no longer the one
-    that all the data would give."""
+    """Sums of nodes where fewer rows carry a gradient are not answered; the model is then no longer
+    the one that all the data would give."""
     most_trees: Annotated[int, Field(ge=1)] | None = None
     """Trees of the longest training it joins."""
     most_rows_per_hour: Annotated[int, Field(ge=0)] | None = None
