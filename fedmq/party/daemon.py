@@ -211,7 +211,11 @@ class Daemon:
             from fedmq.party.http.health import health_router
             from fedmq.party.http.metrics import metrics_router
             from fedmq.party.http.predict import predict_router
-            from fedmq.party.http.score_metrics import AnsweringCollector, ScoreCollector
+            from fedmq.party.http.score_metrics import (
+                AnsweringCollector,
+                LookupCollector,
+                ScoreCollector,
+            )
             from fedmq.party.http.server import HttpServer
         except ImportError:
             raise ConfigError(
@@ -223,7 +227,9 @@ class Daemon:
         )
         routers = [
             health_router(self._troubles),
-            metrics_router(self._meters, self._gauges, scores),
+            metrics_router(
+                self._meters, self._gauges, scores, LookupCollector(serving.source.meters)
+            ),
         ]
         if is_active:
             routers.append(predict_router(serving.counter))

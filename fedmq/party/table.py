@@ -16,7 +16,7 @@ from fedmq.party.id_column import IdColumn
 from fedmq.party.sources.opening import source_of
 from fedmq.party.sources.source import Source
 
-__all__ = ["ReadTable", "Roles", "Table"]
+__all__ = ["ReadTable", "Roles", "Table", "table_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,52 +137,58 @@ class ReadTable:
 
     def run(self) -> Table:
         """Raises DataError naming party, place, row and column."""
-        data = self.data
-        with source_of(self.where, data) as source:
-            roles = Roles.of(source, data, self.check_label is not None)
+        with source_of(self.where, self.data) as source:
+            roles = Roles.of(source, self.data, self.check_label is not None)
             if self.wanted is not None:
                 roles = roles.narrowed(self.wanted)
-            ids = IdColumn(source.name, source.unit, data)
-            label = NumberColumn(roles.label or "", data.missing, np.float64)
-            features = {name: feature_column(name, data) for name in roles.features}
-            for batch in source.batches(roles.all):
-                where = in_batch(source, batch.numbers)
-                ids.take(batch.cells[roles.id], batch.numbers)
-                if roles.label:
-                    label.take(batch.cells[roles.label], where)
-                for name, column in features.items():
-                    column.take(batch.cells[name], where)
-        rows = ids.rows()
-        checked = None
-        if self.check_label is not None:
-            place = f"{source.name}, column {roles.label!r}"
-            checked = self.check_label(label.values, place)[rows]
-        names: list[str] = []
-        vectors: list[NDArray[np.float32]] = []
-        uncategorised = {}
+            return table_of(source, self.data, roles, self.check_label)
+
+
+def table_of(
+    source: Source,
+    data: DataSection,
+    roles: Roles,
+    check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None,
+) -> Table:
+    """All rows of the open ``source``, as ``data`` describes them; ``check_label`` as above.
+
+    Raises:
+        DataError: naming the source, row and column.
+    """
+    ids = IdColumn(source.name, source.unit, data)
+    label = NumberColumn(roles.label or "", data.missing, np.float64)
+    features = {name: feature_column(name, data) for name in roles.features}
+    for batch in source.batches(roles.all):
+        where = in_batch(source, batch.numbers)
+        ids.take(batch.cells[roles.id], batch.numbers)
+        if roles.label:
+            label.take(batch.cells[roles.label], where)
         for name, column in features.items():
-            decided = column.decided
-            if isinstance(decided, CategoryColumn):
-                uncategorised[name] = decided.missing[rows]
-                for category, indicator in decided.indicators().items():
-                    names.append(f"{name}={category}")
-                    vectors.append(indicator[rows])
-            else:
-                names.append(name)
-                vectors.append(decided.values[rows])
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise DataError(f"{source.name}: column {twice!r} is a category of another as well")
-        values = np.empty((len(rows), len(names)), dtype=np.float32)
-        for at, vector in enumerate(vectors):
-            values[:, at] = vector
-        return Table(
-            tuple(ids.values(rows)),
-            tuple(names),
-            values,
-            checked,
-            uncategorised,
-        )
+            column.take(batch.cells[name], where)
+    rows = ids.rows()
+    checked = None
+    if check_label is not None:
+        checked = check_label(label.values, f"{source.name}, column {roles.label!r}")[rows]
+    names: list[str] = []
+    vectors: list[NDArray[np.float32]] = []
+    uncategorised = {}
+    for name, column in features.items():
+        decided = column.decided
+        if isinstance(decided, CategoryColumn):
+            uncategorised[name] = decided.missing[rows]
+            for category, indicator in decided.indicators().items():
+                names.append(f"{name}={category}")
+                vectors.append(indicator[rows])
+        else:
+            names.append(name)
+            vectors.append(decided.values[rows])
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{source.name}: column {twice!r} is a category of another as well")
+    values = np.empty((len(rows), len(names)), dtype=np.float32)
+    for at, vector in enumerate(vectors):
+        values[:, at] = vector
+    return Table(tuple(ids.values(rows)), tuple(names), values, checked, uncategorised)
 
 
 def feature_column(name: str, data: DataSection) -> FeatureColumn:

@@ -24,6 +24,7 @@ __all__ = [
     "LoadActiveTable",
     "LoadPassiveRows",
     "LoadPassiveTable",
+    "model_columns",
     "served_columns",
 ]
 
@@ -161,11 +162,22 @@ def served_columns(
         DataError: naming party, source and a column that is not there.
     """
     table = ReadTable(party, data, wanted=features).run()
+    values = model_columns(party, data, table, features, model)
+    return values, {name: row for row, name in enumerate(table.ids)}
+
+
+def model_columns(
+    party: str, data: DataSection, table: Table, features: tuple[str, ...], model: str
+) -> NDArray[np.float32]:
+    """The columns ``features`` of ``table``, which model ``model`` was trained on.
+
+    Raises:
+        DataError: naming party, source and a column that is not there.
+    """
     try:
-        values = table.columns(features)
+        return table.columns(features)
     except KeyError as error:
         raise DataError(
             f"{party}: {data.place}: there is no column {error.args[0]!r}, "
             f"which model {model} was trained on"
         ) from None
-    return values, {name: row for row, name in enumerate(table.ids)}

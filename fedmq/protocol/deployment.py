@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fedmq.boosting.served_forest import ServedForest
 from fedmq.errors import ProtocolError, Refused
 from fedmq.messages import online as say
@@ -10,7 +12,6 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import Computation
 from fedmq.protocol.events import ComputationFailed, Finish, Received, Start
 from fedmq.protocol.machine import Machine, single
-from fedmq.protocol.online_passive import AnsweringShare
 from fedmq.protocol.online_terms import Mode
 from fedmq.protocol.states import DEPLOYING, HOSTING, DeployingState, HostingState
 
@@ -85,9 +86,9 @@ class Deploying(Machine):
 
 
 class Hosting(Machine):
-    """A feature holder's side; finishes with the :class:`AnsweringShare` to serve, or with None.
+    """A feature holder's side; finishes with what is to be served, or with None.
 
-    ``load`` computes it; ``refusal`` is the owner's reason against it, or empty.
+    ``load`` computes that; ``refusal`` is the owner's reason against it, or empty.
     """
 
     TABLE = HOSTING
@@ -97,7 +98,7 @@ class Hosting(Machine):
         super().__init__(HostingState.READY, (peer,))
         self._load = load
         self._refusal = refusal
-        self._loaded: AnsweringShare
+        self._loaded: Any
 
     def _on_deploy(self, _: Received) -> None:
         if self._refusal:
@@ -107,7 +108,7 @@ class Hosting(Machine):
         self.state = HostingState.LOADING
         self._run(single(self._load), self._with_share)
 
-    def _with_share(self, loaded: AnsweringShare) -> None:
+    def _with_share(self, loaded: Any) -> None:
         self._loaded = loaded
         self.state = HostingState.LOADED
         self._send(self.peers[0], say.ModelReady())

@@ -10,7 +10,7 @@ from fedmq.party.configuration.toml_file import Section
 from fedmq.protocol.online_terms import Degrade, Mode
 from fedmq.transport.address import BrokerAddress
 
-__all__ = ["OnlineSection", "RequestsSection"]
+__all__ = ["LookupSection", "OnlineSection", "RequestsSection"]
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 Rows = Annotated[int, Field(ge=1)]
@@ -28,6 +28,19 @@ class RequestsSection(Section):
     """Its URL, with a user who may read the queue and write to the default exchange."""
     queue: Annotated[str, Field(min_length=1, max_length=255)]
     """The queue's name; it must exist."""
+
+
+class LookupSection(Section):
+    """How a serving source that is a database is asked for rows."""
+
+    enabled: bool = True
+    """Whether rows are looked up by id when they are asked for; otherwise all lie in memory."""
+    connections: Annotated[int, Field(ge=1, le=100)] = 4
+    """Connections that are kept open, and lookups at once."""
+    timeout: Seconds = 0.5
+    """Seconds for a lookup; then the party has no answer."""
+    entries: Rows = 100_000
+    """Ids whose rows are remembered at most, per model; for ``max_age``, unknown ids too."""
 
 
 class OnlineSection(Section):
@@ -54,10 +67,14 @@ class OnlineSection(Section):
     queue_rows: Rows = 50_000
     """Rows that may wait at once; beyond, requests are turned away."""
     max_age: Seconds = 30.0
-    """How old the rows in memory may be before their file is looked at again."""
+    """How old the rows in memory may be before their file is looked at again, or they are looked
+    up again."""
 
     requests: RequestsSection | None = None
     """Requests by message; none are read when left out."""
+
+    lookup: LookupSection = LookupSection()
+    """Rows of a database; of no matter where the serving source is a file."""
 
     modes: tuple[Mode, ...] = ("hop", "bitmap")
     """What this party answers, when others ask."""

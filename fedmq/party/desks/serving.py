@@ -7,32 +7,28 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from fedmq.boosting.chains import Chains
 from fedmq.boosting.served_forest import ServedForest
-from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refused
+from fedmq.errors import ConfigError, DataError, FedmqError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, OnlineHop, OnlineRows
-from fedmq.party.configuration.data import DataSection
 from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, Premises, followed
 from fedmq.party.id_column import comparable
-from fedmq.party.model_store import ModelStore
 from fedmq.party.sealer import Sealer
 from fedmq.party.serving.answering import Answering
 from fedmq.party.serving.audit import OnlineAudit
 from fedmq.party.serving.deployments import Deployment, Deployments
+from fedmq.party.serving.hosted import LoadedShare, LoadShare
 from fedmq.party.serving.post import OnlinePost
 from fedmq.party.serving.request import Counter
 from fedmq.party.serving.request_queue import RequestQueue
-from fedmq.party.serving.rows import LoadServedRows, source_stamp
 from fedmq.party.serving.scorer import Scorer, ServedModel
+from fedmq.party.serving.source import ServingSource
 from fedmq.party.sessions import RunningSession
 from fedmq.protocol.deployment import Deploying, Hosting
-from fedmq.protocol.online_passive import AnsweringShare
 from fedmq.protocol.online_terms import Mode
 from fedmq.transport.link import Link
 
@@ -41,6 +37,8 @@ __all__ = ["PRODUCTION", "ServingDesk"]
 log = logging.getLogger(__name__)
 
 _GRACE = 120.0  # seconds: longer than any deadline
+
+_SOON = 2.0  # seconds until what could not be loaded is tried again
 
 PRODUCTION = "production"
 """The name under which a model is activated unless another one is given."""
@@ -52,13 +50,15 @@ class ServingDesk(Desk):
     def __init__(self, premises: Premises, link: Link, sealer: Sealer) -> None:
         super().__init__(premises)
         section = premises.config.online
+        data = premises.config.serving or premises.config.data
+        self.source = ServingSource(premises.party, data, section)
         self._post = OnlinePost(premises.federation.name, link, sealer.seal)
         self.scorer = Scorer(premises.party, section, self._post.say, self._on_not_served)
         self.counter = Counter(
             self.scorer,
             premises.party,
             section.degrade != "fail",
-            lambda ids: comparable(ids, self._data),
+            lambda ids: comparable(ids, data),
         )
         asked = section.requests if premises.is_active else None
         self._requests = RequestQueue(asked, self.counter) if asked is not None else None
@@ -69,6 +69,7 @@ class ServingDesk(Desk):
         self._deployments = Deployments.read(premises.config.state)
         self._switching = asyncio.Lock()
         self._telling: dict[str, asyncio.Task[None]] = {}
+        self._answers: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
@@ -88,9 +89,6 @@ class ServingDesk(Desk):
         """Load what was served before; what cannot be loaded is logged and left out."""
         for deployment in self._deployments.kept():
             await self._load(deployment)
-        for name, deployment in self._deployments.names().items():
-            if deployment.model in self.scorer.models:
-                self.scorer.models[name] = self.scorer.models[deployment.model]
         self._refreshing = asyncio.create_task(self._refresh())
         if self._requests is not None:
             self._requests.start()
@@ -100,11 +98,12 @@ class ServingDesk(Desk):
         if self._requests is not None:
             await self._requests.close()
         await self.scorer.close()
-        for task in (self._refreshing, *self._telling.values()):
+        for task in (self._refreshing, *self._telling.values(), *self._answers):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+        self.source.close()
         if self._audit is not None:
             await self._audit.close()
 
@@ -114,10 +113,15 @@ class ServingDesk(Desk):
         if self.at.is_active:
             self.scorer.receive(envelope)
         elif header.sender == self.at.federation.active:
-            said = self.answering.answer(header, body)
-            if said is not None:
-                seconds = body.budget if isinstance(body, OnlineHop | OnlineRows) else 1.0
-                self._post.say(header.sender, said, header.session, seconds)
+            task = asyncio.create_task(self._answer(header, body))
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, header: Header, body: Body) -> None:
+        said = await self.answering.answer(header, body)
+        if said is not None:
+            seconds = body.budget if isinstance(body, OnlineHop | OnlineRows) else 1.0
+            self._post.say(header.sender, said, header.session, seconds)
 
     # The label holder's side.
 
@@ -168,8 +172,8 @@ class ServingDesk(Desk):
     async def _served(self, model: str, mode: Mode) -> ServedModel:
         share = await asyncio.to_thread(self.at.store.active, model)
         forest = await asyncio.to_thread(ServedForest.of, share)
-        load = LoadServedRows(self.at.party, self._data, share.lookup_table.feature_names, model)
-        return ServedModel(forest, await self.at.pool.run(load), mode)
+        load = self.source.reading.of(share.lookup_table.feature_names, model)
+        return ServedModel(forest, self.source.served(await self.at.pool.run(load)), mode)
 
     def _on_not_served(self, peer: str, model: str) -> None:
         """A party does not serve what it once agreed to: tell it anew."""
@@ -199,12 +203,14 @@ class ServingDesk(Desk):
     async def _host(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, ModelDeploy)
-        machine = Hosting(header.sender, self._loading(terms), self._refusal(header, terms))
+        left, right = tuple(terms.left.numpy().tolist()), tuple(terms.right.numpy().tolist())
+        load = LoadShare(self.at.store, self.source.reading, terms.model, left, right)
+        machine = Hosting(header.sender, load, self._refusal(header, terms))
 
-        def keep(share: AnsweringShare | None) -> None:
-            if share is None:
+        def keep(loaded: LoadedShare | None) -> None:
+            if loaded is None:
                 return
-            chains = share.chains
+            chains = loaded.chains
             deployment = Deployment(
                 model=terms.model,
                 mode=terms.mode,
@@ -212,7 +218,7 @@ class ServingDesk(Desk):
                 right=tuple(chains.right.tolist()),
             )
             self._deployments.put(terms.alias, deployment)
-            self.answering.shares[terms.model] = share
+            self.answering.shares[terms.model] = loaded.hosted(self.source)
             # Rows that are under way may still ask for what no name stands for any more.
             asyncio.get_running_loop().call_later(_GRACE, self._forget)
 
@@ -236,80 +242,50 @@ class ServingDesk(Desk):
             return f"{self.at.party} does not answer in mode {terms.mode}"
         return ""
 
-    def _loading(self, terms: ModelDeploy) -> _LoadAnsweringShare:
-        left, right = terms.left.numpy(), terms.right.numpy()
-        chains = tuple(left.tolist()), tuple(right.tolist())
-        return _LoadAnsweringShare(self.at.party, self._data, self.at.store, terms.model, *chains)
-
     # Both.
 
-    @property
-    def _data(self) -> DataSection:
-        return self.at.config.serving or self.at.config.data
-
-    async def _load(self, deployment: Deployment) -> None:
+    async def _load(self, deployment: Deployment, level: int = logging.ERROR) -> None:
         try:
             if self.at.is_active:
                 served = await self._served(deployment.model, deployment.mode)
-                for name, each in list(self.scorer.models.items()):
-                    if each.id == deployment.model:
-                        self.scorer.models[name] = served
                 self.scorer.models[deployment.model] = served
+                for name, each in self._deployments.names().items():
+                    if each == deployment:
+                        self.scorer.models[name] = served
             else:
-                load = _LoadAnsweringShare(
-                    self.at.party,
-                    self._data,
+                load = LoadShare(
                     self.at.store,
+                    self.source.reading,
                     deployment.model,
                     deployment.left,
                     deployment.right,
                 )
-                self.answering.shares[deployment.model] = await self.at.pool.run(load)
+                loaded: LoadedShare = await self.at.pool.run(load)
+                self.answering.shares[deployment.model] = loaded.hosted(self.source)
         except FedmqError as error:
-            log.error("model %s is not served: %s", deployment.model, error)
+            log.log(level, "model %s is not served: %s", deployment.model, error)
 
     async def _refresh(self) -> None:
-        """Read the rows again every ``max_age`` seconds if their file has changed, or is none."""
-        seen = source_stamp(self._data)
+        """Read the rows again when they may be out of date, and what could not be read before."""
+        seen = self.source.stamp()
         while True:
-            await asyncio.sleep(self.at.config.online.max_age)
-            now = await asyncio.to_thread(source_stamp, self._data)
-            if self._data.path is None or (now is not None and now != seen):
-                seen = now
-                for deployment in self._deployments.kept():
-                    await self._load(deployment)
+            served = self.scorer.models if self.at.is_active else self.answering.shares
+            lacking = [each for each in self._deployments.kept() if each.model not in served]
+            max_age = self.at.config.online.max_age
+            await asyncio.sleep(min(max_age, _SOON) if lacking else max_age)
+            now = await asyncio.to_thread(self.source.stamp)
+            changed = now is not None and now != seen
+            seen = now if changed else seen
+            for deployment in self._deployments.kept() if changed else lacking:
+                await self._load(deployment, logging.ERROR if changed else logging.DEBUG)
 
     async def _status(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
+        source = {"party": self.at.party, "source_trouble": self.source.trouble}
         if self.at.is_active:
-            return {"party": self.at.party, **self.scorer.status()}
+            return {**source, **self.scorer.status()}
         return {
-            "party": self.at.party,
+            **source,
             "models": sorted(self.answering.shares),
             "questions": self.answering.questions,
             "turned_away": self.answering.guard.turned_away,
         }
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _LoadAnsweringShare:
-    party: str
-    data: DataSection
-    store: ModelStore
-    model: str
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-
-    def run(self) -> AnsweringShare:
-        share = self.store.passive(self.model)
-        try:
-            chains = Chains.of(self.left, self.right)
-        except ValueError as error:
-            raise DaemonError(f"model {self.model}: {error}") from None
-        if len(chains) > len(share.lookup_table):
-            raise DaemonError(
-                f"model {self.model} has {len(share.lookup_table)} records here, "
-                f"not {len(chains)}; the parties hold shares of different models"
-            )
-        features = share.lookup_table.feature_names
-        rows = LoadServedRows(self.party, self.data, features, self.model).run()
-        return AnsweringShare(share, chains, rows.values, rows.row_of)

@@ -14,11 +14,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fedmq.party.serving.answering import Answering
-from fedmq.party.serving.meters import BOUNDS, ScoreMeters
+from fedmq.party.serving.meters import BOUNDS, LookupMeters, ScoreMeters, Times
 from fedmq.party.serving.request import Counter
 from fedmq.party.serving.scorer import Scorer
 
-__all__ = ["AnsweringCollector", "ScoreCollector"]
+__all__ = ["AnsweringCollector", "LookupCollector", "ScoreCollector"]
 
 
 class ScoreCollector(Collector):
@@ -52,6 +52,24 @@ class AnsweringCollector(Collector):
         )
 
 
+class LookupCollector(Collector):
+    """How a party fares with the database where it looks rows up."""
+
+    def __init__(self, meters: LookupMeters) -> None:
+        self._meters = meters
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as they stand now."""
+        meters = self._meters
+        for name, what, count in (
+            ("fedmq_online_lookup_hits", "Ids whose row was known from before", meters.hits),
+            ("fedmq_online_lookup_misses", "Ids that were looked up", meters.misses),
+            ("fedmq_online_lookup_failures", "Lookups without an answer", meters.failures),
+        ):
+            yield CounterMetricFamily(name, what, count)
+        yield _histogram("fedmq_online_lookup_seconds", "Time of a lookup", meters.seconds)
+
+
 def _requests(meters: ScoreMeters) -> Iterator[Metric]:
     requests = CounterMetricFamily(
         "fedmq_online_requests", "Requests for scores", labels=("status",)
@@ -59,17 +77,19 @@ def _requests(meters: ScoreMeters) -> Iterator[Metric]:
     for status, times in sorted(meters.requests.items()):
         requests.add_metric((str(status),), times)
     yield requests
-    bounds = [*(f"{bound:g}" for bound in BOUNDS), "+Inf"]
-    yield HistogramMetricFamily(
-        "fedmq_online_request_seconds",
-        "From a request's body to its answer",
-        buckets=list(zip(bounds, accumulate(meters.seconds), strict=True)),
-        sum_value=meters.seconds_sum,
+    yield _histogram(
+        "fedmq_online_request_seconds", "From a request's body to its answer", meters.seconds
     )
     yield CounterMetricFamily("fedmq_online_rows", "Rows that were answered", meters.rows)
     yield CounterMetricFamily(
         "fedmq_online_degraded", "Answers with a part that was guessed", meters.degraded
     )
+
+
+def _histogram(name: str, what: str, times: Times) -> Metric:
+    bounds = [*(f"{bound:g}" for bound in BOUNDS), "+Inf"]
+    buckets = list(zip(bounds, accumulate(times.counts), strict=True))
+    return HistogramMetricFamily(name, what, buckets=buckets, sum_value=times.sum)
 
 
 def _parties(scorer: Scorer) -> Iterator[Metric]:

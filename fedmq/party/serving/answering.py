@@ -13,7 +13,8 @@ from fedmq.messages.online import OnlineHop, OnlinePing, OnlinePong, OnlineRefus
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.serving.audit import OnlineAudit
 from fedmq.party.serving.guard import Guard, Turned
-from fedmq.protocol.online_passive import AnsweringShare
+from fedmq.party.serving.hosted import HostedShare
+from fedmq.party.serving.rows import Unavailable
 
 __all__ = ["Answering"]
 
@@ -29,27 +30,27 @@ class Answering:
         audit: OnlineAudit | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.shares: dict[str, AnsweringShare] = {}
+        self.shares: dict[str, HostedShare] = {}
         self.questions = 0
         self.guard = Guard(section, clock)
         self._section = section
         self._audit = audit
 
-    def answer(self, header: Header, body: Body) -> Body | None:
+    async def answer(self, header: Header, body: Body) -> Body | None:
         """What to say to ``body``; None where it is no question."""
         if isinstance(body, OnlinePing):
             return OnlinePong()
         if not isinstance(body, OnlineHop | OnlineRows):
             return None
         self.questions += 1
-        said = self._answered(header, body)
+        said = await self._answered(header, body)
         if self._audit is not None:
             mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
             outcome = said.cause if isinstance(said, OnlineRefusal) else "yes"
             self._audit.note(header.sender, header.session, body.model, mode, body.ids, outcome)
         return said
 
-    def _answered(self, header: Header, body: OnlineHop | OnlineRows) -> Body:
+    async def _answered(self, header: Header, body: OnlineHop | OnlineRows) -> Body:
         # A question of one row takes some 100 microseconds, one of 250 rows a few milliseconds:
         # less than it would take to hand it to another process.
         mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
@@ -68,11 +69,13 @@ class Answering:
                     body.rows.numpy(),
                     body.records.numpy(),
                 )
-                return share.exits(body)
+                return (await share.about(body.ids, body.budget)).exits(body)
             self.guard.check(header.sender, header.session, body.batch, body.ids)
-            return share.bitmaps(body)
+            return (await share.about(body.ids, body.budget)).bitmaps(body)
         except Turned as turned:
             return self._refusal(body, turned.cause, str(turned))
+        except Unavailable as error:
+            return self._refusal(body, "data", str(error))
         except ProtocolError as error:
             log.warning("%s asks amiss: %s", header.sender, error)
             return self._refusal(body, "data", str(error))

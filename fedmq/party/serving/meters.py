@@ -9,10 +9,47 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["BOUNDS", "ScoreMeters"]
+__all__ = ["BOUNDS", "LookupMeters", "ScoreMeters", "Times"]
 
 BOUNDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Seconds at which the histogram is cut; beyond the last one is one more piece."""
+
+
+@dataclass
+class Times:
+    """A histogram of seconds."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    """How often a time fell into each piece."""
+    sum: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one more."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.sum += seconds
+
+
+@dataclass
+class LookupMeters:
+    """What rows were asked for in a database, counted since the daemon began."""
+
+    clock: Callable[[], float] = time.perf_counter
+    hits: int = 0
+    """Ids that were known from before."""
+    misses: int = 0
+    """Ids that had to be looked up."""
+    failures: int = 0
+    """Lookups that the database did not answer."""
+    seconds: Times = field(default_factory=Times)
+
+    @contextmanager
+    def lookup(self) -> Iterator[None]:
+        """Measure a lookup, however it ends."""
+        begun = self.clock()
+        try:
+            yield
+        finally:
+            self.seconds.add(self.clock() - begun)
 
 
 @dataclass
@@ -22,9 +59,7 @@ class ScoreMeters:
     clock: Callable[[], float] = time.perf_counter
     requests: Counter[int] = field(default_factory=Counter)
     """By status, as in HTTP; 200 is answered."""
-    seconds: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    """Requests by the piece of the histogram that their time fell into."""
-    seconds_sum: float = 0.0
+    seconds: Times = field(default_factory=Times)
     rows: int = 0
     """Rows of the requests that were answered."""
     degraded: int = 0
@@ -41,10 +76,8 @@ class ScoreMeters:
             status = getattr(error, "status", 500)
             raise
         finally:
-            spent = self.clock() - begun
             self.requests[status] += 1
-            self.seconds[bisect_left(BOUNDS, spent)] += 1
-            self.seconds_sum += spent
+            self.seconds.add(self.clock() - begun)
 
     def answered(self, rows: int, degraded: bool) -> None:
         """A request has its scores."""

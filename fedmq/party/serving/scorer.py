@@ -23,6 +23,7 @@ from fedmq.messages.online import OnlinePing, OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.serving.batch_run import BatchRun
 from fedmq.party.serving.breaker import Breaker
+from fedmq.party.serving.given import given_values
 from fedmq.party.serving.rows import ServedRows
 from fedmq.protocol.online_active import OnlineBatch
 from fedmq.protocol.online_steps import OnlineScores
@@ -130,19 +131,25 @@ class Scorer:
         Raises:
             DataError: the model is not served, or a feature is none of the model's.
             Overloaded: too many rows, at once or in this request.
-            Refused, PeerSilent: a party does not answer, and nothing is to be guessed.
+            Refused, PeerSilent: a party does not answer, and nothing is to be guessed; or this
+                party's own rows cannot be looked up.
         """
         model = self.models.get(name)
         if model is None:
             served = ", ".join(sorted(self.models)) or "none"
             raise DataError(f"model: {name!r} is not served; there are: {served}")
         self._admit(len(ids))
-        values, unknown = self._own(model, ids, features)
-        self.counts.requests += 1
-        self.counts.rows += len(ids)
         time = self._section.deadline if seconds is None else seconds
         loop = asyncio.get_running_loop()
         until = loop.time() + time
+        self._queued_rows += len(ids)  # from now on: while they are looked up they wait as well
+        try:
+            values, unknown = await self._own(model, ids, features, time)
+        except BaseException:
+            self._queued_rows -= len(ids)
+            raise
+        self.counts.requests += 1
+        self.counts.rows += len(ids)
         size = self._section.batch_rows
         waiting = [
             _Waiting(
@@ -151,7 +158,6 @@ class Scorer:
             for at in range(0, len(ids), size)
         ]
         self._queue.extend(waiting)
-        self._queued_rows += len(ids)
         self._schedule()
         try:
             scores = _joined(await self._awaited(waiting, time))
@@ -255,35 +261,20 @@ class Scorer:
             self.counts.turned_away += 1
             raise Overloaded(f"{self._queued_rows} rows wait already; ask again later")
 
-    def _own(
+    async def _own(
         self,
         model: ServedModel,
         ids: Sequence[str],
         features: Sequence[Mapping[str, float | None]] | None,
+        seconds: float,
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """This party's values of the rows, and which rows it does not know."""
-        if features is None:
-            places = model.rows.places(ids)
-            return model.rows.values[places], places < 0
-        names = {name: place for place, name in enumerate(model.rows.features)}
-        values = np.full((len(ids), len(names)), np.nan, np.float64)
-        for row, given in enumerate(features):
-            for name, value in given.items():
-                if name not in names:
-                    raise DataError(
-                        f"features.{row}.{name}: the model has no such feature of {self._party}"
-                    )
-                if value is not None:
-                    values[row, names[name]] = value
-        if np.isinf(values).any():
-            row, place = np.argwhere(np.isinf(values))[0].tolist()
-            raise DataError(f"features.{row}.{model.rows.features[place]}: infinite")
-        with np.errstate(over="ignore"):
-            narrow = values.astype(np.float32)
-        if np.isinf(narrow).any():
-            row, place = np.argwhere(np.isinf(narrow))[0].tolist()
-            raise DataError(f"features.{row}.{model.rows.features[place]}: beyond float32")
-        return narrow, np.zeros(len(ids), np.bool_)
+        if features is not None:
+            values = given_values(self._party, model.rows.features, features)
+            return values, np.zeros(len(ids), np.bool_)
+        rows = await model.rows.about(ids, seconds)
+        places = rows.places(ids)
+        return rows.values[places], places < 0
 
     # Batches: whoever waits when a batch can start goes along. A lone request starts at once; under
     # load requests wait for others, for the window at most or until a batch comes home.

@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import DataError
 from fedmq.party.sources.source import Batch, Source
+from fedmq.party.sources.sql_engine import driver_line, sql_engine
 
 __all__ = ["SqlQuery"]
 
@@ -27,25 +28,9 @@ class SqlQuery(Source):
         self._result: Any
 
     def __enter__(self) -> Self:
-        try:
-            import sqlalchemy
-        except ImportError:
-            raise ConfigError(
-                "sqlalchemy is not installed; run: pip install 'fedmq[sql]'"
-            ) from None
-        try:
-            engine = sqlalchemy.create_engine(
-                self._url,
-                poolclass=sqlalchemy.pool.NullPool,
-                connect_args=_connect_arguments(self._url),
-            )
-        except (sqlalchemy.exc.NoSuchModuleError, ImportError) as error:
-            raise ConfigError(
-                f"{self.name}: url: its driver is not installed ({_line(error)}); "
-                "for PostgreSQL: pip install 'fedmq[postgresql]'"
-            ) from None
-        except sqlalchemy.exc.ArgumentError:
-            raise ConfigError(f"{self.name}: url: not a database URL") from None
+        engine = sql_engine(self.name, self._url, _connecting)
+        import sqlalchemy  # it is there: the engine came from it
+
         self._open.callback(engine.dispose)
         try:
             connection = self._open.enter_context(engine.connect())
@@ -55,7 +40,7 @@ class SqlQuery(Source):
             self.columns = tuple(self._result.keys())
         except sqlalchemy.exc.SQLAlchemyError as error:
             self._open.close()
-            raise DataError(f"{self.name}: the query failed: {_line(error)}") from None
+            raise DataError(f"{self.name}: the query failed: {driver_line(error)}") from None
         twice = [column for column in self.columns if self.columns.count(column) > 1]
         if twice:
             self._open.close()
@@ -82,15 +67,10 @@ class SqlQuery(Source):
                 yield Batch(range(first, first + len(rows)), cells)
                 first += len(rows)
         except SQLAlchemyError as error:
-            raise DataError(f"{self.name}: the query broke off: {_line(error)}") from None
+            raise DataError(f"{self.name}: the query broke off: {driver_line(error)}") from None
 
 
-def _connect_arguments(url: str) -> dict[str, Any]:
+def _connecting(url: Any) -> dict[str, Any]:
     # A host that swallows packets would otherwise hold the session for minutes.
-    return {"connect_timeout": _SECONDS_TO_CONNECT} if url.startswith("postgresql") else {}
-
-
-def _line(error: BaseException) -> str:
-    """What the driver says, in one line; SQLAlchemy itself would add the whole statement."""
-    reason = str(getattr(error, "orig", None) or error).strip()
-    return reason.splitlines()[0] if reason else type(error).__name__
+    is_postgresql = url.get_backend_name() == "postgresql"
+    return {"connect_timeout": _SECONDS_TO_CONNECT} if is_postgresql else {}

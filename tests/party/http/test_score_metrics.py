@@ -108,5 +108,5 @@ def test_times_fall_into_the_pieces_of_the_histogram() -> None:
         raise ZeroDivisionError
 
     assert meters.requests == {200: 1, 429: 1, 500: 1}
-    assert meters.seconds == [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-    assert meters.seconds_sum == pytest.approx(7.0055)
+    assert meters.seconds.counts == [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert meters.seconds.sum == pytest.approx(7.0055)

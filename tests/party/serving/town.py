@@ -14,7 +14,8 @@ from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.serving.answering import Answering
-from fedmq.party.serving.rows import ServedRows
+from fedmq.party.serving.hosted import HostedShare
+from fedmq.party.serving.rows import Rows, RowsInMemory
 from fedmq.party.serving.scorer import Scorer, ServedModel
 from fedmq.protocol.online_terms import Mode
 from tests.protocol.test_online import World
@@ -40,13 +41,16 @@ class Town:
         self.away: set[str] = set()
         self.not_served: list[tuple[str, str]] = []
         self.said: list[tuple[str, Body]] = []
+        self._answers: set[asyncio.Task[None]] = set()
         self._drop = drop
         self._delay = delay
         self._random = np.random.default_rng(seed)
         self.parties: dict[str, Answering] = {}
         for party, share in world.shares.items():
             answering = Answering(OnlineSection.model_validate(limits or {}), None)
-            answering.shares[share.share.model_id] = share
+            features = share.share.lookup_table.feature_names
+            rows = RowsInMemory(Rows(features, share.values, share.row_of))
+            answering.shares[share.share.model_id] = HostedShare(share.share, share.chains, rows)
             self.parties[party] = answering
         settings = OnlineSection.model_validate({"mode": mode, "ask_again": 0.05, **section})
         self.scorer = Scorer(
@@ -56,10 +60,9 @@ class Town:
 
     def model(self, mode: Mode = "hop") -> ServedModel:
         own = self.world.columns[ACTIVE]
-        values = np.vstack([own, np.full((1, own.shape[1]), np.nan, np.float32)])
-        row_of = {each: row for row, each in enumerate(self.world.ids)}
         features = self.world.model.share.lookup_table.feature_names
-        return ServedModel(self.world.served, ServedRows(features, values, row_of), mode)
+        rows = RowsInMemory(Rows.of(features, own, self.world.ids))
+        return ServedModel(self.world.served, rows, mode)
 
     async def margins(self, ids: list[str], **options: Any) -> NDArray[np.float32]:
         return (await self.scorer.score("production", ids, **options)).scores.margins
@@ -84,6 +87,11 @@ class Town:
         if header.recipient == ACTIVE:
             self.scorer.receive(envelope)
             return
-        said = self.parties[header.recipient].answer(header, envelope.body)
+        task = asyncio.create_task(self._answer(header, envelope.body))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, header: Header, body: Body) -> None:
+        said = await self.parties[header.recipient].answer(header, body)
         if said is not None:
             self._carry(header.recipient, ACTIVE, said, header.session)
