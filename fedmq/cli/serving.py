@@ -54,12 +54,15 @@ def _switched(result: Any) -> str:
 
 
 def _in_words(result: Any) -> str:
+    trouble = result["source_trouble"]
+    worry = [f"rows cannot be looked up: {trouble}"] if trouble else []
     if "questions" in result:
         models = ", ".join(result["models"]) or "no model"
-        return (
+        answers = (
             f"{result['party']} answers for {models}: {result['questions']} questions, "
             f"{result['turned_away']} turned away"
         )
+        return "\n".join([answers, *worry])
     lines = [
         f"{name} is {each['model']}, mode {each['mode']}, at most {each['rounds']} rounds"
         for name, each in result["models"].items()
@@ -70,4 +73,4 @@ def _in_words(result: Any) -> str:
         f"{counts['requests']} requests, {counts['rows']} rows, {counts['failed']} failed, "
         f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}"
     )
-    return "\n".join(lines)
+    return "\n".join([*lines, *worry])

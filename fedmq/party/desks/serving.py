@@ -86,7 +86,12 @@ class ServingDesk(Desk):
         }
 
     async def start(self) -> None:
-        """Load what was served before; what cannot be loaded is logged and left out."""
+        """Load what was served before; what cannot be loaded is logged and left out.
+
+        Raises:
+            ConfigError: the serving source is a database for which packages are missing.
+        """
+        await self.source.open()
         for deployment in self._deployments.kept():
             await self._load(deployment)
         self._refreshing = asyncio.create_task(self._refresh())

@@ -23,6 +23,7 @@ __all__ = ["Lookup", "PlanLookup"]
 log = logging.getLogger(__name__)
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python writes a number of 64 bits
+_TEXT = re.compile(r"[^\0]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Lookup:
         A row that cannot be read, or an id with several rows where the data section allows but
         one, counts as unknown and stands in the log: it must not cost all others their answer.
         """
-        wanted = [each for each in ids if _WHOLE.fullmatch(each)] if self.whole else list(ids)
+        # What no such column can hold is unknown, and would be an error to ask about.
+        wanted = [each for each in ids if (_WHOLE if self.whole else _TEXT).fullmatch(each)]
         known = dict.fromkeys(ids)
         rows = connection.execute(self._statement(wanted)).all() if wanted else []
         if rows:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
+from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.serving.looked_up import LookedUpRows
@@ -38,6 +41,27 @@ class ServingSource:
         self.reading = Reading(party, data, data.type == "sql" and section.lookup.enabled)
         self._section = section
         self._pool: SqlPool | None = None
+
+    async def open(self) -> None:
+        """Get ready; a database may still be away.
+
+        Raises:
+            ConfigError: its driver is not installed, or its URL is none.
+        """
+        if not self.reading.by_id:
+            return
+        data, section = self.reading.data, self._section.lookup
+        assert data.url is not None
+        # In a thread: the driver has to be imported.
+        self._pool = await asyncio.to_thread(
+            SqlPool,
+            f"{self.reading.party}: {data.place}",
+            data.url,
+            section.connections,
+            section.timeout,
+        )
+        with contextlib.suppress(DataError):
+            await self._pool.run(lambda _: None)  # so that the first question need not wait
 
     @property
     def trouble(self) -> str:

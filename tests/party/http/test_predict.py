@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.serving.request import Counter
+from fedmq.party.serving.rows import Rows, ServedRows, Unavailable
 from tests.party.serving.town import ACTIVE, Town
 from tests.protocol.test_online import World
 
@@ -156,6 +158,62 @@ async def test_a_deadline_that_expires_is_504_and_a_party_known_to_be_away_503(
     assert later.status_code == 503
     assert later.headers["Retry-After"] == "1"
     assert later.json()["error"] == "telco is away"
+
+
+class Nowhere(ServedRows):
+    """A source that cannot be read."""
+
+    def __init__(self, features: tuple[str, ...]) -> None:
+        self.features = features
+
+    async def about(self, ids: Sequence[str], seconds: float) -> Rows:
+        raise Unavailable(f"{ACTIVE}: its rows cannot be looked up now")
+
+
+async def test_without_its_own_rows_the_label_holder_answers_503_unless_they_are_given(
+    served: httpx.AsyncClient, world: World, town: Town
+) -> None:
+    model = town.scorer.models["production"]
+    names = model.rows.features
+    town.scorer.models["production"] = replace(model, rows=Nowhere(names))
+
+    lacking = await served.post(PREDICT, json={"ids": ["P1"]})
+    own = {
+        name: None if np.isnan(value) else float(value)
+        for name, value in zip(names, world.columns[ACTIVE][1], strict=True)
+    }
+    asked = {"ids": ["P1"], "features": [own], "output": "margin"}
+    given = await served.post(PREDICT, json=asked)
+
+    assert lacking.status_code == 503
+    assert lacking.json()["error"] == "active: its rows cannot be looked up now"
+    assert town.scorer.queued_rows == 0
+    assert given.json()["scores"][0]["score"] == world.margins[1]
+
+
+@pytest.mark.parametrize(
+    ("degrade", "guessed"),
+    [("fail", None), ("partial", {"telco"}), ("active_only", {"telco", "retail"})],
+)
+async def test_a_party_whose_rows_cannot_be_looked_up_counts_as_away(
+    world: World, degrade: str, guessed: set[str] | None
+) -> None:
+    town = Town(world, degrade=degrade, away=30.0, deadline=60.0)
+    telco = town.parties["telco"]
+    for name, share in telco.shares.items():
+        features = share.share.lookup_table.feature_names
+        telco.shares[name] = replace(share, rows=Nowhere(features))
+    server = HttpServer(HttpSection(port=0), [predict_router(Counter(town.scorer, ACTIVE, True))])
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        answer = await client.post(PREDICT, json={"ids": world.ids[:50]})
+    await server.close()
+
+    if guessed is None:
+        assert answer.status_code == 503
+        assert answer.json()["error"].startswith("telco refused: ")
+    else:
+        assert set(answer.json()["degraded"]) == guessed
 
 
 async def test_a_full_queue_is_429(served: httpx.AsyncClient, world: World, town: Town) -> None:
