@@ -44,6 +44,7 @@ from fedmq.transport.rabbitmq import RabbitMQLink
 
 if TYPE_CHECKING:
     from fedmq.party.http.server import HttpServer
+    from fedmq.party.serving.spans import OnlineSpans
     from fedmq.party.telemetry import Telemetry
 
 __all__ = ["Daemon"]
@@ -114,7 +115,8 @@ class Daemon:
         self._premises = Premises(config, federation, store, pool, sessions, consent, self._kept)
         self._training = TrainingDesk(self._premises)
         self._reminder = Reminder(self._remind)
-        self._serving = ServingDesk(self._premises, self._link, self._sealer)
+        spans = _online_spans_of(config, federation, self._telemetry)
+        self._serving = ServingDesk(self._premises, self._link, self._sealer, spans)
         desks = (
             AlignmentDesk(self._premises),
             self._training,
@@ -372,3 +374,13 @@ def _telemetry_of(config: PartyFile) -> Telemetry | None:
     from fedmq.party.telemetry import Telemetry
 
     return Telemetry.to(config.telemetry.endpoint, config.party)
+
+
+def _online_spans_of(
+    config: PartyFile, federation: Federation, telemetry: Telemetry | None
+) -> OnlineSpans | None:
+    if telemetry is None or config.telemetry is None:
+        return None
+    from fedmq.party.serving.spans import OnlineSpans
+
+    return OnlineSpans(telemetry, federation.name, config.party, config.telemetry.scores)

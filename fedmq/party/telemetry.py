@@ -23,10 +23,12 @@ try:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 except ImportError:
     raise ConfigError("[telemetry] needs more packages; run: pip install 'fedmq[otel]'") from None
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, Self
 
 __all__ = ["SessionSpans", "Telemetry", "trace_context"]
@@ -46,12 +48,25 @@ def trace_context(federation: str, session: str) -> otel.SpanContext:
     )
 
 
+class _Ids(RandomIdGenerator):
+    """Random span ids, but for a next one that is ``chosen``."""
+
+    chosen: int | None = None
+
+    def generate_span_id(self) -> int:
+        chosen, self.chosen = self.chosen, None
+        return super().generate_span_id() if chosen is None else chosen
+
+
 class Telemetry:
     """Where the spans of one party go."""
 
     def __init__(self, party: str, processor: SpanProcessor) -> None:
         resource = Resource.create({"service.name": "fedmq", "service.instance.id": party})
-        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._ids = _Ids()
+        self._provider = TracerProvider(
+            resource=resource, shutdown_on_exit=False, id_generator=self._ids
+        )
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("fedmq", version("fedmq"))
 
@@ -64,6 +79,19 @@ class Telemetry:
     def follow(self, address: Address, purpose: str, model: str) -> SessionSpans:
         """A span for one attempt at a session, from now on."""
         return SessionSpans(self._tracer, address, purpose, model)
+
+    def begin(
+        self,
+        name: str,
+        parent: otel.SpanContext,
+        attributes: Mapping[str, str | int | float],
+        since: int | None = None,
+        number: int | None = None,
+    ) -> otel.Span:
+        """A span below ``parent``, since ``since`` (nanoseconds), with the id ``number``."""
+        self._ids.chosen = number
+        above = otel.set_span_in_context(otel.NonRecordingSpan(parent))
+        return self._tracer.start_span(name, above, attributes=attributes, start_time=since)
 
     def close(self) -> None:
         """Send what is left; takes seconds where the collector is away."""

@@ -16,3 +16,5 @@ class TelemetrySection(Section):
 
     endpoint: Annotated[str, Field(pattern=r"^https?://[^/]+")]
     """A collector that takes OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``."""
+    scores: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of online batches that is traced; the same ones where parties say the same."""

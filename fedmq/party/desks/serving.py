@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedmq.boosting.served_forest import ServedForest
 from fedmq.errors import ConfigError, DataError, FedmqError, Refused
@@ -25,12 +25,16 @@ from fedmq.party.serving.hosted import LoadedShare, LoadShare
 from fedmq.party.serving.post import OnlinePost
 from fedmq.party.serving.request import Counter
 from fedmq.party.serving.request_queue import RequestQueue
-from fedmq.party.serving.scorer import Scorer, ServedModel
+from fedmq.party.serving.scorer import Scorer
+from fedmq.party.serving.served_model import ServedModel
 from fedmq.party.serving.source import ServingSource
 from fedmq.party.sessions import RunningSession
 from fedmq.protocol.deployment import Deploying, Hosting
 from fedmq.protocol.online_terms import Mode
 from fedmq.transport.link import Link
+
+if TYPE_CHECKING:
+    from fedmq.party.serving.spans import OnlineSpans
 
 __all__ = ["PRODUCTION", "ServingDesk"]
 
@@ -47,13 +51,18 @@ PRODUCTION = "production"
 class ServingDesk(Desk):
     """At the label holder a :class:`Scorer`, at the others an :class:`Answering`."""
 
-    def __init__(self, premises: Premises, link: Link, sealer: Sealer) -> None:
+    def __init__(
+        self, premises: Premises, link: Link, sealer: Sealer, spans: OnlineSpans | None = None
+    ) -> None:
         super().__init__(premises)
         section = premises.config.online
         data = premises.config.serving or premises.config.data
         self.source = ServingSource(premises.party, data, section)
         self._post = OnlinePost(premises.federation.name, link, sealer.seal)
-        self.scorer = Scorer(premises.party, section, self._post.say, self._on_not_served)
+        self._spans = spans
+        self.scorer = Scorer(
+            premises.party, section, self._post.say, self._on_not_served, self._spans
+        )
         self.counter = Counter(
             self.scorer,
             premises.party,
@@ -123,7 +132,10 @@ class ServingDesk(Desk):
             task.add_done_callback(self._answers.discard)
 
     async def _answer(self, header: Header, body: Body) -> None:
+        span = None if self._spans is None else self._spans.answer(header, body)
         said = await self.answering.answer(header, body)
+        if span is not None:
+            span.end(said)
         if said is not None:
             seconds = body.budget if isinstance(body, OnlineHop | OnlineRows) else 1.0
             self._post.say(header.sender, said, header.session, seconds)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
@@ -26,13 +26,19 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.online_active import OnlineBatch
 
+if TYPE_CHECKING:
+    from fedmq.party.serving.spans import BatchSpans
+
 __all__ = ["BatchRun"]
 
 log = logging.getLogger(__name__)
 
 
 class BatchRun:
-    """Runs ``machine``. ``on_answer`` takes each request's result, ``on_end`` the run itself."""
+    """Runs ``machine``. ``on_answer`` takes each request's result, ``on_end`` the run itself.
+
+    ``spans`` are told what happens.
+    """
 
     def __init__(
         self,
@@ -41,6 +47,7 @@ class BatchRun:
         seconds: float,
         on_answer: Callable[[int, Any], None],
         on_end: Callable[[BatchRun], None],
+        spans: BatchSpans | None = None,
     ) -> None:
         self.machine = machine
         self._loop = asyncio.get_running_loop()
@@ -48,6 +55,7 @@ class BatchRun:
         self._until = self._loop.time() + seconds
         self._on_answer = on_answer
         self._on_end = on_end
+        self._spans = spans
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
@@ -60,6 +68,8 @@ class BatchRun:
         Raises:
             ProtocolError: it fits no question; nothing has changed.
         """
+        if self._spans is not None:
+            self._spans.answered(body)  # first, as the batch may end with it
         self._feed(Received(sender, body))
 
     def _feed(self, first: Event) -> None:
@@ -68,6 +78,8 @@ class BatchRun:
             for effect in self.machine.handle(events.popleft()):
                 match effect:
                     case Send(recipient, body):
+                        if self._spans is not None:
+                            self._spans.asked(recipient, body, self.machine.rounds)
                         self._say(recipient, body, max(0.0, self._until - self._loop.time()))
                     case RunComputation(ticket, computation):
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
@@ -79,6 +91,8 @@ class BatchRun:
                     case CancelTimer(name):
                         self._cancel(name)
                     case Answer(request, result):
+                        if self._spans is not None:
+                            self._spans.done(request, result)
                         self._on_answer(request, result)
                     case Finish() | Fail():
                         self._end()
@@ -99,4 +113,6 @@ class BatchRun:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        if self._spans is not None:
+            self._spans.end()
         self._on_end(self)

@@ -3,53 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
-import logging
 import secrets
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.served_forest import ServedForest
-from fedmq.errors import DataError, Overloaded, PeerSilent, ProtocolError
+from fedmq.errors import DataError, Overloaded, PeerSilent
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.messages.online import OnlinePing, OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.serving.batch_run import BatchRun
+from fedmq.party.serving.batcher import Batcher, Waiting
 from fedmq.party.serving.breaker import Breaker
 from fedmq.party.serving.given import given_values
-from fedmq.party.serving.rows import ServedRows
-from fedmq.protocol.online_active import OnlineBatch
+from fedmq.party.serving.peers import Peers
+from fedmq.party.serving.served_model import ServedModel
 from fedmq.protocol.online_steps import OnlineScores
-from fedmq.protocol.online_terms import AskedRows, Mode, Patience
+from fedmq.protocol.online_terms import Mode
 
-__all__ = ["Scored", "Scorer", "ServedModel"]
+if TYPE_CHECKING:
+    from fedmq.party.serving.spans import OnlineSpans
 
-log = logging.getLogger(__name__)
-
-_PROBE_EVERY = 0.5
-_SPARE = 0.005
-"""Seconds of a request's time that are kept to bring the answer home."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ServedModel:
-    """What is scored with: immutable, so that a batch goes on with what it began with."""
-
-    forest: ServedForest
-    rows: ServedRows
-    mode: Mode
-
-    @property
-    def id(self) -> str:
-        """The model's id."""
-        return self.forest.share.model_id
+__all__ = ["Scored", "Scorer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,17 +38,6 @@ class Scored:
     scores: OnlineScores
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A piece of a request, of at most ``batch_rows`` rows, that waits for its batch."""
-
-    model: ServedModel
-    ids: Sequence[str]
-    values: NDArray[np.float32]
-    until: float
-    outcome: asyncio.Future[OnlineScores]
-
-
 @dataclass(slots=True)
 class Counts:
     """What has happened since the start."""
@@ -81,10 +47,6 @@ class Counts:
     failed: int = 0
     degraded: int = 0
     turned_away: int = 0
-    batches: int = 0
-    batch_rows: int = 0
-    stray_answers: int = 0
-    breakers_opened: int = field(default=0)
 
 
 class Scorer:
@@ -99,23 +61,18 @@ class Scorer:
         section: OnlineSection,
         say: Callable[[str, Body, str, float], None],
         on_not_served: Callable[[str, str], None] = lambda _, __: None,
+        spans: OnlineSpans | None = None,
     ) -> None:
         self.models: dict[str, ServedModel] = {}
         """By name and by model id."""
         self.counts = Counts()
-        self.breakers: dict[str, Breaker] = {}
         self.session = f"online-{secrets.token_hex(6)}"
         self._party = party
         self._section = section
-        self._say_to = say
-        self._on_not_served = on_not_served
-        self._numbers = itertools.count(1)
-        self._runs: dict[int, BatchRun] = {}
-        self._queue: deque[_Waiting] = deque()
-        self._queued_rows = 0
-        self._flush: asyncio.TimerHandle | None = None
-        self._probing: asyncio.Task[None] | None = None
         self._closing = False
+        self._say_to = say
+        self._peers = Peers(self._say)
+        self.batcher = Batcher(self.session, section, self._peers, self._say, on_not_served, spans)
 
     async def score(
         self,
@@ -142,23 +99,20 @@ class Scorer:
         time = self._section.deadline if seconds is None else seconds
         loop = asyncio.get_running_loop()
         until = loop.time() + time
-        self._queued_rows += len(ids)  # from now on: while they are looked up they wait as well
+        self.batcher.queued_rows += len(ids)  # they wait already while they are looked up
         try:
             values, unknown = await self._own(model, ids, features, time)
         except BaseException:
-            self._queued_rows -= len(ids)
+            self.batcher.queued_rows -= len(ids)
             raise
         self.counts.requests += 1
         self.counts.rows += len(ids)
         size = self._section.batch_rows
         waiting = [
-            _Waiting(
-                model, ids[at : at + size], values[at : at + size], until, loop.create_future()
-            )
+            Waiting(model, ids[at : at + size], values[at : at + size], until, loop.create_future())
             for at in range(0, len(ids), size)
         ]
-        self._queue.extend(waiting)
-        self._schedule()
+        self.batcher.put(waiting)
         try:
             scores = _joined(await self._awaited(waiting, time))
         except BaseException:
@@ -170,7 +124,7 @@ class Scorer:
         self.counts.degraded += bool(scores.degraded)
         return Scored(model.id, model.mode, scores)
 
-    async def _awaited(self, waiting: Sequence[_Waiting], seconds: float) -> list[OnlineScores]:
+    async def _awaited(self, waiting: Sequence[Waiting], seconds: float) -> list[OnlineScores]:
         outcomes = [each.outcome for each in waiting]
         try:
             # Batches keep the time themselves; this is for what still waits in the queue.
@@ -194,35 +148,23 @@ class Scorer:
 
     def receive(self, envelope: Envelope) -> None:
         """Take an answer that came on the online lane."""
-        sender, body = envelope.header.sender, envelope.body
-        breaker = self.breakers.get(sender)
-        if breaker is not None:
-            if breaker.is_open:
-                log.info("%s answers again", sender)
-            breaker.answered()
-        if envelope.header.session != self.session:
-            return
-        run = self._runs.get(getattr(body, "batch", -1))
-        if isinstance(body, OnlineRefusal) and body.cause == "model" and run is not None:
-            # It lost what it served, or its disk: it is told anew, and asked again meanwhile.
-            self._on_not_served(sender, run.machine.model)
-            return
-        if run is None:
-            return
-        try:
-            run.receive(sender, body)
-        except ProtocolError as error:
-            self.counts.stray_answers += 1
-            log.warning("%s: an answer of %s was left aside: %s", self._party, sender, error)
+        self._peers.answered(envelope.header.sender)
+        if envelope.header.session == self.session:
+            self.batcher.receive(envelope.header.sender, envelope.body)
+
+    @property
+    def breakers(self) -> Mapping[str, Breaker]:
+        """By party that is asked."""
+        return self._peers.breakers
 
     @property
     def queued_rows(self) -> int:
         """Rows that wait for a batch."""
-        return self._queued_rows
+        return self.batcher.queued_rows
 
     def status(self) -> dict[str, Any]:
         """What people want to know, as plain data."""
-        counts = {name: getattr(self.counts, name) for name in Counts.__slots__}
+        counts = {**asdict(self.counts), **asdict(self.batcher.counts)}
         counts["breakers_opened"] = sum(each.opened for each in self.breakers.values())
         return {
             "models": {
@@ -230,9 +172,9 @@ class Scorer:
                 for name, model in sorted(self.models.items())
                 if name != model.id
             },
-            "away": sorted(party for party, each in self.breakers.items() if each.is_open),
-            "queued_rows": self._queued_rows,
-            "batches_under_way": len(self._runs),
+            "away": sorted(self._peers.away),
+            "queued_rows": self.queued_rows,
+            "batches_under_way": self.batcher.under_way,
             "counts": counts,
         }
 
@@ -240,15 +182,13 @@ class Scorer:
         """Take no more, and wait a moment for what is under way."""
         self._closing = True
         for _ in range(100):
-            if not self._runs and not self._queue:
+            if self.batcher.idle:
                 break
             await asyncio.sleep(0.02)
-        if self._probing is not None:
-            self._probing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._probing
+        await self._peers.close()
 
-    # Admission.
+    def _say(self, recipient: str, body: Body, seconds: float) -> None:
+        self._say_to(recipient, body, self.session, seconds)
 
     def _admit(self, rows: int) -> None:
         if self._closing:
@@ -257,9 +197,9 @@ class Scorer:
             raise DataError(
                 f"ids: {rows} rows in one request, at most {self._section.request_rows} are taken"
             )
-        if self._queued_rows + rows > max(self._section.queue_rows, rows):
+        if self.queued_rows + rows > max(self._section.queue_rows, rows):
             self.counts.turned_away += 1
-            raise Overloaded(f"{self._queued_rows} rows wait already; ask again later")
+            raise Overloaded(f"{self.queued_rows} rows wait already; ask again later")
 
     async def _own(
         self,
@@ -275,111 +215,6 @@ class Scorer:
         rows = await model.rows.about(ids, seconds)
         places = rows.places(ids)
         return rows.values[places], places < 0
-
-    # Batches: whoever waits when a batch can start goes along. A lone request starts at once; under
-    # load requests wait for others, for the window at most or until a batch comes home.
-
-    def _schedule(self) -> None:
-        if self._flush is not None or not self._queue:
-            return
-        if len(self._runs) >= self._section.batches:
-            return
-        loop = asyncio.get_running_loop()
-        full = sum(len(each.ids) for each in itertools.islice(self._queue, 8))
-        at_once = not self._runs or full >= self._section.batch_rows
-        self._flush = loop.call_later(0 if at_once else self._section.window, self._dispatch)
-
-    def _dispatch(self) -> None:
-        self._flush = None
-        loop = asyncio.get_running_loop()
-        while self._queue and len(self._runs) < self._section.batches:
-            first = self._take()
-            if first.outcome.done() or first.until <= loop.time():
-                continue
-            together, rows = [first], len(first.ids)
-            while (
-                self._queue
-                and self._queue[0].model is first.model
-                and rows + len(self._queue[0].ids) <= self._section.batch_rows
-            ):
-                another = self._take()
-                if not another.outcome.done() and another.until > loop.time():
-                    together.append(another)
-                    rows += len(another.ids)
-            self._begin(together)
-
-    def _take(self) -> _Waiting:
-        waiting = self._queue.popleft()
-        self._queued_rows -= len(waiting.ids)
-        return waiting
-
-    def _begin(self, together: list[_Waiting]) -> None:
-        now = asyncio.get_running_loop().time()
-        model = together[0].model
-        asked, at = [], 0
-        for each in together:
-            left = max(each.until - now - _SPARE, 0.001)
-            asked.append(AskedRows(at, at + len(each.ids), left))
-            at += len(each.ids)
-        section = self._section
-        number = next(self._numbers)
-        for peer in model.forest.asked.values():
-            self.breakers.setdefault(peer, Breaker())
-        machine = OnlineBatch(
-            number,
-            model.forest,
-            [name for each in together for name in each.ids],
-            np.concatenate([each.values for each in together]),
-            asked,
-            model.mode,
-            section.degrade,
-            Patience(section.ask_again, None if section.degrade == "fail" else section.away),
-            [party for party, breaker in self.breakers.items() if breaker.is_open],
-        )
-
-        def answered(index: int, result: Any) -> None:
-            outcome = together[index].outcome
-            if outcome.done():
-                return
-            if isinstance(result, Exception):
-                outcome.set_exception(result)
-            else:
-                outcome.set_result(result)
-
-        def ended(run: BatchRun) -> None:
-            self._runs.pop(number, None)
-            for party in run.machine.silent:
-                self._missed(party)
-            self._schedule()
-
-        self.counts.batches += 1
-        self.counts.batch_rows += at
-        run = BatchRun(
-            machine,
-            lambda to, body, time: self._say_to(to, body, self.session, time),
-            max(each.seconds for each in asked),
-            answered,
-            ended,
-        )
-        self._runs[number] = run
-        run.start()
-
-    # Parties that do not answer.
-
-    def _missed(self, party: str) -> None:
-        breaker = self.breakers[party]
-        if not breaker.is_open:
-            breaker.missed()
-            if breaker.is_open:
-                log.warning("%s does not answer; it counts as away until it does", party)
-        if breaker.is_open and (self._probing is None or self._probing.done()):
-            self._probing = asyncio.create_task(self._probe())
-
-    async def _probe(self) -> None:
-        while away := [party for party, each in self.breakers.items() if each.is_open]:
-            for party in away:
-                self._say_to(party, OnlinePing(), self.session, _PROBE_EVERY)
-            await asyncio.sleep(_PROBE_EVERY)
 
 
 def _joined(pieces: Sequence[OnlineScores]) -> OnlineScores:

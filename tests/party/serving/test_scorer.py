@@ -29,7 +29,7 @@ async def test_concurrent_requests_get_their_own_exact_scores(world: World, mode
 
     for rows, margins in zip(asked, got, strict=True):
         np.testing.assert_array_equal(margins, world.margins[rows])
-    assert town.scorer.counts.batches < 50
+    assert town.scorer.batcher.counts.batches < 50
 
 
 async def test_a_large_request_is_cut_and_comes_back_in_order(world: World) -> None:
@@ -38,7 +38,7 @@ async def test_a_large_request_is_cut_and_comes_back_in_order(world: World) -> N
     margins = await town.margins(world.ids)
 
     np.testing.assert_array_equal(margins, world.margins)
-    assert town.scorer.counts.batches == 12
+    assert town.scorer.batcher.counts.batches == 12
 
 
 async def test_own_features_in_the_request_replace_what_is_stored(world: World) -> None:

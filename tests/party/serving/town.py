@@ -16,7 +16,9 @@ from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.serving.answering import Answering
 from fedmq.party.serving.hosted import HostedShare
 from fedmq.party.serving.rows import Rows, RowsInMemory
-from fedmq.party.serving.scorer import Scorer, ServedModel
+from fedmq.party.serving.scorer import Scorer
+from fedmq.party.serving.served_model import ServedModel
+from fedmq.party.serving.spans import OnlineSpans
 from fedmq.protocol.online_terms import Mode
 from tests.protocol.test_online import World
 
@@ -35,6 +37,7 @@ class Town:
         delay: float = 0.0,
         seed: int = 0,
         limits: Mapping[str, Any] | None = None,
+        spans: Mapping[str, OnlineSpans] | None = None,
         **section: Any,
     ) -> None:
         self.world = world
@@ -53,8 +56,13 @@ class Town:
             answering.shares[share.share.model_id] = HostedShare(share.share, share.chains, rows)
             self.parties[party] = answering
         settings = OnlineSection.model_validate({"mode": mode, "ask_again": 0.05, **section})
+        self._spans = spans or {}
         self.scorer = Scorer(
-            ACTIVE, settings, self._say, lambda peer, model: self.not_served.append((peer, model))
+            ACTIVE,
+            settings,
+            self._say,
+            lambda peer, model: self.not_served.append((peer, model)),
+            self._spans.get(ACTIVE),
         )
         self.scorer.models["production"] = self.model(mode)
 
@@ -92,6 +100,10 @@ class Town:
         task.add_done_callback(self._answers.discard)
 
     async def _answer(self, header: Header, body: Body) -> None:
+        spans = self._spans.get(header.recipient)
+        span = None if spans is None else spans.answer(header, body)
         said = await self.parties[header.recipient].answer(header, body)
+        if span is not None:
+            span.end(said)
         if said is not None:
             self._carry(header.recipient, ACTIVE, said, header.session)
