@@ -122,7 +122,7 @@ def sections(model: type[BaseModel], title: str = "") -> Iterator[str]:
         yield f"{first_paragraph(model)}\n"
     yield table(["key", "values", "default", "meaning"], rows)
     for name, section in inner:
-        yield from sections(section, name)
+        yield from sections(section, f"{title}.{name}" if title else name)
 
 
 def section_of(field: FieldInfo) -> type[BaseModel] | None:

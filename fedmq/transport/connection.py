@@ -211,9 +211,15 @@ class BrokerConnection:
     async def reply(self, queue: str, body: bytes, correlation_id: str) -> None:
         """Answer whoever reads ``queue``, its name or a direct reply-to address; JSON.
 
-        Raises `LinkError` when that fails; an address that nobody reads any more is no failure.
+        In a durable queue it outlives the broker. Raises `LinkError` when that fails; an address
+        that nobody reads any more is no failure.
         """
-        message = Message(body, content_type="application/json", correlation_id=correlation_id)
+        message = Message(
+            body,
+            content_type="application/json",
+            correlation_id=correlation_id,
+            delivery_mode=DeliveryMode.PERSISTENT,
+        )
         with _link_errors(f"broker {self.address} did not take an answer"):
             exchange = self._posting.default_exchange
             await exchange.publish(message, queue, mandatory=False, timeout=TIMEOUT_SECONDS)

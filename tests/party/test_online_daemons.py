@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable, Iterator
 import httpx
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fedmq import TrainParams
 from fedmq.party.model_store import ModelStore
 from tests.party.serving_federation import TOKEN, ServingFederation, fedmq
 
-ROWS = 2_000
+ROWS = 10_000
+AT_ONCE = 8
 SECONDS = 4.0
 
 pytestmark = pytest.mark.timeout(240)
@@ -31,7 +33,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFede
         table,
         label,
         [
-            TrainParams(num_boost_round=12, max_depth=4, max_bin=16),
+            TrainParams(num_boost_round=50, max_depth=4, max_bin=16),
             TrainParams(num_boost_round=5, max_depth=3, max_bin=16),
         ],
         online=f'degrade = "partial"\ndeadline = {SECONDS}\naway = 1.5\n',
@@ -91,8 +93,14 @@ async def caller(federation: ServingFederation):  # type: ignore[no-untyped-def]
 async def test_all_scores_are_xgboosts(caller: Caller, mode: str) -> None:
     await asyncio.to_thread(caller.federation.activate, "model-1", mode)
 
-    parts = np.array_split(np.random.default_rng(0).permutation(ROWS), 40)
-    answers = await asyncio.gather(*(caller.ask(part.tolist()) for part in parts))
+    parts = np.array_split(np.random.default_rng(0).permutation(ROWS), 100)
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(part: NDArray[np.int64]) -> tuple[int, bool, bool]:
+        async with limit:
+            return await caller.ask(part.tolist())
+
+    answers = await asyncio.gather(*(ask(part) for part in parts))
 
     assert set(answers) == {(200, False, True)}
 
@@ -127,11 +135,14 @@ async def test_models_are_swapped_under_load_without_a_lost_request(caller: Call
     assert all(degraded or exact for _, degraded, exact in answers)
 
 
-async def test_a_killed_party_degrades_scores_and_its_return_heals_them(caller: Caller) -> None:
+@pytest.mark.parametrize("party", ["telco", "retail"])
+async def test_a_killed_party_degrades_scores_and_its_return_heals_them(
+    caller: Caller, party: str
+) -> None:
     federation = caller.federation
 
     async def kill() -> None:
-        federation.kill("telco")
+        federation.kill(party)
         await asyncio.sleep(4)
 
     answers = await caller.load_while(kill)
@@ -139,7 +150,7 @@ async def test_a_killed_party_degrades_scores_and_its_return_heals_them(caller: 
     assert sum(degraded for _, degraded, _ in answers) > len(answers) / 2
     assert caller.longest < SECONDS + 0.5
 
-    await asyncio.to_thread(federation.start, "telco")
+    await asyncio.to_thread(federation.start, party)
     back = time.monotonic()
     while await caller.ask([5, 6]) != (200, False, True):
         assert time.monotonic() - back < 5

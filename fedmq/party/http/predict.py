@@ -110,7 +110,8 @@ def _from_arrow(body: bytes, request: Request) -> PredictRequest:
             if not numeric and not arrow.types.is_boolean(kind):
                 raise Wrong(422, f"{name}: {kind} is no number")
         features = table.select(columns).to_pylist()
-    asked = {"ids": ids, "features": features, "output": request.query_params.get("output")}
+    asked = {"ids": ids, "features": features}
+    asked |= {key: request.query_params.get(key) for key in ("output", "deadline_ms")}
     try:
         return PredictRequest.model_validate(
             {key: value for key, value in asked.items() if value is not None}, strict=False

@@ -78,7 +78,8 @@ class Wrong(Exception):
     @classmethod
     def of(cls, error: FedmqError) -> Wrong:
         """The status that fits ``error``."""
-        return cls(_status(error), str(error))
+        status = _status(error)
+        return cls(status, f"deadline_ms: {error}" if status == 504 else str(error))
 
 
 def _status(error: FedmqError) -> int:

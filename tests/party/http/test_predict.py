@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -114,17 +115,25 @@ async def test_an_unknown_id_is_an_answer_in_a_batch_and_404_alone(
         (PREDICT, {}, 422, "ids: Field required"),
         (PREDICT, {"ids": []}, 422, "ids: "),
         (PREDICT, {"ids": [7]}, 422, "ids.0: "),
+        (PREDICT, {"ids": "P1"}, 422, "ids: "),
+        (PREDICT, {"ids": [""]}, 422, "ids.0: "),
+        (PREDICT, {"ids": ["P" * 257]}, 422, "ids.0: "),
+        (PREDICT, [], 422, "body: "),
+        (PREDICT, {"ids": ["P1"], "features": {"f0": 1}}, 422, "features: "),
+        (PREDICT, {"ids": ["P1"], "features": [{"f0": True}]}, 422, "features.0.f0"),
+        (PREDICT, {"ids": ["P1"], "features": [{"f0": 1e39}]}, 422, "features.0.f0: beyond"),
         (PREDICT, {"ids": ["P1"], "idz": 1}, 422, "idz: "),
         (PREDICT, {"ids": ["P1"], "features": [{"f0": "much"}]}, 422, "features.0.f0"),
         (PREDICT, {"ids": ["P1"], "features": [{"wages": 1}]}, 422, "features.0.wages"),
         (PREDICT, {"ids": ["P1"], "features": []}, 422, "features: 0 for 1 ids"),
         (PREDICT, {"ids": ["P1"], "deadline_ms": 0}, 422, "deadline_ms: "),
+        (PREDICT, {"ids": ["P1"], "deadline_ms": "soon"}, 422, "deadline_ms: "),
         (PREDICT, {"ids": ["P1"], "output": "rank"}, 422, "output: "),
         (PREDICT, {"ids": ["P1"] * 10_001}, 413, "ids: 10001 rows"),
     ],
 )
 async def test_bad_input_names_the_field(
-    served: httpx.AsyncClient, path: str, body: dict[str, Any], status: int, text: str
+    served: httpx.AsyncClient, path: str, body: Any, status: int, text: str
 ) -> None:
     answer = await served.post(path, json=body)
 
@@ -133,16 +142,50 @@ async def test_bad_input_names_the_field(
     assert answer.json()["request_id"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "query", "status", "text"),
+    [
+        ({"who": ["P1"]}, "", 422, "id: the column is missing"),
+        ({"id": ["P1", None]}, "", 422, "id: no rows, or a row without an id"),
+        ({"id": ["P1"], "f0": ["much"]}, "", 422, "f0: string is no number"),
+        ({"id": ["P1"], "f0": [float("inf")]}, "", 422, "features.0.f0: infinite"),
+        ({"id": ["P1"], "wages": [1]}, "", 422, "features.0.wages"),
+        ({"id": ["P1"] * 10_001}, "", 413, "ids: 10001 rows"),
+        ({"id": ["P1"]}, "?deadline_ms=soon", 422, "deadline_ms: "),
+        ({"id": ["P1"]}, "?output=rank", 422, "output: "),
+    ],
+)
+async def test_bad_input_in_arrow_names_the_field(
+    served: httpx.AsyncClient, columns: dict[str, Any], query: str, status: int, text: str
+) -> None:
+    table = pyarrow.table(columns)
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    body, kind = sink.getvalue().to_pybytes(), {"Content-Type": ARROW}
+
+    answer = await served.post(PREDICT + query, content=body, headers=kind)
+
+    assert answer.status_code == status
+    assert text in answer.json()["error"]
+
+
 @pytest.mark.parametrize("kind", ["application/json", ARROW])
 async def test_a_body_that_is_none_is_400(served: httpx.AsyncClient, kind: str) -> None:
     answer = await served.post(PREDICT, content=b"{ids:", headers={"Content-Type": kind})
 
     assert answer.status_code == 400
+    assert answer.json()["error"].startswith("body: ")
 
 
-async def test_a_wrong_token_is_401(served: httpx.AsyncClient) -> None:
-    wrong = {"Authorization": "Bearer something-else-altogether"}
-    assert (await served.post(PREDICT, json={"ids": ["P1"]}, headers=wrong)).status_code == 401
+@pytest.mark.parametrize(
+    "shown", [{"Authorization": "Bearer something-else-altogether"}, {"Authorization": TOKEN}]
+)
+async def test_a_wrong_token_is_401(served: httpx.AsyncClient, shown: dict[str, str]) -> None:
+    answer = await served.post(PREDICT, json={"ids": ["P1"]}, headers=shown)
+
+    assert answer.status_code == 401
+    assert answer.json()["error"] == "show a token: Authorization: Bearer TOKEN"
 
 
 async def test_a_deadline_that_expires_is_504_and_a_party_known_to_be_away_503(
@@ -154,7 +197,8 @@ async def test_a_deadline_that_expires_is_504_and_a_party_known_to_be_away_503(
     later = await served.post(PREDICT, json=asked)
 
     assert [each.status_code for each in first] == [504, 504]
-    assert "waited for telco" in first[0].json()["error"]
+    error = first[0].json()["error"]
+    assert re.fullmatch(r"deadline_ms: no score within 0\.1\d* s; waited for telco", error)
     assert later.status_code == 503
     assert later.headers["Retry-After"] == "1"
     assert later.json()["error"] == "telco is away"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import aio_pika
@@ -31,6 +31,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
     node.start()
     yield node
     node.discard()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never did")
 
 
 class Caller:
@@ -99,3 +107,45 @@ async def test_what_is_wrong_is_told_as_over_http(
 
     assert (name, answer["status"]) == ("c", status)
     assert text in answer["error"]
+
+
+async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
+    node: RabbitNode, world: World
+) -> None:
+    connection = await aio_pika.connect(node.url())
+    channel = await connection.channel()
+    for name in ("durable", "replies"):
+        await channel.declare_queue(name, durable=True)
+    for row in range(60):
+        asked = json.dumps({"ids": [world.ids[row]], "output": "margin"}).encode()
+        message = aio_pika.Message(
+            asked,
+            reply_to="replies",
+            correlation_id=str(row),
+            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        )
+        await channel.default_exchange.publish(message, "durable")
+    await connection.close()
+
+    town = Town(world, delay=0.1, deadline=20.0)
+    section = RequestsSection.model_validate({"broker": node.url(), "queue": "durable"})
+    requests = RequestQueue(section, Counter(town.scorer, ACTIVE, False))
+    requests.start()
+    await until(lambda: town.scorer.counts.requests > 5)  # it is in the midst of them
+    await asyncio.to_thread(node.restart)
+
+    scores: dict[int, float] = {}
+
+    async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+        answer = json.loads(message.body)
+        assert answer["status"] == 200, answer
+        scores[int(message.correlation_id or "")] = answer["scores"][0]["score"]
+
+    async with await aio_pika.connect(node.url()) as connection:
+        channel = await connection.channel()
+        replies = await channel.declare_queue("replies", durable=True)
+        await replies.consume(take, no_ack=True)
+        await until(lambda: len(scores) == 60)
+    await requests.close()
+
+    assert scores == {row: float(world.margins[row]) for row in range(60)}
