@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +34,9 @@ from fedmq.protocol.events import (
     TimerFired,
 )
 from fedmq.protocol.machine import Machine, single
-from fedmq.protocol.online_questions import Question, pair_parts, row_parts
 from fedmq.protocol.online_steps import Descend, Descended, OnlineScores, SumOnline
 from fedmq.protocol.online_terms import AskedRows, Degrade, Mode, Patience
+from fedmq.protocol.open_questions import OpenQuestions
 from fedmq.protocol.states import ONLINE_BATCH, OnlineBatchState
 
 __all__ = ["OnlineBatch"]
@@ -72,7 +71,6 @@ class OnlineBatch(Machine):
         away: Collection[str] = (),
     ) -> None:
         super().__init__(State.READY, tuple(served.asked.values()))
-        self._batch = batch
         self._served = served
         self._ids = tuple(ids)
         self._values = values
@@ -92,8 +90,7 @@ class OnlineBatch(Machine):
         self._holder = np.full(len(self._nodes), _GATHERING, dtype=np.int64)
         self._doubts = Doubts(len(ids), served.trees)
         self._bitmaps: dict[int, NDArray[np.bool_]] = {}
-        self._questions: dict[int, Question] = {}
-        self._number = 0
+        self._questions = OpenQuestions(batch, served, self._ids, patience, self._emit)
         self._impatient = False
         self.silent: set[str] = set()
         """Parties that left a question unanswered until its time was over."""
@@ -106,9 +103,8 @@ class OnlineBatch(Machine):
         return self._served.share.model_id
 
     def check(self) -> None:
-        for number, question in self._questions.items():
-            assert question.owner not in self._away
-            assert number <= self._number
+        self._questions.check()
+        assert not self._questions.owners & self._away.keys()
         assert not (self.state is State.FINISHED and self._requests)
 
     # Setting out.
@@ -131,15 +127,7 @@ class OnlineBatch(Machine):
         self.rounds += 1
         for owner in self._served.asked:
             if owner not in self._away:
-                for part in row_parts(self._served, owner, len(self._ids)):
-                    body = say.OnlineRows(
-                        batch=self._batch,
-                        hop=self._next(),
-                        model=self.model,
-                        ids=self._ids[part],
-                        budget=self._budget,
-                    )
-                    self._ask(owner, body, np.empty(0, np.int64), part)
+                self._questions.ask_rows(owner, self._budget)
 
     def _walk_when_gathered(self) -> None:
         if self._mode == "bitmap" and not self._questions:
@@ -151,41 +139,10 @@ class OnlineBatch(Machine):
     def _budget(self) -> float:
         return max((each.seconds for each in self._requests.values()), default=0.0)
 
-    def _next(self) -> int:
-        self._number += 1
-        return self._number
-
-    def _ask(
-        self,
-        owner: int,
-        body: say.OnlineHop | say.OnlineRows,
-        pairs: NDArray[np.int64],
-        rows: slice,
-    ) -> None:
-        self._questions[body.hop] = Question(owner, body, pairs, rows)
-        self._holder[pairs] = body.hop
-        self._send(self._served.asked[owner], body)
-        self._emit(SetTimer(f"again:{body.hop}", self._patience.ask_again))
-        if self._patience.away is not None:
-            self._emit(SetTimer(f"away:{body.hop}", self._patience.away))
-
-    def _settled(self, number: int) -> Question:
-        self._emit(CancelTimer(f"again:{number}"))
-        if self._patience.away is not None:
-            self._emit(CancelTimer(f"away:{number}"))
-        return self._questions.pop(number)
-
-    def _answered(self, event: Received, body: Any) -> Question | None:
-        """The question behind an answer; None if it was answered, or given up, before."""
-        question = self._questions.get(body.hop)
-        if question is not None and self._served.asked[question.owner] != event.sender:
-            raise ProtocolError(f"{event.sender} answers what another party was asked")
-        return question
-
     def _on_exits(self, event: Received) -> None:
         body = event.body
         assert isinstance(body, say.OnlineExits)
-        question = self._answered(event, body)
+        question = self._questions.answered(event.sender, body)
         if question is None:
             return
         exits = body.exits.numpy()
@@ -199,7 +156,7 @@ class OnlineBatch(Machine):
         except DataError as error:
             raise ProtocolError(str(error)) from None
         unknown = self._places(event.sender, body.unknown, len(question.body.ids))
-        self._settled(body.hop)
+        self._questions.settle(body.hop)
         mine = self._holder[question.pairs] == body.hop
         pairs = question.pairs[mine]
         self._nodes[pairs] = nodes[mine]
@@ -211,7 +168,7 @@ class OnlineBatch(Machine):
     def _on_bitmaps(self, event: Received) -> None:
         body = event.body
         assert isinstance(body, say.OnlineBitmaps)
-        question = self._answered(event, body)
+        question = self._questions.answered(event.sender, body)
         if question is None:
             return
         rows = question.rows.stop - question.rows.start
@@ -223,7 +180,7 @@ class OnlineBatch(Machine):
         ):
             raise ProtocolError(f"{event.sender}: bitmaps that do not fit the model and the rows")
         unknown = self._places(event.sender, body.unknown, rows)
-        self._settled(body.hop)
+        self._questions.settle(body.hop)
         if question.owner not in self._bitmaps:
             self._bitmaps[question.owner] = np.zeros((len(self._ids), needed), np.bool_)
         left = body.left.numpy().reshape(rows, body.records)
@@ -243,7 +200,7 @@ class OnlineBatch(Machine):
     def _walk(self, pairs: NDArray[np.int64]) -> None:
         if not len(pairs):
             return
-        walk = self._next()
+        walk = self._questions.number()
         self._holder[pairs] = walk
         step = Descend(
             self._served,
@@ -280,7 +237,7 @@ class OnlineBatch(Machine):
             return
         pairs = np.flatnonzero(self._holder == _COLLECTED)
         owners = self._served.forest.owner[self._nodes[pairs]]
-        waited_for = {question.owner for question in self._questions.values()}
+        waited_for = self._questions.owners
         asked = [owner for owner in np.unique(owners).tolist() if owner not in waited_for]
         self.rounds += bool(asked)
         for owner in asked:
@@ -290,17 +247,8 @@ class OnlineBatch(Machine):
                 self._ask_about(owner, pairs[owners == owner])
 
     def _ask_about(self, owner: int, pairs: NDArray[np.int64]) -> None:
-        for part, asked, places in pair_parts(pairs, self._served.trees):
-            body = say.OnlineHop(
-                batch=self._batch,
-                hop=self._next(),
-                model=self.model,
-                ids=tuple(self._ids[row] for row in asked.tolist()),
-                rows=Array.of(places),
-                records=Array.of(self._served.forest.record[self._nodes[part]].astype(np.uint32)),
-                budget=self._budget,
-            )
-            self._ask(owner, body, part, slice(0, 0))
+        for asked in self._questions.ask_pairs(owner, pairs, self._nodes, self._budget):
+            self._holder[asked.pairs] = asked.body.hop
 
     # Answers.
 
@@ -332,16 +280,15 @@ class OnlineBatch(Machine):
             reason = "; ".join(self._away.values())
             self._answer(index, PeerSilent(reason))
             return
-        waiting = {self._served.asked[each.owner] for each in self._questions.values()}
         seconds = self._requests[index].seconds
-        names = ", ".join(sorted(waiting)) or "nobody: this party's own work took too long"
+        silent = ", ".join(sorted(self._questions.parties))
+        names = silent or "nobody: this party's own work took too long"
         self._answer(index, PeerSilent(f"no score within {seconds:g} s; waited for {names}"))
 
     def _finish_when_done(self) -> None:
         if self._requests or self.state is not State.WALKING:
             return
-        for number in list(self._questions):
-            self._settled(number)
+        self._questions.settle_all()
         self._tickets.clear()
         self.state = State.FINISHED
         self._emit(Finish(None))
@@ -353,14 +300,10 @@ class OnlineBatch(Machine):
         if what == "deadline" and int(number) in self._requests:
             self._run_out_of_time(int(number))
         elif what == "again" and int(number) in self._questions:
-            question = self._questions[int(number)]
-            self._send(self._served.asked[question.owner], question.body)
-            # Ever less often: a party that has too much to do must not get more of it.
-            question.repeated += 1
-            self._emit(SetTimer(event.name, self._patience.ask_again * 2**question.repeated))
+            self._questions.repeat(int(number))
             self._impatient = True
         elif what == "away" and int(number) in self._questions:
-            owner = self._questions[int(number)].owner
+            owner = self._questions.owner(int(number))
             party = self._served.asked[owner]
             self.silent.add(party)
             self._set_away(owner, f"{party} did not answer within {self._patience.away:g} s")
@@ -369,7 +312,7 @@ class OnlineBatch(Machine):
     def _on_refusal(self, event: Received) -> None:
         body = event.body
         assert isinstance(body, say.OnlineRefusal)
-        question = self._answered(event, body)
+        question = self._questions.answered(event.sender, body)
         if question is None:
             return
         reason = f"{event.sender} refused: {body.reason}"
@@ -395,10 +338,8 @@ class OnlineBatch(Machine):
         if self._degrade == "active_only":
             self._away |= {each: reason for each in self._served.asked if each not in self._away}
         open_pairs = [np.empty(0, np.int64)]
-        for number, question in list(self._questions.items()):
-            if question.owner in self._away:
-                self._settled(number)
-                open_pairs.append(question.pairs[self._holder[question.pairs] == number])
+        for number, question in self._questions.withdraw(frozenset(self._away)):
+            open_pairs.append(question.pairs[self._holder[question.pairs] == number])
         # A bitmap that came only in part is of no use for the rest.
         self._bitmaps = {
             each: bits for each, bits in self._bitmaps.items() if each not in self._away
@@ -421,12 +362,12 @@ class OnlineBatch(Machine):
 
     def _run_out_of_time(self, index: int) -> None:
         """The time of a request is over: what is not known by now is guessed, or it fails."""
-        self.silent |= {self._served.asked[each.owner] for each in self._questions.values()}
+        self.silent |= self._questions.parties
         if self._degrade == "fail":
             self._give_up(index)
             return
         away, bitmaps = dict(self._away), self._bitmaps
-        silent = {each.owner for each in self._questions.values()}
+        silent = self._questions.owners
         told = self._degrade == "partial" and self._mode == "bitmap"
         for owner in silent if told else self._served.asked:
             self._away.setdefault(owner, f"{self._served.asked[owner]} did not answer in time")
