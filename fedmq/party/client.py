@@ -5,6 +5,7 @@ Needs the extra ``fedmq[client]``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType, TracebackType
@@ -37,16 +38,29 @@ def _httpx() -> ModuleType:
     return httpx
 
 
-class _Calls:
-    """What a call says and how its answer reads, without I/O."""
+class _Caller(ABC):
+    """What a call says and how its answer reads; how it travels is for those below."""
 
-    def __init__(self, url: str, token: str | None, model: str, seconds: float) -> None:
-        self.url = url.rstrip("/")
-        self.model = model
-        self.seconds = seconds
-        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        model: str = "production",
+        seconds: float = 10.0,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._model = model
+        self._seconds = seconds
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._httpx = _httpx()
+        self._http = self._opened()
 
-    def asked(
+    @abstractmethod
+    def _opened(self) -> Any:
+        """httpx's client of the right kind."""
+
+    def _asked(
         self,
         ids: Sequence[str] | str,
         features: Sequence[Mapping[str, float | None]] | None,
@@ -61,14 +75,14 @@ class _Calls:
         if seconds is not None:
             body["deadline_ms"] = seconds * 1000
         return {
-            "url": f"{self.url}/v1/models/{model or self.model}/predict",
+            "url": f"{self._url}/v1/models/{model or self._model}/predict",
             "json": body,
-            "headers": self.headers,
+            "headers": self._headers,
             # The service keeps the deadline; this is for a service that does not answer at all.
-            "timeout": (seconds or self.seconds) + 1.0,
+            "timeout": (seconds or self._seconds) + 1.0,
         }
 
-    def read(self, response: Any) -> ScoreList:
+    def _read(self, response: Any) -> ScoreList:
         if response.status_code != 200:
             raise _error(response)
         answer = response.json()
@@ -79,8 +93,8 @@ class _Calls:
             answer.get("degraded", {}),
         )
 
-    def unreachable(self, error: Exception) -> DaemonError:
-        return DaemonError(f"{self.url} does not answer: {error or type(error).__name__}")
+    def _unreachable(self, error: Exception) -> DaemonError:
+        return DaemonError(f"{self._url} does not answer: {error or type(error).__name__}")
 
 
 def _error(response: Any) -> DataError | DaemonError | Overloaded | PeerSilent:
@@ -97,24 +111,15 @@ def _error(response: Any) -> DataError | DaemonError | Overloaded | PeerSilent:
     return DaemonError(text)
 
 
-class Client:
+class Client(_Caller):
     """Asks the daemon at ``url``, such as ``http://127.0.0.1:8470``, with an API ``token``.
 
     ``model`` is a model's id or a name; ``seconds`` is how long the service usually takes at most.
     Safe to use from several threads.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        *,
-        model: str = "production",
-        seconds: float = 10.0,
-    ) -> None:
-        self._calls = _Calls(url, token, model, seconds)
-        self._httpx = _httpx()
-        self._http = self._httpx.Client()
+    def _opened(self) -> Any:
+        return self._httpx.Client()
 
     def predict(
         self,
@@ -133,12 +138,12 @@ class Client:
             PeerSilent: a party is away, or there was no score in time.
             DaemonError: no service, or the token is wrong.
         """
-        call = self._calls.asked(ids, features, model, output, seconds)
+        call = self._asked(ids, features, model, output, seconds)
         try:
             response = self._http.post(**call)
         except self._httpx.TransportError as error:
-            raise self._calls.unreachable(error) from None
-        return self._calls.read(response)
+            raise self._unreachable(error) from None
+        return self._read(response)
 
     def close(self) -> None:
         """Hang up."""
@@ -156,20 +161,11 @@ class Client:
         self.close()
 
 
-class AsyncClient:
+class AsyncClient(_Caller):
     """As :class:`Client`, for asyncio."""
 
-    def __init__(
-        self,
-        url: str,
-        token: str | None = None,
-        *,
-        model: str = "production",
-        seconds: float = 10.0,
-    ) -> None:
-        self._calls = _Calls(url, token, model, seconds)
-        self._httpx = _httpx()
-        self._http = self._httpx.AsyncClient()
+    def _opened(self) -> Any:
+        return self._httpx.AsyncClient()
 
     async def predict(
         self,
@@ -181,12 +177,12 @@ class AsyncClient:
         seconds: float | None = None,
     ) -> ScoreList:
         """As :meth:`Client.predict`."""
-        call = self._calls.asked(ids, features, model, output, seconds)
+        call = self._asked(ids, features, model, output, seconds)
         try:
             response = await self._http.post(**call)
         except self._httpx.TransportError as error:
-            raise self._calls.unreachable(error) from None
-        return self._calls.read(response)
+            raise self._unreachable(error) from None
+        return self._read(response)
 
     async def close(self) -> None:
         """Hang up."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sqlalchemy
 
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.serving.looked_up import LookedUpRows
@@ -290,6 +290,19 @@ async def test_what_would_go_wrong_with_every_row_is_said_beforehand(
 ) -> None:
     with pytest.raises(DataError, match=reason):
         people(**options)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [("nonsense", "not a database URL"), ("oracle+cx_oracle://db", "its driver is not installed")],
+)
+async def test_a_database_that_can_never_be_reached_is_said_at_the_start(
+    url: str, reason: str
+) -> None:
+    data = DataSection(type="sql", url=url, query="SELECT 1 AS id", id="id")
+
+    with pytest.raises(ConfigError, match=reason):
+        await ServingSource("telco", data, OnlineSection()).open()
 
 
 # A database in trouble.
