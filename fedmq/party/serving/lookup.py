@@ -15,6 +15,7 @@ from fedmq.party.serving.row_cache import Known
 from fedmq.party.sources.fetched import Fetched
 from fedmq.party.sources.opening import source_of
 from fedmq.party.sources.source import Batch
+from fedmq.party.sources.sql_engine import driver_line
 from fedmq.party.table import Roles, table_of
 from fedmq.party.tables import model_columns
 
@@ -41,7 +42,7 @@ class Lookup:
     whole: bool
 
     def read(self, connection: Any, ids: Sequence[str]) -> Known:
-        """The rows of ``ids``, by one statement.
+        """The rows of ``ids``, by one statement if all is well.
 
         A row that cannot be read, or an id with several rows where the data section allows but
         one, counts as unknown and stands in the log: it must not cost all others their answer.
@@ -49,10 +50,28 @@ class Lookup:
         # What no such column can hold is unknown, and would be an error to ask about.
         wanted = [each for each in ids if (_WHOLE if self.whole else _TEXT).fullmatch(each)]
         known = dict.fromkeys(ids)
-        rows = connection.execute(self._statement(wanted)).all() if wanted else []
+        rows = self._fetched(connection, wanted) if wanted else []
         if rows:
             known |= {each: row for each, row in self._read(rows).items() if each in known}
         return known
+
+    def _fetched(self, connection: Any, ids: Sequence[str]) -> Sequence[Sequence[Any]]:
+        from sqlalchemy.exc import DataError as Unfit
+
+        try:
+            rows: Sequence[Sequence[Any]] = connection.execute(self._statement(ids)).all()
+        except Unfit as error:
+            # An id that the database cannot spell, or a row on which the query itself fails.
+            if len(ids) == 1:
+                self._log(ids[0], driver_line(error))
+                return []
+            half = len(ids) // 2
+            first = self._fetched(connection, ids[:half])
+            return [*first, *self._fetched(connection, ids[half:])]
+        return rows
+
+    def _log(self, unread: str, reason: str) -> None:
+        log.warning("%s: id %r counts as unknown: %s", self.party, unread, reason)
 
     def _statement(self, ids: Sequence[str]) -> Any:
         import sqlalchemy as sql
@@ -76,7 +95,7 @@ class Lookup:
                 try:
                     known |= self._values(own)
                 except DataError as error:
-                    log.warning("%s: id %r counts as unknown: %s", self.party, each, error)
+                    self._log(each, str(error))
             return known
 
     def _values(self, rows: Sequence[Sequence[Any]]) -> Known:

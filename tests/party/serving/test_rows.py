@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,12 @@ async def test_ids_that_are_numbers_are_found_by_their_text(opened: Opened) -> N
     rows = await served.about(ids, 10)
 
     np.testing.assert_array_equal(values(rows, ids), [[30], [nan], [31], [nan], [nan], [32], [nan]])
+
+
+async def test_names_of_columns_may_be_any(opened: Opened) -> None:
+    header = ("Kunden Nr", "select", 'a"b', "100%")
+    served = await opened(header, [("p1", 1, 2, "x")], ('a"b', "select", "100%=x"), id="Kunden Nr")
+    assert values(await served.about(["p1"], 10), ["p1"]) == [[2, 1, 1]]
 
 
 @pytest.mark.parametrize(("rule", "age"), [("first", 30), ("last", 31)])
@@ -362,6 +369,29 @@ async def test_a_slow_database_holds_up_neither_the_event_loop_nor_the_request(
     await asyncio.sleep(0.3)  # the server gives the statement up, and the connection is free
     assert await database.ages("p1") == [1]
     database.pool.close()
+
+
+async def test_a_row_on_which_the_query_fails_is_unknown_alone(
+    postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    people = [(f"p{each}", each) for each in range(20, 0, -1)] + [("p0", 0)]
+    data = as_sql(postgres.url, ("id", "age"), people)
+    query = "SELECT id, 60 / (age - 7) AS age FROM people"
+    first = PlanLookup("telco", data, ("age",), "m").run()
+    broken = data.model_copy(update={"query": query})
+    source = ServingSource("telco", broken, OnlineSection())
+    await source.open()
+    served = source.served(replace(first, data=broken))
+
+    ids = [f"p{each}" for each in range(1, 21)]
+    with caplog.at_level(logging.WARNING):
+        rows = await served.about(ids, 10)
+
+    assert np.flatnonzero(rows.places(ids) < 0).tolist() == [6]
+    assert values(rows, ["p1", "p9"]) == [[-10], [30]]
+    assert "id 'p7' counts as unknown: division by zero" in caplog.text
+    assert source.trouble == ""
+    source.close()
 
 
 async def test_no_more_connections_are_opened_than_are_allowed(postgres: PostgresServer) -> None:
