@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 import aio_pika
@@ -112,27 +112,20 @@ async def test_what_is_wrong_is_told_as_over_http(
 async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
     node: RabbitNode, world: World
 ) -> None:
-    connection = await aio_pika.connect(node.url())
-    channel = await connection.channel()
-    for name in ("durable", "replies"):
-        await channel.declare_queue(name, durable=True)
-    for row in range(60):
-        asked = json.dumps({"ids": [world.ids[row]], "output": "margin"}).encode()
-        message = aio_pika.Message(
-            asked,
-            reply_to="replies",
-            correlation_id=str(row),
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-        )
-        await channel.default_exchange.publish(message, "durable")
-    await connection.close()
-
     town = Town(world, delay=0.1, deadline=20.0)
     section = RequestsSection.model_validate({"broker": node.url(), "queue": "durable"})
     requests = RequestQueue(section, Counter(town.scorer, ACTIVE, False))
-    requests.start()
-    await until(lambda: town.scorer.counts.requests > 5)  # it is in the midst of them
-    await asyncio.to_thread(node.restart)
+    async with await aio_pika.connect(node.url()) as connection:
+        channel = await connection.channel()
+        for name in ("durable", "replies"):
+            await channel.declare_queue(name, durable=True)
+        requests.start()
+        await _publish(channel, world, range(30))
+        await _wait_for(channel, "replies", 30)
+        await _publish(channel, world, range(30, 60))
+        await until(lambda: town.scorer.counts.requests > 35)  # it is in the midst of them
+        await asyncio.to_thread(node.kill)
+    await asyncio.to_thread(node.start)
 
     scores: dict[int, float] = {}
 
@@ -149,3 +142,26 @@ async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
     await requests.close()
 
     assert scores == {row: float(world.margins[row]) for row in range(60)}
+
+
+async def _publish(
+    channel: aio_pika.abc.AbstractChannel, world: World, rows: Iterable[int]
+) -> None:
+    for row in rows:
+        asked = json.dumps({"ids": [world.ids[row]], "output": "margin"}).encode()
+        message = aio_pika.Message(
+            asked,
+            reply_to="replies",
+            correlation_id=str(row),
+            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        )
+        await channel.default_exchange.publish(message, "durable")
+
+
+async def _wait_for(channel: aio_pika.abc.AbstractChannel, queue: str, messages: int) -> None:
+    for _ in range(400):
+        declared = await channel.declare_queue(queue, passive=True)
+        if declared.declaration_result.message_count == messages:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{queue} never held {messages} messages")
