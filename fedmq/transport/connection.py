@@ -211,8 +211,8 @@ class BrokerConnection:
     async def reply(self, queue: str, body: bytes, correlation_id: str) -> None:
         """Answer whoever reads ``queue``, its name or a direct reply-to address; JSON.
 
-        In a durable queue it outlives the broker. Raises `LinkError` when that fails; an address
-        that nobody reads any more is no failure.
+        Returns when the broker has it, in a durable queue for good. Raises `LinkError` when that
+        fails; an address that nobody reads any more is no failure.
         """
         message = Message(
             body,
@@ -221,7 +221,7 @@ class BrokerConnection:
             delivery_mode=DeliveryMode.PERSISTENT,
         )
         with _link_errors(f"broker {self.address} did not take an answer"):
-            exchange = self._posting.default_exchange
+            exchange = self._outgoing.default_exchange
             await exchange.publish(message, queue, mandatory=False, timeout=TIMEOUT_SECONDS)
 
     async def consume(
