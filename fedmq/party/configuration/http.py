@@ -28,6 +28,8 @@ class HttpSection(Section):
     tokens: tuple[Token, ...] = ()
     """What a caller sends one of, as ``Authorization: Bearer ...``; none is asked for when left
     out."""
+    body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+    """The longest body of a request that is read."""
     certificate: FilePath | None = None
     """The server's own certificate; turns TLS on."""
     key: FilePath | None = None

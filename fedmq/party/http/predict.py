@@ -16,12 +16,14 @@ __all__ = ["predict_router"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 
+JSON = "application/json"
+
 _REQUEST_ID = 128
 _ERRORS = {
     400: "the body cannot be read",
     404: "no such model, or the only id is unknown",
-    413: "too many rows in one request",
-    415: "Arrow is not installed at the server",
+    413: "too many rows in one request, or too long a body",
+    415: "another type than JSON or Arrow, or Arrow is not installed at the server",
     422: "a field is wrong; the message names it",
     429: "too many rows wait; ask again later",
     503: "a party is away or refuses",
@@ -66,9 +68,13 @@ def predict_router(counter: Counter) -> APIRouter:
     ) -> Response:
         headers = {"X-Request-ID": x_request_id or secrets.token_hex(8)}
         try:
-            is_arrow = request.headers.get("content-type", "").startswith(ARROW)
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             body = await request.body()
             with counter.meters.request():
+                # A web page may send anything else to this machine without asking first.
+                if kind not in (ARROW, JSON):
+                    raise Wrong(415, f"Content-Type: {JSON} or {ARROW} is taken")
+                is_arrow = kind == ARROW
                 asked = _from_arrow(body, request) if is_arrow else PredictRequest.read(body)
                 answered = await counter.answer(model, asked)
             if ARROW in request.headers.get("accept", ""):

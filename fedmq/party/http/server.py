@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,8 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from fedmq.errors import (
     ConfigError,
@@ -24,6 +24,7 @@ from fedmq.errors import (
 )
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.docs_page import docs_router
+from fedmq.party.http.guards import BodyGuard, HostGuard, TokenGuard
 
 __all__ = ["HttpServer"]
 
@@ -39,10 +40,6 @@ _STATUS: tuple[tuple[type[FedmqError], int], ...] = (
 
 _CLOSE_SECONDS = 2
 
-_OPEN = ("/docs", "/openapi.json")
-"""Answered without a token, for a browser shows none; they tell nothing of data, models or peers.
-"""
-
 
 class HttpServer:
     """Serves ``routers`` as ``section`` says.
@@ -55,6 +52,7 @@ class HttpServer:
         self._section = section
         self._app = FastAPI(title="fedmq", docs_url=None, redoc_url=None)
         self._app.add_exception_handler(FedmqError, _as_json)
+        self._app.add_exception_handler(HTTPException, _in_our_words)
         for router in (*routers, docs_router(self._app.openapi)):
             self._app.include_router(router)
         self._server: _Server | None = None
@@ -69,9 +67,11 @@ class HttpServer:
             ConfigError: the address is taken or not ours, or a certificate cannot be read.
         """
         section = self._section
-        app: ASGIApp = self._app
+        app: ASGIApp = BodyGuard(self._app, section.body_bytes)
         if section.tokens:
-            app = _TokenGuard(app, [each.get_secret_value() for each in section.tokens])
+            app = TokenGuard(app, [each.get_secret_value() for each in section.tokens])
+        elif section.client_ca is None:
+            app = HostGuard(app, section.host)
         settings = uvicorn.Config(
             app,
             log_config=None,
@@ -120,30 +120,6 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _TokenGuard:
-    """Lets in who shows a token. Plain ASGI: a prediction should not pay for more."""
-
-    def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
-        self._app = app
-        self._expected = [f"Bearer {token}".encode() for token in tokens]
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        if scope["type"] != "http" or path in _OPEN or path.startswith("/health/"):
-            await self._app(scope, receive, send)
-            return
-        shown = dict(scope["headers"]).get(b"authorization", b"")
-        if any(hmac.compare_digest(shown, each) for each in self._expected):
-            await self._app(scope, receive, send)
-            return
-        refusal = JSONResponse(
-            {"error": "show a token: Authorization: Bearer TOKEN"},
-            status_code=401,
-            headers={"WWW-Authenticate": "Bearer"},
-        )
-        await refusal(scope, receive, send)
-
-
 def _listener(section: HttpSection) -> socket.socket:
     family = socket.AF_INET6 if ":" in section.host else socket.AF_INET
     try:
@@ -161,3 +137,8 @@ async def _as_json(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FedmqError)
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
     return JSONResponse({"error": str(error), "exit_code": error.exit_code}, status_code=status)
+
+
+async def _in_our_words(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)

@@ -178,6 +178,17 @@ async def test_a_body_that_is_none_is_400(served: httpx.AsyncClient, kind: str) 
     assert answer.json()["error"].startswith("body: ")
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+async def test_a_type_that_a_web_page_may_send_unasked_is_415(
+    served: httpx.AsyncClient, kind: str
+) -> None:
+    body = b'{"ids": ["P1"]}'
+    answer = await served.post(PREDICT, content=body, headers={"Content-Type": kind})
+
+    assert answer.status_code == 415
+    assert "application/json" in answer.json()["error"]
+
+
 @pytest.mark.parametrize(
     "shown", [{"Authorization": "Bearer something-else-altogether"}, {"Authorization": TOKEN}]
 )

@@ -63,7 +63,7 @@ async def test_requests_are_counted_by_what_they_came_to(served: httpx.AsyncClie
     await served.post(PREDICT, json={"ids": ["P4"]})
     await served.post(PREDICT, json={"ids": ["nobody"]})
     await served.post(PREDICT, json={"idz": []})
-    await served.post(PREDICT, content=b"{")
+    await served.post(PREDICT, content=b"{", headers={"Content-Type": "application/json"})
     await served.post("/v1/models/other/predict", json={"ids": ["P1"]})
 
     seen = await samples(served)

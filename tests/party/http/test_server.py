@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import ValidationError
 
 from fedmq.errors import ConfigError, DataError, FedmqError, PeerSilent
@@ -27,6 +27,10 @@ def router() -> APIRouter:
     @made.get("/secret")
     async def secret() -> str:
         return "for those with a token"
+
+    @made.post("/echo")
+    async def echo(request: Request) -> int:
+        return len(await request.body())
 
     @made.get("/fail/{kind}")
     async def fail(kind: str) -> None:
@@ -51,6 +55,40 @@ async def test_a_token_opens_what_is_closed_without(guarded: httpx.AsyncClient) 
     assert (await guarded.get("/secret", headers=wrong)).status_code == 401
     right = {"Authorization": f"Bearer {TOKEN}"}
     assert (await guarded.get("/secret", headers=right)).json() == "for those with a token"
+
+
+@pytest.fixture
+async def open_here() -> AsyncIterator[httpx.AsyncClient]:
+    server = HttpServer(HttpSection.model_validate({"port": 0, "body_bytes": 2000}), [router()])
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        yield client
+    await server.close()
+
+
+@pytest.mark.parametrize("host", ["localhost:8470", "127.0.0.1", "[::1]:1"])
+async def test_without_tokens_this_machine_is_called_by_its_own_name(
+    open_here: httpx.AsyncClient, host: str
+) -> None:
+    assert (await open_here.get("/secret", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8470", "localhost.evil.example"])
+async def test_without_tokens_a_name_that_was_pointed_here_is_refused(
+    open_here: httpx.AsyncClient, host: str
+) -> None:
+    answer = await open_here.get("/secret", headers={"Host": host})
+    assert answer.status_code == 421
+    assert "http.tokens" in answer.json()["error"]
+
+
+async def test_a_body_that_is_too_long_is_not_read_to_its_end(
+    open_here: httpx.AsyncClient,
+) -> None:
+    assert (await open_here.post("/echo", content=b"x" * 2000)).json() == 2000
+    answer = await open_here.post("/echo", content=b"x" * 2001)
+    assert answer.status_code == 413
+    assert answer.json() == {"error": "body: longer than 2000 bytes (http.body_bytes)"}
 
 
 async def test_health_asks_for_no_token(guarded: httpx.AsyncClient) -> None:

@@ -1,0 +1,90 @@
+"""Whom the HTTP server lets in, and with how much. Plain ASGI: a prediction pays for no more."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["BodyGuard", "HostGuard", "TokenGuard"]
+
+_OPEN = ("/docs", "/openapi.json")
+"""Answered without a token, for a browser shows none; they tell nothing of data, models or peers.
+"""
+
+
+class TokenGuard:
+    """Lets in who shows a token."""
+
+    def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
+        self._app = app
+        self._expected = [f"Bearer {token}".encode() for token in tokens]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        shown = _header(scope, b"authorization")
+        if (
+            scope["type"] != "http"
+            or path in _OPEN
+            or path.startswith("/health/")
+            or any(hmac.compare_digest(shown, each) for each in self._expected)
+        ):
+            await self._app(scope, receive, send)
+            return
+        refusal = _refusal(401, "show a token: Authorization: Bearer TOKEN")
+        refusal.headers["WWW-Authenticate"] = "Bearer"
+        await refusal(scope, receive, send)
+
+
+class HostGuard:
+    """Where no token is asked for, lets in who calls this machine by its own name.
+
+    A web page whose name was pointed at this machine (DNS rebinding) calls it by the page's.
+    """
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app = app
+        self._own = {b"localhost", b"127.0.0.1", b"[::1]", host.encode()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = _header(scope, b"host")
+        name, _, port = host.rpartition(b":")
+        if (name if port.isdigit() else host) in self._own:
+            await self._app(scope, receive, send)
+            return
+        await _refusal(421, "Host: call this server as localhost, or set http.tokens")(
+            scope, receive, send
+        )
+
+
+class BodyGuard:
+    """Reads no body longer than ``most`` bytes."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self._most:
+                raise HTTPException(413, f"body: longer than {self._most} bytes (http.body_bytes)")
+            return message
+
+        await self._app(scope, counted, send)
+
+
+def _header(scope: Scope, name: bytes) -> bytes:
+    value: bytes = dict(scope.get("headers", ())).get(name, b"")
+    return value
+
+
+def _refusal(status: int, reason: str) -> JSONResponse:
+    return JSONResponse({"error": reason}, status_code=status)
