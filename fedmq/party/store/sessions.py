@@ -65,7 +65,10 @@ class SessionStore:
             query = "SELECT tree, data, margin FROM steps WHERE session = ? ORDER BY tree"
             return connection.execute(query, (session,)).fetchall()
 
-        return [step_of(row) for row in await self.database.read(select)]
+        steps: list[Step] = []
+        for row in await self.database.read(select):
+            steps.append(step_of(row, steps[0] if steps else None))
+        return steps
 
     async def begin(self, session: StoredSession) -> None:
         """Note a new attempt at a session, known or not. Messages of older ones are void now."""
@@ -87,16 +90,17 @@ class SessionStore:
 
     async def save(self, session: str, step: Step) -> None:
         """Keep a finished tree; what another attempt had from this tree on is forgotten."""
-        tree, data, margin = row_of(step)
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", (session, tree))
-            connection.execute(
-                "INSERT INTO steps VALUES (?, ?, ?, ?)", (session, tree, data, margin)
-            )
+            place = (session, step.number)
+            connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", place)
+            query = "SELECT NOT EXISTS (SELECT 1 FROM steps WHERE session = ?)"
+            (first,) = connection.execute(query, (session,)).fetchone()
+            row = row_of(step, first=bool(first))
+            connection.execute("INSERT INTO steps VALUES (?, ?, ?, ?)", (session, *row))
             connection.execute(
                 "UPDATE steps SET margin = NULL WHERE session = ? AND tree = ?",
-                (session, tree - _MARGINS),
+                (session, step.number - _MARGINS),
             )
 
         await self.database.write(write)
@@ -106,15 +110,28 @@ class SessionStore:
         await self._write("UPDATE sessions SET paused = ? WHERE id = ?", (paused, session))
 
     async def end(self, session: str, state: Lifecycle, reason: str = "") -> None:
-        """Note how a session ended; ``reason`` is also for the other parties to read."""
-        await self._write(
-            "UPDATE sessions SET state = ?, reason = ?, changed = ? WHERE id = ?",
-            (state, reason, self._clock(), session),
-        )
+        """Note how a session ended; ``reason`` is also for the other parties to read.
+
+        A failed session is not gone on with, so its trees are dropped; so are old sessions.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE sessions SET state = ?, reason = ?, changed = ? WHERE id = ?",
+                (state, reason, self._clock(), session),
+            )
+            if state == "failed":
+                connection.execute("DELETE FROM steps WHERE session = ?", (session,))
+            self._prune(connection)
+
+        await self.database.write(write)
 
     async def prune(self) -> None:
         """Forget sessions that ended long ago, and all but the last ones that ended."""
-        await self._write(
+        await self.database.write(self._prune)
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        connection.execute(
             "DELETE FROM sessions WHERE state != 'running' AND (changed < ? OR id NOT IN ("
             "SELECT id FROM sessions WHERE state != 'running' ORDER BY changed DESC LIMIT ?))",
             (self._clock() - _KEPT_SECONDS, _KEPT),
