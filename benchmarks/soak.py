@@ -126,8 +126,8 @@ def table(result: dict[str, Any]) -> str:
     for party in PARTIES:
         each = result[party]
         columns = ("at_trees", "memory_mb", "state_kb", "trees_kb", "open_files")
-        for row in zip(*(each[column] for column in columns), strict=True):
-            lines.append(f"| {party} | " + " | ".join(map(str, row)) + " |")
+        rows = zip(*(each[column] for column in columns), strict=True)
+        lines += [f"| {party} | " + " | ".join(map(str, row)) + " |" for row in rows]
         besides = f"{each['besides_kb_per_tree']:+} beside them"
         lines.append(
             f"| | per tree | {each['memory_kb_per_tree']:+} KB | {besides} "

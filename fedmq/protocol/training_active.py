@@ -415,11 +415,11 @@ class ActiveTraining(Machine):
             self.state = State.GROWING
             self._ask_wave()
             return
-        finished, asked = self.tree, self._askable
+        # Told before the checkpoint, so that all parties wait for their disks at the same time.
+        for peer in self._askable:
+            self._send(peer, tell.TreeFinished(tree=self.tree))
+        self._unsaved = set(self._askable)
         self._emit(Checkpoint(self._grown.add(*self._growing.finish())))
-        for peer in asked:
-            self._send(peer, tell.TreeFinished(tree=finished))
-        self._unsaved = set(asked)
         self._derive()
 
     # Endings

@@ -134,8 +134,8 @@ async def test_the_file_stays_flat_over_five_hundred_trees(
             sizes.append(size_of(tmp_path))
 
     trees = 500 * len(row_of(active_tree(1), first=False)[1])
-    assert sizes[-1] < 400_000 + 2 * trees  # the write-ahead log, and the trees themselves
-    assert sizes[-1] - sizes[1] < 2 * trees
+    assert sizes[-1] < 1_200_000 + 1.2 * trees  # the write-ahead log, and the trees themselves
+    assert sizes[-1] - sizes[1] < 1.2 * trees
 
 
 async def test_a_long_write_does_not_leave_its_length_in_the_log(
@@ -147,10 +147,10 @@ async def test_a_long_write_does_not_leave_its_length_in_the_log(
     for number in range(4):
         await store.save("one", replace(active_tree(number), margin=margin))
     assert (tmp_path / "fedmq.sqlite-wal").stat().st_size > margin.nbytes
-    for number in range(200):
+    for number in range(600):
         await store.pause("one", number % 2 == 0)
 
-    assert (tmp_path / "fedmq.sqlite-wal").stat().st_size < 400_000
+    assert (tmp_path / "fedmq.sqlite-wal").stat().st_size < 1_200_000
 
 
 async def test_the_names_of_the_columns_are_written_once(store: SessionStore) -> None:
@@ -237,6 +237,25 @@ class TestSchema:
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA user_version").fetchone() == (len(more),)
             assert connection.execute("SELECT note FROM sessions").fetchall() == [(None,)]
+
+    async def test_margins_of_the_first_schema_move_to_their_own_table(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "fedmq.sqlite"
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.executescript(database_module.MIGRATIONS[0] + "PRAGMA user_version = 1;")
+            connection.execute(
+                "INSERT INTO sessions VALUES ('one', 'm', 1, 'running', '', 0, '', 0)"
+            )
+            for row in (row_of(replace(active_tree(0), margin=None)), row_of(active_tree(1))):
+                connection.execute("INSERT INTO steps VALUES ('one', ?, ?, ?)", row)
+
+        database = Database(path)
+        await database.open()
+        steps = await SessionStore(database).steps("one")
+        await database.close()
+
+        assert [row_of(step)[2] for step in steps] == [None, row_of(active_tree(1))[2]]
 
     async def test_a_migration_that_fails_changes_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

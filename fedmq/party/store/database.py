@@ -42,13 +42,24 @@ MIGRATIONS: Sequence[str] = (
         PRIMARY KEY (session, tree)
     ) STRICT;
     """,
+    # A row that shrinks leaves a hole in its page; a row that is deleted leaves a page to others.
+    """
+    CREATE TABLE margins (
+        session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        tree INTEGER NOT NULL,
+        margin BLOB NOT NULL,
+        PRIMARY KEY (session, tree)
+    ) STRICT;
+    INSERT INTO margins SELECT session, tree, margin FROM steps WHERE margin IS NOT NULL;
+    ALTER TABLE steps DROP COLUMN margin;
+    """,
 )
 """What leads from one schema version to the next; a file's ``user_version`` counts those done."""
 
 _BUSY_SECONDS = 10.0
-_LOG_PAGES = 64
-"""Of 4 KiB: a longer write-ahead log is moved into the file. Each time the disk is waited for twice
-more, so it is not done at each tree; and what the log takes is lost to other uses."""
+_LOG_PAGES = 256
+"""A write-ahead log that is longer, of pages of 4 KiB, is moved into the file. That waits for the
+disk twice more, so it is not done at each tree."""
 
 
 class Database:

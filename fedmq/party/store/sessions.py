@@ -62,7 +62,10 @@ class SessionStore:
         """The trees of a session that are saved here, from the first on."""
 
         def select(connection: sqlite3.Connection) -> list[Any]:
-            query = "SELECT tree, data, margin FROM steps WHERE session = ? ORDER BY tree"
+            query = (
+                "SELECT tree, data, margin FROM steps LEFT JOIN margins USING (session, tree) "
+                "WHERE session = ? ORDER BY tree"
+            )
             return connection.execute(query, (session,)).fetchall()
 
         steps: list[Step] = []
@@ -92,16 +95,17 @@ class SessionStore:
         """Keep a finished tree; what another attempt had from this tree on is forgotten."""
 
         def write(connection: sqlite3.Connection) -> None:
-            place = (session, step.number)
-            connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", place)
-            query = "SELECT NOT EXISTS (SELECT 1 FROM steps WHERE session = ?)"
-            (first,) = connection.execute(query, (session,)).fetchone()
-            row = row_of(step, first=bool(first))
-            connection.execute("INSERT INTO steps VALUES (?, ?, ?, ?)", (session, *row))
+            query = "SELECT NOT EXISTS (SELECT 1 FROM steps WHERE session = ? AND tree < ?)"
+            (first,) = connection.execute(query, (session, step.number)).fetchone()
+            tree, data, margin = row_of(step, first=bool(first))
+            connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", (session, tree))
+            connection.execute("INSERT INTO steps VALUES (?, ?, ?)", (session, tree, data))
             connection.execute(
-                "UPDATE steps SET margin = NULL WHERE session = ? AND tree = ?",
-                (session, step.number - _MARGINS),
+                "DELETE FROM margins WHERE session = ? AND (tree >= ? OR tree <= ?)",
+                (session, tree, tree - _MARGINS),
             )
+            if margin is not None:
+                connection.execute("INSERT INTO margins VALUES (?, ?, ?)", (session, tree, margin))
 
         await self.database.write(write)
 
@@ -121,7 +125,8 @@ class SessionStore:
                 (state, reason, self._clock(), session),
             )
             if state == "failed":
-                connection.execute("DELETE FROM steps WHERE session = ?", (session,))
+                for table in ("steps", "margins"):
+                    connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
             self._prune(connection)
 
         await self.database.write(write)
