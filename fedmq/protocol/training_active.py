@@ -95,9 +95,7 @@ class ActiveTraining(Machine):
         self._bins: BinMatrix
         self._candidates: CandidateTable
         self._enrolment = Enrolment(peers)
-        self._grown = GrowingModel(
-            table.features, len(table.label), params, bool(table.evaluation.any()), saved
-        )
+        self._grown = GrowingModel(table, params, saved)
         self._unsaved: set[str] = set()
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None

@@ -231,6 +231,17 @@ class ChaosFederation:
             found: tuple[str, str] | None = store.execute(query, (model,)).fetchone()
         return found
 
+    def await_ends(self, model: str) -> dict[str, tuple[str, str]]:
+        """State and reason at each party, once the session of ``model`` has ended at all."""
+        deadline = time.monotonic() + 60
+        while True:
+            ends = {party: self.settled(model, party) for party in PARTIES}
+            over = {party: end for party, end in ends.items() if end and end[0] != "running"}
+            if len(over) == len(PARTIES):
+                return over
+            assert time.monotonic() < deadline, f"{ends}\n{self.tell()}"
+            time.sleep(0.05)
+
     def job(self, model: str) -> dict[str, Any]:
         """What the active party's store says of the training of ``model``."""
         path = self.bank.state / "fedmq.sqlite"

@@ -139,14 +139,33 @@ def test_a_cancelled_training_ends_everywhere(federation: ChaosFederation, who: 
     federation.await_status(session, begun)
     federation.ask(who, "cancel", session=session)
 
-    deadline = time.monotonic() + 20
-    ends: list[tuple[str, str] | None] = []
-    while not ends or any(end is None or end[0] == "running" for end in ends):
-        assert time.monotonic() < deadline
-        ends = [federation.settled(model, party) for party in PARTIES]
-        time.sleep(0.05)
-    assert all(f"{who} cancelled the session" in end[1] for end in ends if end)
+    ends = federation.await_ends(model)
+    assert all(f"{who} cancelled the session" in reason for _, reason in ends.values())
     assert not federation.shares(model)
+
+
+@pytest.mark.parametrize("victim", ["bank", "telco"])
+def test_a_training_does_not_go_on_with_a_table_of_other_values(
+    federation: ChaosFederation, victim: str
+) -> None:
+    model, daemon = f"changed-at-{victim}", federation.daemons[victim]
+    session = federation.train(model, 50)
+    federation.await_status(session, begun)
+    daemon.terminate()
+    table = daemon.file.with_name("data.csv")
+    former = table.read_text()
+    number = next(cell for cell in former.splitlines()[1].split(",")[2:] if cell)
+    table.write_text(former.replace(number, "77", 1))
+    try:
+        daemon.start()
+        ends = federation.await_ends(model)
+    finally:
+        table.write_text(former)
+
+    assert {state for state, _ in ends.values()} == {"failed"}
+    for _, reason in ends.values():
+        assert f"the table of {victim} has other values than when" in reason
+        assert "train anew with: fedmq train" in reason
 
 
 def test_a_party_may_cancel_what_waits_for_the_others(federation: ChaosFederation) -> None:
