@@ -4,11 +4,12 @@
 
     python benchmarks/soak.py [--trees 500] [--rows 300] [--json]
 
-Three daemons train one model with the plain engine over a private RabbitMQ node. At a tenth, half
-and all of the trees the resident memory of each daemon (with its compute workers), the size of its
-state folder, how much of that the trees themselves take, and the number of its open files are
-noted. What a tree adds is the slope of a line through twenty such points, the first tenth left out,
-where caches still fill. The table is Markdown.
+Three daemons train one model with the plain engine over a private RabbitMQ node. At a third, two
+thirds and all of the trees the resident memory of each daemon (with its compute workers), the size
+of its state folder, how much of that the trees themselves take, as checkpoints and as the model,
+and the number of its open files are noted. What a tree adds is the slope of a line through twenty
+such points, the first third left out, where caches fill, and SQLite's log, which ends at 1 MB.
+The table is Markdown.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ def _family(pid: int) -> Iterator[int]:
 
 
 def _saved(daemon: DaemonProcess) -> int:
-    """Bytes of the trees in its store."""
+    """Bytes of the trees in its store and, at the end, in its share of the model."""
     store = f"file:{daemon.state / 'fedmq.sqlite'}?mode=ro"
     with closing(sqlite3.connect(store, uri=True)) as connection:
         (size,) = connection.execute("SELECT total(length(data)) FROM steps").fetchone()
-    return int(size)
+    return int(size) + sum(path.stat().st_size for path in daemon.state.glob("models/*"))
 
 
 def _resident(pid: int) -> int:
@@ -101,8 +102,8 @@ def _note(federation: ChaosFederation, points: dict[str, list[Point]], tree: int
 
 def summary(points: list[Point], trees: int) -> dict[str, Any]:
     """Start, middle, end, and what a tree adds once the daemon is warm."""
-    warm = [point for point in points if point.tree >= trees / 10]
-    nearest = [min(warm, key=lambda p: abs(p.tree - at)) for at in (0, trees / 2, trees)]
+    warm = [point for point in points if point.tree >= trees / 3]
+    nearest = [min(warm, key=lambda p: abs(p.tree - at)) for at in (0, trees * 2 / 3, trees)]
     number = [point.tree for point in warm]
     besides = [point.state - point.trees for point in warm]
     return {

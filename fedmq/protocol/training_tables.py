@@ -17,8 +17,8 @@ class ActiveTable:
     ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,);
     ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: what
     tells the common rows from others, empty where rows are matched by position; it is that of the
-    stored alignment ``alignment_name``, if there is one. ``digest`` tells this table from any other,
-    and never leaves its party; empty where no session outlives a crash.
+    stored alignment ``alignment_name``, if there is one. ``digest`` tells this table from any
+    other, and never leaves its party; empty where no session outlives a crash.
     """
 
     values: NDArray[np.float32]

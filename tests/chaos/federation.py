@@ -127,6 +127,14 @@ class DaemonProcess:
     def thaw(self) -> None:
         os.killpg(self.pid, signal.SIGCONT)
 
+    def reload(self, says: str = "keys and policy are taken up") -> None:
+        """SIGHUP, and wait for what it ``says`` about it."""
+        begun, said = time.monotonic(), len(self.said)
+        os.kill(self.pid, signal.SIGHUP)
+        while says not in self.said[said:]:
+            assert time.monotonic() < begun + 20, self.said[-3000:]
+            time.sleep(0.02)
+
     def fill_disk(self) -> None:
         """From now on no file of this party can grow beyond what its store needs to exist."""
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
@@ -153,9 +161,8 @@ class ChaosFederation:
     def __init__(self, folder: Path, node: RabbitNode, rows: int = 300) -> None:
         self.folder = folder
         self.node = node
-        (folder / "federation.toml").write_text(
-            'name = "demo"\nactive = "bank"\npassive = ["telco", "retail"]\n'
-        )
+        self.file = folder / "federation.toml"
+        self.file.write_text('name = "demo"\nactive = "bank"\npassive = ["telco", "retail"]\n')
         write_tables(folder, rows)
         self.daemons = {party: DaemonProcess(folder, party, node.port) for party in PARTIES}
 
