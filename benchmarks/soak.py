@@ -70,11 +70,13 @@ def _saved(daemon: DaemonProcess) -> int:
 
 
 def _resident(pid: int) -> int:
-    """Bytes of a process in memory; what it shares with others counts in part."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("smaps_rollup has a line for Pss")
+    """Bytes that a process has written to memory; what it shares with others counts in part.
+
+    Mapped files, such as libraries, are left out: they are shared with whatever else runs.
+    """
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    values = [line.split()[1] for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:"))]
+    return sum(map(int, values)) * 1024
 
 
 def watch(federation: ChaosFederation, trees: int) -> dict[str, list[Point]]:
