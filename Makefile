@@ -15,8 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest chaos histories bench bench-training bench-sealing
-.PHONY: soak bench-durability bench-alignment bench-online papers docs clean rabbitmq postgresql
+.PHONY: help demo test lint pytest chaos histories bench bench-training bench-safety
+.PHONY: soak bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -54,13 +54,9 @@ bench-training: $(VENV)/bench.stamp ## seconds per tree beside XGBoost
 	$(data)
 	@$(BIN)/python benchmarks/training.py "$(DATA)"
 
-bench-sealing: $(VENV)/bench.stamp rabbitmq ## what sealing costs
+bench-safety: $(VENV)/bench.stamp rabbitmq ## what seals and checkpoints cost
 	$(data)
-	@$(BIN)/python benchmarks/sealing.py "$(DATA)"
-
-bench-durability: $(VENV)/bench.stamp rabbitmq ## what checkpoints cost; BROKER=amqp://...
-	$(data)
-	@$(BIN)/python benchmarks/durability.py "$(DATA)" --broker "$(BROKER)"
+	@$(BIN)/python benchmarks/safety.py "$(DATA)"
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python benchmarks/soak.py

@@ -4,21 +4,24 @@
 
     python benchmarks/soak.py [--trees 500] [--rows 300] [--json]
 
-Three daemons train one model with the plain engine over a private RabbitMQ node. At a tenth, half
-and all of the trees the resident memory of each daemon (with its compute workers), the size of its
-state folder and the number of its open files are noted. What a tree adds is the slope of a line
-through twenty such points, the first tenth left out, where caches still fill. A state folder grows
-by the trees themselves and by SQLite's write-ahead log, which ends at some 4 MB.
+Three daemons train one model with the plain engine over a private RabbitMQ node. At a third, two
+thirds and all of the trees the resident memory of each daemon (with its compute workers), the size
+of its state folder, how much of that the trees themselves take, as checkpoints and as the model,
+and the number of its open files are noted. What a tree adds is the slope of a line through twenty
+such points, the first third left out, where caches fill, and SQLite's log, which ends at 1 MB.
+The table is Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,20 +38,20 @@ _POINTS = 20
 
 @dataclass(frozen=True)
 class Point:
-    """One daemon after ``tree`` trees; kilobytes."""
+    """One daemon after ``tree`` trees; kilobytes. ``trees`` is a part of ``state``."""
 
     tree: int
     memory: float
     state: float
+    trees: float
     files: int
 
     @classmethod
     def of(cls, daemon: DaemonProcess, tree: int) -> Point:
         memory = sum(_resident(pid) for pid in _family(daemon.pid))
         state = sum(path.stat().st_size for path in daemon.state.rglob("*") if path.is_file())
-        return cls(
-            tree, memory / 1e3, state / 1e3, len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
-        )
+        files = len(list(Path(f"/proc/{daemon.pid}/fd").iterdir()))
+        return cls(tree, memory / 1e3, state / 1e3, _saved(daemon) / 1e3, files)
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -58,12 +61,22 @@ def _family(pid: int) -> Iterator[int]:
             yield from _family(int(child))
 
 
+def _saved(daemon: DaemonProcess) -> int:
+    """Bytes of the trees in its store and, at the end, in its share of the model."""
+    store = f"file:{daemon.state / 'fedmq.sqlite'}?mode=ro"
+    with closing(sqlite3.connect(store, uri=True)) as connection:
+        (size,) = connection.execute("SELECT total(length(data)) FROM steps").fetchone()
+    return int(size) + sum(path.stat().st_size for path in daemon.state.glob("models/*"))
+
+
 def _resident(pid: int) -> int:
-    """Bytes of a process in memory; what it shares with others counts in part."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("smaps_rollup has a line for Pss")
+    """Bytes that a process has written to memory; what it shares with others counts in part.
+
+    Mapped files, such as libraries, are left out: they are shared with whatever else runs.
+    """
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    values = [line.split()[1] for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:"))]
+    return sum(map(int, values)) * 1024
 
 
 def watch(federation: ChaosFederation, trees: int) -> dict[str, list[Point]]:
@@ -91,17 +104,39 @@ def _note(federation: ChaosFederation, points: dict[str, list[Point]], tree: int
 
 def summary(points: list[Point], trees: int) -> dict[str, Any]:
     """Start, middle, end, and what a tree adds once the daemon is warm."""
-    warm = [point for point in points if point.tree >= trees / 10]
-    nearest = [min(warm, key=lambda p: abs(p.tree - at)) for at in (0, trees / 2, trees)]
+    warm = [point for point in points if point.tree >= trees / 3]
+    nearest = [min(warm, key=lambda p: abs(p.tree - at)) for at in (0, trees * 2 / 3, trees)]
     number = [point.tree for point in warm]
+    besides = [point.state - point.trees for point in warm]
     return {
         "at_trees": [point.tree for point in nearest],
         "memory_mb": [round(point.memory / 1e3, 1) for point in nearest],
         "state_kb": [round(point.state) for point in nearest],
+        "trees_kb": [round(point.trees) for point in nearest],
         "open_files": [point.files for point in nearest],
         "memory_kb_per_tree": round(float(np.polyfit(number, [p.memory for p in warm], 1)[0]), 2),
-        "state_kb_per_tree": round(float(np.polyfit(number, [p.state for p in warm], 1)[0]), 2),
+        "trees_kb_per_tree": round(float(np.polyfit(number, [p.trees for p in warm], 1)[0]), 2),
+        "besides_kb_per_tree": round(float(np.polyfit(number, besides, 1)[0]), 2),
     }
+
+
+def table(result: dict[str, Any]) -> str:
+    """The daemons, a row for each of their points, and what a tree adds."""
+    lines = [
+        "| party | trees | memory, MB | state, KB | of which trees | open files |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for party in PARTIES:
+        each = result[party]
+        columns = ("at_trees", "memory_mb", "state_kb", "trees_kb", "open_files")
+        rows = zip(*(each[column] for column in columns), strict=True)
+        lines += [f"| {party} | " + " | ".join(map(str, row)) + " |" for row in rows]
+        besides = f"{each['besides_kb_per_tree']:+} beside them"
+        lines.append(
+            f"| | per tree | {each['memory_kb_per_tree']:+} KB | {besides} "
+            f"| {each['trees_kb_per_tree']:+} | |"
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -131,7 +166,7 @@ def main() -> None:
         "seconds": round(seconds, 1),
         **{party: summary(each, options.trees) for party, each in points.items()},
     }
-    print(json.dumps(result) if options.json else "\n".join(f"{k}: {v}" for k, v in result.items()))
+    print(json.dumps(result) if options.json else table(result))
 
 
 if __name__ == "__main__":

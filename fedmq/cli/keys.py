@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from fedmq.cli.asking import party_argument_help
+from fedmq.cli.asking import ask_daemon, party_argument_help
 from fedmq.cli.output import json_option, print_result
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DaemonError
 from fedmq.party import keys_file
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin, pinned
@@ -93,9 +93,9 @@ def show(party: Path, as_json: bool) -> None:
 def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) -> None:
     """Change the keys of PARTY in two steps, so that no message is refused meanwhile.
 
-    First: rotate makes the next key; restart the daemon, then send the key to the others, who
-    trust it. Then: rotate --finish, and restart the daemon, which now signs with it. What is still
-    sealed to the old key is opened until the next change.
+    First: rotate makes the next key; send it to the others, who trust it. Then: rotate --finish,
+    and new sessions are signed with it. What is still sealed to the old key is opened until the
+    next change. A running daemon takes it up at once.
     """
     config = read_toml(party, PartyFile)
     passphrase = ask_passphrase() if keys_file.is_locked(config.keys) else None
@@ -108,7 +108,7 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
     signing = ring.current.public
     newest = ring.next.public if ring.next else signing
     pin(config.federation, config.party, list(dict.fromkeys([signing, newest])))
-    print_result(_described(config.party, newest), as_json, _to_send)
+    print_result(_told(config, _described(config.party, newest)), as_json, _to_send)
 
 
 @keys.command(epilog=party_argument_help)
@@ -120,7 +120,8 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
 def trust(party: Path, peer: str, public: str, only: bool, as_json: bool) -> None:
     """Pin the key PUBLIC of the party PEER, as its owner's fedmq keys show printed it.
 
-    Compare the fingerprint with the owner first. A running daemon reads it at its next start.
+    Compare the fingerprint with the owner first. A running daemon takes it up at once; sessions
+    that run keep the keys they began with.
     """
     config = read_toml(party, PartyFile)
     key = PublicKeys.from_text(public)
@@ -128,7 +129,16 @@ def trust(party: Path, peer: str, public: str, only: bool, as_json: bool) -> Non
         raise ConfigError(f"{peer} is this party itself; use: fedmq keys new, or rotate")
     before = () if only else pinned(config.federation).get(peer, ())
     pin(config.federation, peer, [*(each for each in before if each != key), key])
-    print_result(_described(peer, key), as_json, _line)
+    print_result(_told(config, _described(peer, key)), as_json, _with_daemon)
+
+
+def _told(config: PartyFile, result: dict[str, Any]) -> dict[str, Any]:
+    """Have a running daemon take up the change, and add what came of that."""
+    try:
+        ask_daemon(config.state, {"do": "reload"})
+    except DaemonError as error:
+        return {**result, "daemon": str(error)}
+    return {**result, "daemon": "the running daemon has taken it up"}
 
 
 def _described(party: str, key: PublicKeys) -> dict[str, Any]:
@@ -139,9 +149,13 @@ def _line(key: Any) -> str:
     return f"{key['party']:<12} {key['fingerprint']}  {key['public']}"
 
 
+def _with_daemon(key: Any) -> str:
+    return "\n".join([_line(key), *([key["daemon"]] if "daemon" in key else [])])
+
+
 def _to_send(key: Any) -> str:
     return (
-        f"{_line(key)}\n"
+        f"{_with_daemon(key)}\n"
         "The others pin it, once they have heard the fingerprint from you:\n"
         f"  fedmq keys trust PARTY.toml {key['party']} {key['public']}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import signal
 from pathlib import Path
@@ -14,7 +15,7 @@ from fedmq.cli.log_format import LOG_FORMATS, LogFormat, log_to_stderr
 from fedmq.cli.supervisor import tell_supervisor
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.daemon import Daemon
-from fedmq.party.sealer import sealer_of
+from fedmq.party.files import PartyFiles
 
 __all__ = ["run"]
 
@@ -37,21 +38,26 @@ __all__ = ["run"]
     help="Lines for people, or an object of JSON per line for machines.",
 )
 def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -> None:
-    """Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C."""
-    config, federation = PartyFile.read(party)
+    """Run the daemon of the party configured in PARTY, until SIGTERM or Ctrl-C.
+
+    SIGHUP makes it take up changed keys and a changed policy.
+    """
+    config, _ = PartyFile.read(party)
     log_to_stderr(log_format, config.party, verbose=verbose)
     # The client library reports each lost connection with a traceback; the link says it in a line.
     logging.getLogger("aiormq").setLevel(logging.CRITICAL)
-    sealer = sealer_of(config, federation, ask_passphrase)
+    # Asked for once: whoever typed it need not sit there when the files are read anew.
+    files = PartyFiles.read(party, functools.cache(ask_passphrase))
 
     async def serve() -> None:
-        daemon = Daemon(config, federation, trace, sealer)
+        daemon = Daemon(files, trace)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, daemon.stop)
+        loop.add_signal_handler(signal.SIGHUP, daemon.reload)
 
         def ready() -> None:
-            click.echo(f"{config.party} is ready in {federation.name}", err=True)
+            click.echo(f"{config.party} is ready in {files.federation.name}", err=True)
             tell_supervisor("READY=1")
 
         await daemon.run(on_ready=ready)

@@ -24,7 +24,10 @@ def raw_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the parties have agreed on: an alignment's name, and whom it is among."""
+    """What the parties have agreed on: an alignment's name, and whom it is among.
+
+    ``session`` names the attempt, too: each attempt has an order of its own.
+    """
 
     name: str
     session: str

@@ -38,19 +38,21 @@ class RowQuota:
         self._clock = clock
         self._taken: deque[tuple[float, int]] = deque()
 
+    def limit(self, most: int | None) -> None:
+        """Allow ``most`` rows an hour; what was taken within the last hour counts."""
+        self._most = most
+
     def remember(self, at: float, rows: int) -> None:
         """Rows that were scored before this process began, at ``at`` in Unix seconds."""
         self._taken.append((at, rows))
 
     def take(self, rows: int) -> None:
         """Use up ``rows``; raises Refused, and uses none, when they are too many."""
-        if self._most is None:
-            return
         now = self._clock()
         while self._taken and self._taken[0][0] <= now - _HOUR:
             self._taken.popleft()
         used = sum(each for _, each in self._taken)
-        if used + rows > self._most:
+        if self._most is not None and used + rows > self._most:
             raise Refused(
                 f"it answers for {self._most} rows an hour; {used} were asked for within the last "
                 f"hour, and {rows} more are too many"
@@ -67,6 +69,11 @@ class Consent:
         self._party = party
         self._policy = policy
         self._remembered = False
+
+    def take_up(self, policy: PolicySection) -> None:
+        """Decide by ``policy`` from now on; sessions that run keep what they were granted."""
+        self._policy = policy
+        self.quota.limit(policy.most_rows_per_hour)
 
     def training(self, header: Header, terms: TrainingOpen) -> Engine:
         """The engine with which this party trains on ``terms``; Refused if it does not."""

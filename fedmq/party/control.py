@@ -23,6 +23,10 @@ __all__ = ["ControlServer", "ask", "socket_path"]
 log = logging.getLogger(__name__)
 
 _LARGEST_LINE = 256 * 1024 * 1024
+_STOPPED = (
+    "the daemon stopped before it had answered; a training goes on when it runs again, "
+    "anything else must be asked for anew"
+)
 
 Say = Callable[[Mapping[str, Any]], Awaitable[None]]
 Command = Callable[[Mapping[str, Any], Say], Awaitable[Any]]
@@ -149,9 +153,9 @@ async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str
             yield event
             if event["event"] == "done":
                 return
-        raise DaemonError("the daemon stopped before it had answered")
+        raise DaemonError(_STOPPED)
     except ConnectionError:
-        raise DaemonError("the daemon stopped before it had answered") from None
+        raise DaemonError(_STOPPED) from None
     finally:
         writer.close()
 

@@ -16,7 +16,6 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.broker_access import BrokerAccess
 from fedmq.party.compute import ProcessPool
-from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent import Consent
 from fedmq.party.control import Command, ControlServer, Say
@@ -27,12 +26,12 @@ from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.serving import ServingDesk
 from fedmq.party.desks.training import TrainingDesk
+from fedmq.party.files import PartyFiles
 from fedmq.party.meters import Gauges, Meters
 from fedmq.party.model_store import ModelStore
 from fedmq.party.openings import Openings
 from fedmq.party.reminder import Reminder
 from fedmq.party.runner import SessionRunner
-from fedmq.party.sealer import Sealer, sealer_of
 from fedmq.party.sessions import Sessions
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
@@ -55,17 +54,13 @@ log = logging.getLogger(__name__)
 class Daemon:
     """One party of a federation. ``run`` returns when ``stop`` is called.
 
-    ``traces``: a folder for the timeline of each session. ``sealer``: made from the party's files
-    when left out; ConfigError if it cannot be.
+    ``traces``: a folder for the timeline of each session.
     """
 
-    def __init__(
-        self,
-        config: PartyFile,
-        federation: Federation,
-        traces: Path | None = None,
-        sealer: Sealer | None = None,
-    ) -> None:
+    def __init__(self, files: PartyFiles, traces: Path | None = None) -> None:
+        config, federation = files.config, files.federation
+        self._files = files
+        self._reading = asyncio.Lock()
         self._party = config.party
         self._stopping = asyncio.Event()
         self._link_state = LinkState(False, "not connected yet")
@@ -81,7 +76,7 @@ class Daemon:
         limit_memory(config.compute.memory_bytes, config.state)
         compute = config.compute
         pool = DaskPool(compute.dask) if compute.dask else ProcessPool(compute.workers)
-        self._sealer = sealer or sealer_of(config, federation)
+        self._sealer = files.sealer
         self._opened = Openings(config.state)
         notes = DeadLetterNotes(config.state)
         self._meters = Meters()
@@ -129,6 +124,7 @@ class Daemon:
             "cancel": self._cancel,
             "redeliver": self._redeliver,
             "health": self._health,
+            "reload": self._reload,
         }
         for desk in desks:
             self._openings |= desk.openings
@@ -138,6 +134,10 @@ class Daemon:
     def stop(self) -> None:
         """Let ``run`` come to its end."""
         self._stopping.set()
+
+    def reload(self) -> None:
+        """Take up changed keys and a changed policy soon; the log says what came of it."""
+        self._spawn(self._reread())
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until ``stop``.
@@ -360,6 +360,29 @@ class Daemon:
     async def _health(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
         reasons = self._troubles()
         return {"ready": not reasons, "reasons": reasons}
+
+    async def _reread(self) -> None:
+        try:
+            await self._take_up_files()
+        except FedmqError as error:
+            log.error("%s: nothing is taken up: %s", self._party, error)
+
+    async def _take_up_files(self) -> list[str]:
+        """Read the party's files anew; what has changed in them that only a restart takes up."""
+        async with self._reading:
+            newer = await asyncio.to_thread(self._files.read_again)
+            fixed = self._files.fixed(newer)
+            self._files = self._files.taken_up(newer)
+        policy = self._files.config.policy
+        self._premises.config = self._files.config
+        self._premises.consent.take_up(policy)
+        log.info("%s: keys and policy are taken up", self._party)
+        if fixed:
+            log.warning("%s: restart to take up what changed in %s", self._party, ", ".join(fixed))
+        return fixed
+
+    async def _reload(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
+        return {"needs_restart": await self._take_up_files()}
 
     async def _redeliver(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
         """Take a dead letter as if it had just come."""

@@ -51,6 +51,16 @@ class Sealer(ABC):
             Replayed: it was opened before.
         """
 
+    @abstractmethod
+    def take_up(self, newer: Sealer) -> None:
+        """Seal as ``newer`` does from now on; sessions that run keep the keys they began with.
+
+        Only to a key that is pinned no more nothing is sealed, not even in these.
+
+        Raises:
+            ConfigError: only one of them seals at all.
+        """
+
 
 class Clear(Sealer):
     """No seal: for parties in one process, for tests, and where a policy allows it."""
@@ -62,6 +72,10 @@ class Clear(Sealer):
 
     def open(self, data: bytes) -> Envelope:
         return decode(data)
+
+    def take_up(self, newer: Sealer) -> None:
+        if newer.sealed:
+            raise ConfigError("there were no keys when the daemon started; restart it to seal")
 
 
 class EndToEnd(Sealer):
@@ -117,6 +131,15 @@ class EndToEnd(Sealer):
         if not known:
             self._incoming.put(key, incoming)
         return Envelope(header, read_body(header, body))
+
+    def take_up(self, newer: Sealer) -> None:
+        # What is under way has its own keys by now, in both caches.
+        if not isinstance(newer, EndToEnd):
+            raise ConfigError("the federation file holds no keys any more; restart without seals")
+        self._ring, self._pinned = newer._ring, newer._pinned
+        for channel, seal in list(self._outgoing.items()):
+            if seal.peer not in self._pinned[channel.recipient]:
+                del self._outgoing[channel]
 
     def _check_age(self, header: Header, introduction: Introduction) -> None:
         age = self._clock() - introduction.issued

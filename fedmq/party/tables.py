@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,7 +82,8 @@ class LoadActiveTable:
         held_out = drawn < self.evaluation
         if held_out.all():
             raise DataError(f"{self.party}: evaluation = {self.evaluation} leaves no rows to learn")
-        return ActiveTable(table.values, table.features, label, held_out, alignment, name)
+        digest = _digest(table.features, table.values, label)
+        return ActiveTable(table.values, table.features, label, held_out, alignment, name, digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +109,17 @@ class LoadPassiveTable:
                 f"{self.party}: policy.features: {self.data.place} has no column {lacking[0]!r}"
             )
         places = [at for at, name in enumerate(table.features) if name in kept]
-        names = tuple(table.features[at] for at in places)
-        return PassiveTable(table.values[:, places], names, alignment)
+        names, values = tuple(table.features[at] for at in places), table.values[:, places]
+        return PassiveTable(values, names, alignment, _digest(names, values))
+
+
+def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
+    """What tells a training table from any other: 16 bytes of BLAKE2b (RFC 7693), in hex."""
+    digest = hashlib.blake2b(repr(features).encode(), digest_size=16)
+    for array in arrays:
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,6 +30,7 @@ class ActiveAlignment(Alignment):
 
     TABLE = ACTIVE_ALIGNMENT
     failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
 
     def __init__(
         self,

@@ -43,6 +43,7 @@ class PassiveAlignment(Alignment):
 
     TABLE = PASSIVE_ALIGNMENT
     failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
 
     def __init__(
         self,

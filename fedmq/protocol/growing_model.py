@@ -14,6 +14,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.tree import Tree
 from fedmq.protocol.step import ActiveTree, all_records, last_records
 from fedmq.protocol.training_steps import early_stopping, recorded
+from fedmq.protocol.training_tables import ActiveTable
 
 __all__ = ["GrowingModel"]
 
@@ -27,17 +28,13 @@ class GrowingModel:
 
     def __init__(
         self,
-        features: tuple[str, ...],
-        rows: int,
+        table: ActiveTable,
         params: TrainParams,
-        evaluated: bool,
         saved: Sequence[ActiveTree] = (),
     ) -> None:
         self.saved = tuple(saved)
-        self._features = features
-        self._rows = rows
+        self._table = table
         self._params = params
-        self._evaluated = evaluated
         self._before: Mapping[str, float] = {}
         self._records_before = 0
         self.take_up(0)
@@ -47,11 +44,13 @@ class GrowingModel:
         margin = self.saved[trees - 1].margin if trees else None
         steps = self.saved[:trees] if margin is not None else ()
         base = OBJECTIVES[self._params.objective].base_margin(self._params.base_score)
-        self.margin = np.full(self._rows, base, dtype=np.float32) if margin is None else margin
-        self.records = all_records(self._features, steps)
+        self.margin = (
+            np.full(len(self._table.label), base, dtype=np.float32) if margin is None else margin
+        )
+        self.records = all_records(self._table.features, steps)
         self.trees: list[Tree] = [step.tree for step in steps]
         self._history: dict[str, list[float]] = {}
-        self._stopping = early_stopping(self._params, self._evaluated)
+        self._stopping = early_stopping(self._params, bool(self._table.evaluation.any()))
         for number, step in enumerate(steps[1:], start=1):
             self._remember(number, step.before)
 
@@ -77,7 +76,9 @@ class GrowingModel:
         """Add a finished tree, with what it adds to the margins; the step to be saved."""
         self.margin = self.margin + increments
         added = last_records(self.records, self._records_before)
-        step = ActiveTree(len(self.trees), tree, added, self._before, self.margin)
+        step = ActiveTree(
+            len(self.trees), tree, added, self._before, self.margin, self._table.digest
+        )
         self.trees.append(tree)
         return step
 

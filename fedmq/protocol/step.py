@@ -19,7 +19,8 @@ class ActiveTree:
 
     ``records`` are those that the tree added to its own lookup table, ``before`` the metrics of
     the model without it, ``margin`` float32 (rows,) what all rows have with it; None where a later
-    step has made it needless.
+    step has made it needless. ``table`` is the digest of the table on which it has grown; empty
+    where nobody took one.
     """
 
     number: int
@@ -27,14 +28,19 @@ class ActiveTree:
     records: LookupTable
     before: Mapping[str, float]
     margin: NDArray[np.float32] | None
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassiveTree:
-    """A feature holder's part of tree ``number``: the records that it added."""
+    """A feature holder's part of tree ``number``: the records that it added.
+
+    ``table`` is the digest of the table on which it has grown, as in :class:`ActiveTree`.
+    """
 
     number: int
     records: LookupTable
+    table: str = ""
 
 
 Step = ActiveTree | PassiveTree

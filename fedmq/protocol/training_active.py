@@ -95,9 +95,7 @@ class ActiveTraining(Machine):
         self._bins: BinMatrix
         self._candidates: CandidateTable
         self._enrolment = Enrolment(peers)
-        self._grown = GrowingModel(
-            table.features, len(table.label), params, bool(table.evaluation.any()), saved
-        )
+        self._grown = GrowingModel(table, params, saved)
         self._unsaved: set[str] = set()
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None
@@ -415,11 +413,11 @@ class ActiveTraining(Machine):
             self.state = State.GROWING
             self._ask_wave()
             return
-        finished, asked = self.tree, self._askable
+        # Told before the checkpoint, so that all parties wait for their disks at the same time.
+        for peer in self._askable:
+            self._send(peer, tell.TreeFinished(tree=self.tree))
+        self._unsaved = set(self._askable)
         self._emit(Checkpoint(self._grown.add(*self._growing.finish())))
-        for peer in asked:
-            self._send(peer, tell.TreeFinished(tree=finished))
-        self._unsaved = set(asked)
         self._derive()
 
     # Endings

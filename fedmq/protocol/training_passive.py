@@ -162,6 +162,11 @@ class PassiveTraining(Machine):
         for step in self._saved or ():
             if step.records.feature_names != self._table.features:
                 raise Refused(f"the columns of {self._party} have changed since the session began")
+            if step.table and step.table != self._table.digest:
+                raise Refused(
+                    f"the table of {self._party} has other values than when the session began, so "
+                    "the session has ended; train anew with: fedmq train"
+                )
 
     def _with_bins(self, bins: BinMatrix) -> None:
         try:
@@ -387,7 +392,7 @@ class PassiveTraining(Machine):
         self._engine.forget_tree()
         self._rows, self._orders, self._asked, self._declined = {}, {}, [], {}
         records = last_records(self._records, self._records_before)
-        self._emit(Checkpoint(PassiveTree(self._tree, records)))
+        self._emit(Checkpoint(PassiveTree(self._tree, records, self._table.digest)))
         self._send(self._peer, tell.TreeSaved(tree=self._tree))
         self._tree += 1
         self._emit(Report(self._tree, self._terms.trees, "tree", {}))

@@ -17,7 +17,8 @@ class ActiveTable:
     ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,);
     ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: what
     tells the common rows from others, empty where rows are matched by position; it is that of the
-    stored alignment ``alignment_name``, if there is one.
+    stored alignment ``alignment_name``, if there is one. ``digest`` tells this table from any
+    other, and never leaves its party; empty where no session outlives a crash.
     """
 
     values: NDArray[np.float32]
@@ -26,6 +27,7 @@ class ActiveTable:
     evaluation: NDArray[np.bool_]
     alignment: str = ""
     alignment_name: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,11 @@ class PassiveTable:
     """A feature holder's rows, in the common order.
 
     ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
-    rows from others, empty where rows are matched by position.
+    rows from others, empty where rows are matched by position; ``digest`` as in
+    :class:`ActiveTable`.
     """
 
     values: NDArray[np.float32]
     features: tuple[str, ...]
     alignment: str = ""
+    digest: str = ""

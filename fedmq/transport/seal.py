@@ -117,6 +117,7 @@ class Outgoing:
         signature = own.sign.sign(_signed(channel, public, now, peer.id))
         self._introduction = Introduction(public, now, own.public.id, peer.id, signature).to_bytes()
         self.issued = now
+        self.peer = peer
         self._counter = 0
 
     def seal(self, header: bytes, body: bytes) -> tuple[bytes, bytes]:

@@ -127,6 +127,14 @@ class DaemonProcess:
     def thaw(self) -> None:
         os.killpg(self.pid, signal.SIGCONT)
 
+    def reload(self, says: str = "keys and policy are taken up") -> None:
+        """SIGHUP, and wait for what it ``says`` about it."""
+        begun, said = time.monotonic(), len(self.said)
+        os.kill(self.pid, signal.SIGHUP)
+        while says not in self.said[said:]:
+            assert time.monotonic() < begun + 20, self.said[-3000:]
+            time.sleep(0.02)
+
     def fill_disk(self) -> None:
         """From now on no file of this party can grow beyond what its store needs to exist."""
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
@@ -153,9 +161,8 @@ class ChaosFederation:
     def __init__(self, folder: Path, node: RabbitNode, rows: int = 300) -> None:
         self.folder = folder
         self.node = node
-        (folder / "federation.toml").write_text(
-            'name = "demo"\nactive = "bank"\npassive = ["telco", "retail"]\n'
-        )
+        self.file = folder / "federation.toml"
+        self.file.write_text('name = "demo"\nactive = "bank"\npassive = ["telco", "retail"]\n')
         write_tables(folder, rows)
         self.daemons = {party: DaemonProcess(folder, party, node.port) for party in PARTIES}
 
@@ -230,6 +237,17 @@ class ChaosFederation:
             query = "SELECT state, reason FROM sessions WHERE model = ?"
             found: tuple[str, str] | None = store.execute(query, (model,)).fetchone()
         return found
+
+    def await_ends(self, model: str) -> dict[str, tuple[str, str]]:
+        """State and reason at each party, once the session of ``model`` has ended at all."""
+        deadline = time.monotonic() + 60
+        while True:
+            ends = {party: self.settled(model, party) for party in PARTIES}
+            over = {party: end for party, end in ends.items() if end and end[0] != "running"}
+            if len(over) == len(PARTIES):
+                return over
+            assert time.monotonic() < deadline, f"{ends}\n{self.tell()}"
+            time.sleep(0.05)
 
     def job(self, model: str) -> dict[str, Any]:
         """What the active party's store says of the training of ``model``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -139,14 +140,33 @@ def test_a_cancelled_training_ends_everywhere(federation: ChaosFederation, who: 
     federation.await_status(session, begun)
     federation.ask(who, "cancel", session=session)
 
-    deadline = time.monotonic() + 20
-    ends: list[tuple[str, str] | None] = []
-    while not ends or any(end is None or end[0] == "running" for end in ends):
-        assert time.monotonic() < deadline
-        ends = [federation.settled(model, party) for party in PARTIES]
-        time.sleep(0.05)
-    assert all(f"{who} cancelled the session" in end[1] for end in ends if end)
+    ends = federation.await_ends(model)
+    assert all(f"{who} cancelled the session" in reason for _, reason in ends.values())
     assert not federation.shares(model)
+
+
+@pytest.mark.parametrize("victim", ["bank", "telco"])
+def test_a_training_does_not_go_on_with_a_table_of_other_values(
+    federation: ChaosFederation, victim: str
+) -> None:
+    model, daemon = f"changed-at-{victim}", federation.daemons[victim]
+    session = federation.train(model, 50)
+    federation.await_status(session, begun)
+    daemon.terminate()
+    table = daemon.file.with_name("data.csv")
+    former = table.read_text()
+    number = next(cell for cell in former.splitlines()[1].split(",")[2:] if cell)
+    table.write_text(former.replace(number, "77", 1))
+    try:
+        daemon.start()
+        ends = federation.await_ends(model)
+    finally:
+        table.write_text(former)
+
+    assert {state for state, _ in ends.values()} == {"failed"}
+    for _, reason in ends.values():
+        assert f"the table of {victim} has other values than when" in reason
+        assert "train anew with: fedmq train" in reason
 
 
 def test_a_party_may_cancel_what_waits_for_the_others(federation: ChaosFederation) -> None:
@@ -165,6 +185,78 @@ def test_a_party_may_cancel_what_waits_for_the_others(federation: ChaosFederatio
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert "telco cancelled the session" in (federation.settled("abandoned") or ("", ""))[1]
+
+
+def keys(*words: object) -> dict[str, Any]:
+    """What ``fedmq keys`` answers."""
+    command = [*FEDMQ, "keys", *map(str, words), "--json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_keys_change_under_a_training_without_a_restart(federation: ChaosFederation) -> None:
+    files = {party: daemon.file for party, daemon in federation.daemons.items()}
+    before = {party: federation.ask(party, "status")["refused"] for party in PARTIES}
+    session = federation.train("rotated", TREES)
+    federation.await_status(session, begun)
+
+    telco = keys("rotate", files["telco"])
+    assert telco["daemon"] == "the running daemon has taken it up"
+    for party in ("bank", "retail"):
+        keys("trust", files[party], "telco", telco["public"])
+    keys("rotate", files["telco"], "--finish")
+    for party in ("bank", "retail"):
+        keys("trust", files[party], "telco", telco["public"], "--only")
+    federation.await_shares(["rotated"], 60)
+    federation.train("after-rotation", TREES)
+    federation.await_shares(["after-rotation"], 60)
+
+    assert federation.equal("rotated", "calm")
+    assert federation.equal("after-rotation", "calm")
+    assert federation.session(session)["attempt"] == 1
+    assert before == {party: federation.ask(party, "status")["refused"] for party in PARTIES}
+    assert [each["public"] for each in keys("show", files["bank"]) if each["party"] == "telco"] == [
+        telco["public"]
+    ]
+
+
+def test_a_replaced_key_is_refused_until_it_is_trusted(federation: ChaosFederation) -> None:
+    """The control: a running daemon really uses what it has taken up."""
+    files = {party: daemon.file for party, daemon in federation.daemons.items()}
+    retail = keys("rotate", files["retail"], "--now")
+    before = federation.ask("retail", "status")["refused"].get("Untrusted", 0)
+    session = federation.train("untrusted", TREES)
+    deadline = time.monotonic() + 20
+    while federation.ask("retail", "status")["refused"].get("Untrusted", 0) == before:
+        assert time.monotonic() < deadline, federation.tell()
+        time.sleep(0.05)
+    assert federation.session(session)["done"] == 0
+
+    for party in ("bank", "telco"):
+        keys("trust", files[party], "retail", retail["public"], "--only")
+    federation.await_shares(["untrusted"], 60)
+    assert federation.equal("untrusted", "calm")
+
+
+def test_a_policy_changes_on_sighup(federation: ChaosFederation) -> None:
+    telco = federation.daemons["telco"]
+    former = telco.file.read_text()
+    telco.file.write_text(former.replace('engines = ["plain", ', "engines = ["))
+    try:
+        telco.reload()
+        federation.train("refused-by-policy", TREES)
+        assert (
+            "does not take part with engine 'plain'"
+            in federation.await_ends("refused-by-policy")["bank"][1]
+        )
+        telco.file.write_text("nonsense")
+        telco.reload("nothing is taken up")
+    finally:
+        telco.file.write_text(former)
+    telco.reload()
+    federation.train("allowed-again", TREES)
+    federation.await_shares(["allowed-again"], 60)
 
 
 def test_only_the_active_party_pauses(federation: ChaosFederation) -> None:

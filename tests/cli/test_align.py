@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -31,7 +32,7 @@ from tests.rabbitmq_node import RabbitNode
 FEDMQ = [sys.executable, "-c", "from fedmq.cli.main import main; main()"]
 DATA = Path(__file__).parent.parent.parent.parent / "shared" / "data"
 PARAMS = {"num_boost_round": 3, "max_depth": 3, "max_bin": 16}
-RETRY = "[retry]\nfirst = 0.2\nfactor = 1.0\nresends = 15\nprobe = 1.0\n"
+RETRY = "[retry]\nfirst = 0.2\nfactor = 1.0\nresends = 100\nprobe = 1.0\n"
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +110,17 @@ class Parties:
 
     def begin_to_align(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*FEDMQ, "align", "bank.align.toml"], cwd=self.folder, stderr=subprocess.PIPE, text=True
+            [*FEDMQ, "align", "bank.align.toml"],
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def aligned(self, party: str) -> tuple[str, ...]:
         return AlignmentStore(self.folder / party).load("customers").ids
 
-    def half_written(self) -> list[Path]:
+    def stored(self) -> list[Path]:
         return list(self.folder.glob("*/alignments/*"))
 
 
@@ -232,28 +237,54 @@ def assert_lossless(parties: Parties, encoded: NDArray[np.float32], label: NDArr
     assert parity.identical == parity.total > 20
 
 
-def test_a_party_that_dies_in_mid_alignment_leaves_nothing_and_it_can_be_run_again(
-    parties: Parties,
-) -> None:
-    ids = {party: [f"p{number}" for number in range(12_000)] for party in parties.names}
-    stand(parties, ids)
+def begun_among(parties: Parties, count: int) -> subprocess.Popen[str]:
+    """An alignment of ``count`` ids that has begun."""
+    stand(parties, {party: [f"p{number}" for number in range(count)] for party in parties.names})
     for party in parties.names:
         parties.configure(party, f'path = "{party}.csv"')
     parties.run()
     asking = parties.begin_to_align()
     assert asking.stderr is not None
-    while "aligning" not in (line := asking.stderr.readline()):
+    while not re.search("aligning, ids [1-9]", line := asking.stderr.readline()):
         assert line, "the alignment ended before it began"
-    parties.kill("retail")
-    # It comes back and knows nothing of the session, which ends.
-    parties.run("retail")
-    rest = asking.stderr.read()
-    assert asking.wait(timeout=60) == 6, rest
-    asking.stderr.close()
-    assert "retail" in rest.splitlines()[-1]
-    assert parties.half_written() == []
+    return asking
 
-    stand(parties, {party: held[:500] for party, held in ids.items()})
+
+@pytest.mark.parametrize("victim", ["telco", "retail"])
+def test_a_party_that_dies_in_mid_alignment_comes_back_and_it_begins_anew(
+    parties: Parties, victim: str
+) -> None:
+    asking = begun_among(parties, 6_000)
+    parties.kill(victim)
+    assert parties.stored() == []
+    parties.run(victim)
+
+    said = asking.communicate(timeout=90)[1]
+    assert asking.returncode == 0, said
+    assert (
+        f"{victim} was restarted, a new attempt is due" in (parties.folder / "bank.log").read_text()
+    )
+    deadline = time.monotonic() + 20
+    while len(parties.stored()) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert parties.aligned("bank") == parties.aligned("telco") == parties.aligned("retail")
+    assert len(parties.aligned("bank")) == 6_000
+    assert parties.train().returncode == 0
+
+
+def test_when_the_asking_party_dies_the_alignment_ends_and_says_what_to_do(
+    parties: Parties,
+) -> None:
+    asking = begun_among(parties, 6_000)
+    parties.kill("bank")
+    said = asking.communicate(timeout=20)[1]
+    assert asking.returncode == 7
+    assert "anything else must be asked for anew" in said.splitlines()[-1]
+    parties.run("bank")
+    assert parties.stored() == []
+
+    stand(parties, {party: [f"p{number}" for number in range(500)] for party in parties.names})
     done = parties.align()
     assert done.returncode == 0, done.stderr
     assert len(parties.aligned("retail")) == 500
@@ -282,7 +313,7 @@ def test_what_is_wrong_is_one_line_with_an_exit_code_and_nothing_is_written(
     assert "telco refused: its own ids could not be read; its log says why" in line
     assert "the id is empty" in (parties.folder / "telco.log").read_text()
 
-    assert parties.half_written() == []
+    assert parties.stored() == []
     assert "has no alignment 'customers'" in one_line(parties.train(), 6)
     line = one_line(parties.ask("align", "telco.align.toml"), 3)
     assert "telco.align.toml: there is no such file" in line
@@ -305,7 +336,7 @@ def test_rules_that_differ_and_a_database_that_is_away_are_refused(parties: Part
     parties.run("bank")
     line = one_line(parties.align(), 4)
     assert "the query failed" in line and "secret" not in line
-    assert parties.half_written() == []
+    assert parties.stored() == []
 
 
 @pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not here")

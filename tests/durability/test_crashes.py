@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Weather
+from tests.protocol.alignments import machines, people
 
 PARTIES = ("bank", "telco", "retail")
 TREES = 4
@@ -90,3 +92,40 @@ def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
         assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
         attempts += shaken.attempts
     assert attempts >= 25
+
+
+class Forgetful(CrashSimulation):
+    """Parties that come back remember nothing but which attempts they have seen.
+
+    None crashes while it stores the alignment: it would lack it, as the next training would say.
+    """
+
+    def _crash(self, name: str, away: float) -> None:
+        session = self.parties[name].session
+        if session is None or session.machine.state.name not in ("STORING", "FINISHED"):
+            super()._crash(name, away)
+
+    def _come_back(self, name: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_alignment_begins_anew_when_a_party_comes_back(seed: int) -> None:
+    owners, keys = people(3, seed), itertools.count()
+    random = np.random.default_rng([seed, 2])
+    crashed = [
+        (random.random() * 8.0, str(random.choice(PARTIES[1:])), random.random() * 20.0)
+        for _ in range(1 + seed % 3)
+    ]
+
+    def build(party: str) -> Build:
+        return lambda _: machines(owners, seed=next(keys))[party]
+
+    weather = Weather(drop=0.1 * (seed % 2), crashes=crashed)
+    simulation = Forgetful({party: build(party) for party in owners}, weather, seed)
+    simulation.run()
+
+    common = set.intersection(*(set(owner.names) for owner in owners.values()))
+    stored = [owner.stored for owner in owners.values()]
+    assert stored[0] == stored[1] == stored[2]
+    assert sorted(stored[0]) == sorted(common)

@@ -1,16 +1,16 @@
-"""A training of three parties over a broker whose administrator is the attacker."""
+"""Sessions of three parties over a broker whose administrator is the attacker."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import msgpack
 import numpy as np
 
-from fedmq.boosting.model import ActiveShare
 from fedmq.boosting.params import TrainParams
 from fedmq.messages.body import Abort
 from fedmq.messages.codec import Parts, encode, frame, read_header, unframe
@@ -30,7 +30,18 @@ from fedmq.protocol.training_tables import ActiveTable, PassiveTable
 from fedmq.transport.link import Lane, Link
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 
-__all__ = ["PARTIES", "ROWS", "Attack", "Forger", "Recorder", "Training", "tampered"]
+__all__ = [
+    "PARTIES",
+    "ROWS",
+    "TAMPERS",
+    "Attack",
+    "Forger",
+    "Recorder",
+    "Sitting",
+    "Tamper",
+    "Training",
+    "tampered",
+]
 
 PARTIES = ("bank", "telco", "retail")
 PARAMS = TrainParams(num_boost_round=3, max_depth=3, max_bin=16)
@@ -47,43 +58,64 @@ class Attack:
     body: bytes
 
 
-def tampered(random: Random, recorded: list[Attack]) -> Attack:
-    """The last message that was recorded, in the hands of the attacker."""
-    last, other = recorded[-1], random.choice(recorded)
-    parts = unframe(last.body)
-    header = msgpack.unpackb(parts.header)
+Tamper = Callable[[Random, list[Attack]], Attack]
 
-    def rewritten(**fields: object) -> bytes:
-        return frame(Parts(msgpack.packb(header | fields), parts.body, parts.seal))
 
+def replayed(random: Random, recorded: list[Attack]) -> Attack:
+    """Said again, now or much later."""
+    return random.choice([recorded[-1], random.choice(recorded)])
+
+
+def altered(random: Random, recorded: list[Attack]) -> Attack:
+    """One bit is another, anywhere."""
+    last = recorded[-1]
+    return Attack(last.sender, last.recipient, _flipped(random, last.body))
+
+
+def readdressed(random: Random, recorded: list[Attack]) -> Attack:
+    """To or from another party, into another session or attempt, or to another place in order."""
+    last = recorded[-1]
     third = next(each for each in PARTIES if each not in (last.sender, last.recipient))
-    choices: list[Callable[[], Attack]] = [
-        # Said again, now or much later.
-        lambda: last,
-        lambda: other,
-        # Altered: one bit, anywhere.
-        lambda: Attack(last.sender, last.recipient, _flipped(random, last.body)),
-        # Re-addressed: to another party, from another party, into another session or attempt.
-        lambda: Attack(last.sender, third, last.body),
-        lambda: Attack(last.sender, third, rewritten(recipient=third)),
-        lambda: Attack(third, last.recipient, rewritten(sender=third)),
-        lambda: Attack(last.sender, last.recipient, rewritten(session="another")),
-        lambda: Attack(last.sender, last.recipient, rewritten(attempt=2)),
-        # In another place of the order.
-        lambda: Attack(
-            last.sender, last.recipient, rewritten(sequence=header["sequence"] + 1, id="x")
-        ),
-        # Swapped: the header of one, the body of another.
-        lambda: Attack(
-            last.sender,
-            last.recipient,
-            frame(Parts(parts.header, unframe(other.body).body[:-1] + b"?", parts.seal)),
-        ),
-        # Of the attacker's own making, without a seal.
-        lambda: Attack(last.sender, last.recipient, _abort(parts.header)),
-        lambda: Attack(last.sender, last.recipient, random.randbytes(random.randrange(200))),
-    ]
-    return random.choice(choices)()
+    sequence = read_header(unframe(last.body).header).sequence
+    return random.choice(
+        [
+            Attack(last.sender, third, last.body),
+            Attack(last.sender, third, _rewritten(last, recipient=third)),
+            Attack(third, last.recipient, _rewritten(last, sender=third)),
+            Attack(last.sender, last.recipient, _rewritten(last, session="another")),
+            Attack(last.sender, last.recipient, _rewritten(last, attempt=2)),
+            Attack(last.sender, last.recipient, _rewritten(last, sequence=sequence + 1, id="x")),
+        ]
+    )
+
+
+def swapped(random: Random, recorded: list[Attack]) -> Attack:
+    """The header of one message over the body of another, with the seal of either."""
+    last, other = recorded[-1], random.choice(recorded)
+    own, foreign = unframe(last.body), unframe(other.body)
+    seal = random.choice([own.seal, foreign.seal])
+    return Attack(last.sender, last.recipient, frame(Parts(own.header, foreign.body, seal)))
+
+
+def forged(random: Random, recorded: list[Attack]) -> Attack:
+    """Of the attacker's own making, without a seal."""
+    last = recorded[-1]
+    made = random.choice([_abort(last), random.randbytes(random.randrange(200))])
+    return Attack(last.sender, last.recipient, made)
+
+
+TAMPERS: tuple[Tamper, ...] = (replayed, altered, readdressed, swapped, forged)
+
+
+def tampered(random: Random, recorded: list[Attack]) -> Attack:
+    """The last message that was recorded, in the hands of an attacker who can do all of these."""
+    return random.choice(TAMPERS)(random, recorded)
+
+
+def _rewritten(attack: Attack, **fields: object) -> bytes:
+    parts = unframe(attack.body)
+    header = msgpack.packb(msgpack.unpackb(parts.header) | fields)
+    return frame(Parts(header, parts.body, parts.seal))
 
 
 def _flipped(random: Random, body: bytes) -> bytes:
@@ -92,19 +124,21 @@ def _flipped(random: Random, body: bytes) -> bytes:
     return bytes(altered)
 
 
-def _abort(header: bytes) -> bytes:
+def _abort(attack: Attack) -> bytes:
     body = Abort(reason="give up")
-    said = read_header(header).model_copy(update={"kind": body.kind})
+    header = read_header(unframe(attack.body).header)
+    said = header.model_copy(update={"kind": body.kind})
     return encode(Envelope(said, body))
 
 
 class Recorder(MemoryBroker):
     """Whoever runs the broker and sees every message; this one delivers faithfully."""
 
-    def __init__(self) -> None:
+    def __init__(self, parties: Iterable[str] = PARTIES) -> None:
         super().__init__()
         self.recorded: list[Attack] = []
-        for party in PARTIES:
+        self._parties = tuple(parties)
+        for party in self._parties:
             self.declare(party)
 
     def carry(self, sender: str, recipient: str, lane: Lane, body: bytes, message_id: str) -> bool:
@@ -113,16 +147,17 @@ class Recorder(MemoryBroker):
 
     def links(self) -> dict[str, Link]:
         """Every party's link."""
-        return {party: MemoryLink(self, party) for party in PARTIES}
+        return {party: MemoryLink(self, party) for party in self._parties}
 
 
 class Forger(Recorder):
     """Withholds some messages, and adds forgeries of others."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, tamper: Tamper = tampered) -> None:
         super().__init__()
         self.forged = 0
         self._random = Random(seed)
+        self._tamper = tamper
 
     def carry(self, sender: str, recipient: str, lane: Lane, body: bytes, message_id: str) -> bool:
         if self._random.random() < 0.1:
@@ -130,22 +165,18 @@ class Forger(Recorder):
         carried = super().carry(sender, recipient, lane, body, message_id)
         if self._random.random() < 0.5:
             self.forged += 1
-            forged = tampered(self._random, self.recorded)
-            super(Recorder, self).carry(forged.sender, forged.recipient, lane, forged.body, "x")
+            attack = self._tamper(self._random, self.recorded)
+            super(Recorder, self).carry(attack.sender, attack.recipient, lane, attack.body, "x")
         return carried
 
 
-class Training:
-    """One training of all parties in this event loop, with its counters."""
+class Sitting:
+    """One session of all parties in this event loop, with its counters."""
 
-    def __init__(self, sealers: Mapping[str, Sealer], smallest_node: int = 0) -> None:
+    def __init__(self, sealers: Mapping[str, Sealer], machines: Mapping[str, Machine]) -> None:
         self.switchboards: dict[str, Switchboard] = {}
         self._sealers = sealers
-        self._smallest_node = smallest_node
-        random = np.random.default_rng(7)
-        values = random.normal(size=(ROWS, 9)).astype(np.float32)
-        label = (values[:, ::2].sum(axis=1) + random.normal(size=ROWS) > 0).astype(np.float32)
-        self.values, self.label = values, label
+        self._machines = machines
 
     @property
     def refused(self) -> int:
@@ -154,11 +185,11 @@ class Training:
 
     async def run(
         self, links: Mapping[str, Link], before_close: Callable[[], bool] = lambda: True
-    ) -> ActiveShare:
-        """Train; links stay open until ``before_close`` is content."""
+    ) -> Any:
+        """The active party's result; links stay open until ``before_close`` is content."""
         pool, federation = ThreadPool(), "demo"
         runners = []
-        for party, machine in self._machines().items():
+        for party, machine in self._machines.items():
             mailbox = Mailbox(
                 Address(federation, "s1", 1, party),
                 machine.peers,
@@ -185,19 +216,35 @@ class Training:
             for link in links.values():
                 await link.close()
             await pool.close()
-        share: ActiveShare = outcomes[0]
-        return share
+        return outcomes[0]
 
-    def _machines(self) -> dict[str, Machine]:
+
+class Training(Sitting):
+    """A training of made-up people."""
+
+    def __init__(self, sealers: Mapping[str, Sealer], smallest_node: int = 0) -> None:
+        self._smallest_node = smallest_node
+        random = np.random.default_rng(7)
+        values = random.normal(size=(ROWS, 9)).astype(np.float32)
+        label = (values[:, ::2].sum(axis=1) + random.normal(size=ROWS) > 0).astype(np.float32)
+        self.values, self.label = values, label
+        super().__init__(sealers, self._trained())
+
+    def _trained(self) -> dict[str, Machine]:
         engine = Plain()
         table = ActiveTable(
-            self.values[:, :3], ("a", "b", "c"), self.label, np.zeros(ROWS, dtype=np.bool_)
+            self.values[:, :3],
+            ("a", "b", "c"),
+            self.label,
+            np.zeros(ROWS, dtype=np.bool_),
+            digest="stays-at-home",
         )
         machines: dict[str, Machine] = {
             "bank": ActiveTraining("m", "bank", PARTIES[1:], table, PARAMS, engine)
         }
         for at, party in enumerate(PARTIES[1:], start=1):
-            held = PassiveTable(self.values[:, 3 * at : 3 * at + 3], ("d", "e", "f"))
+            values = self.values[:, 3 * at : 3 * at + 3]
+            held = PassiveTable(values, ("d", "e", "f"), digest="stays-at-home")
             machines[party] = PassiveTraining(
                 party, "bank", Given(held), lambda _: engine, 11, smallest_node=self._smallest_node
             )

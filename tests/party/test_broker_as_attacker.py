@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 
@@ -15,13 +15,26 @@ from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import decode
 from fedmq.party.broker_check import check_broker
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.sealer import Clear
+from fedmq.party.sealer import Clear, Sealer
+from fedmq.protocol.machine import Machine
 from fedmq.transport.address import BrokerAddress
 from fedmq.transport.connection import BrokerConnection, Received
 from fedmq.transport.rabbitmq import RabbitMQLink
 from fedmq.transport.topology import Binding, Queue, Topology, exchange_name, routing_key
-from tests.party.attacked import PARTIES, Attack, Forger, Recorder, Training, tampered
+from tests.party.attacked import (
+    PARTIES,
+    TAMPERS,
+    Attack,
+    Forger,
+    Recorder,
+    Sitting,
+    Tamper,
+    Training,
+    tampered,
+)
 from tests.party.sealed_parties import sealers
+from tests.protocol.alignments import Own, machines
+from tests.protocol.federation import small
 from tests.rabbitmq_node import RabbitNode
 
 
@@ -35,18 +48,58 @@ def undisturbed() -> tuple[list[Attack], str]:
 
 
 def secrets_in(recorded: list[Attack]) -> set[bytes]:
-    """Gradients, sums and directions in messages without seals: every array that says something."""
+    """What messages without seals say: gradients, sums, directions, blinded ids, ids."""
 
-    def arrays(value: object) -> Iterator[bytes]:
+    def said(value: object) -> Iterator[bytes]:
         if isinstance(value, Array | Bitmap):
             yield value.data
         elif isinstance(value, dict):
             for each in value.values():
-                yield from arrays(each)
+                yield from said(each)
+        elif isinstance(value, tuple):
+            yield from (each.encode() for each in value if isinstance(each, str))
 
     bodies = (decode(each.body).body for each in recorded)
-    found = (data for body in bodies for _, value in body for data in arrays(value))
-    return {data[:64] for data in found if len(data) >= 16 and len(set(data[:64])) > 4}
+    found = (data for body in bodies for _, value in body for data in said(value))
+    return {data[:64] for data in found if len(data) >= 14 and len(set(data[:64])) > 4}
+
+
+async def recorded_by_the_broker(
+    machines: Mapping[str, Machine], sealers: Mapping[str, Sealer] | None = None
+) -> list[Attack]:
+    recorder = Recorder(machines)
+    clear = {party: Clear() for party in machines}
+    await Sitting(sealers or clear, machines).run(recorder.links())
+    return recorder.recorded
+
+
+def alignment() -> dict[str, Machine]:
+    ids = [f"customer-{number:06}" for number in range(120)]
+    return machines({party: Own(ids[20 * at :]) for at, party in enumerate(PARTIES)})
+
+
+def inference() -> dict[str, Machine]:
+    federation = small(rows=120, counts=(2, 2, 1))
+    shares = federation.train().results
+    return federation.scoring(shares, [f"customer-{number:06}" for number in range(120)])
+
+
+@pytest.mark.parametrize(("session", "fewest"), [(alignment, 6), (inference, 125)])
+async def test_recorded_traffic_reveals_no_id_blinded_or_not_and_no_direction(
+    session: Callable[[], dict[str, Machine]], fewest: int
+) -> None:
+    clear = await recorded_by_the_broker(session())
+    wanted = secrets_in(clear)
+    seen_in_the_clear = b"".join(each.body for each in clear)
+    assert len(wanted) >= fewest
+    assert all(secret in seen_in_the_clear for secret in wanted)
+
+    again = session()
+    sealed = await recorded_by_the_broker(again, sealers(again))
+
+    seen = b"".join(each.body for each in sealed)
+    assert not [secret for secret in wanted if secret in seen]
+    assert b"customer-" not in seen
 
 
 async def test_recorded_traffic_reveals_no_gradient_sum_or_direction(
@@ -55,6 +108,7 @@ async def test_recorded_traffic_reveals_no_gradient_sum_or_direction(
     clear, model = undisturbed
     wanted = secrets_in(clear)
     seen_in_the_clear = b"".join(each.body for each in clear)
+    assert b"stays-at-home" not in seen_in_the_clear  # the digests of the tables
     assert len(wanted) > 50
     assert all(secret in seen_in_the_clear for secret in wanted)
 
@@ -73,6 +127,21 @@ async def test_forgeries_are_refused_and_counted_and_the_model_is_the_same(
 ) -> None:
     caplog.set_level(logging.INFO)  # what is refused is said, too
     forger = Forger(seed)
+    training = Training(sealers(PARTIES))
+
+    share = await training.run(
+        forger.links(), before_close=lambda: training.refused == forger.forged
+    )
+
+    assert share.dumps() == undisturbed[1]
+    assert forger.forged > 50
+
+
+@pytest.mark.parametrize("tamper", TAMPERS, ids=lambda tamper: tamper.__name__)
+async def test_each_kind_of_forgery_alone_is_refused_and_counted(
+    tamper: Tamper, undisturbed: tuple[list[Attack], str]
+) -> None:
+    forger = Forger(1, tamper)
     training = Training(sealers(PARTIES))
 
     share = await training.run(

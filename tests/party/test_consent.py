@@ -96,6 +96,14 @@ class TestInference:
         now = 3600.0
         quota.take(10)
 
+    def test_a_limit_that_is_set_while_it_runs_counts_the_last_hour(self) -> None:
+        quota = RowQuota(None, lambda: 0.0)
+        quota.take(10)
+        quota.limit(15)
+        quota.take(5)
+        with pytest.raises(Refused, match="15 were asked for"):
+            quota.take(1)
+
     def test_inference_can_be_refused_altogether(self, tmp_path: Path) -> None:
         with pytest.raises(Refused, match="does not take part in inference"):
             consent(tmp_path, sessions=["training"]).inference(

@@ -11,6 +11,7 @@ from fedmq.messages.codec import decode, encode
 from fedmq.party import keys_file
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin
+from fedmq.party.files import PartyFiles
 from fedmq.party.keys_file import KeyRing
 from fedmq.party.openings import Openings
 from fedmq.party.sealer import LONGEST_DELAY, Clear, EndToEnd, sealer_of
@@ -96,6 +97,51 @@ def test_keys_change_without_a_refused_message() -> None:
         advanced.advanced()
 
 
+def test_a_running_session_keeps_its_keys_when_others_are_taken_up() -> None:
+    rings = [KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")]
+    old = {ring.party: (ring.current.public,) for ring in rings}
+    bank, telco = (EndToEnd(ring, old) for ring in rings)
+    telco.open(bank.seal(envelope()))
+
+    stolen = KeyRing("bank", PrivateKeys.generate())
+    new = {**old, "bank": (stolen.current.public,)}
+    recorded = EndToEnd(rings[0], old).seal(envelope(session="s2"))
+    telco.take_up(EndToEnd(rings[1], new))
+
+    said = envelope(sequence=2)
+    assert telco.open(bank.seal(said)) == said
+    with pytest.raises(Untrusted, match="not pinned"):
+        telco.open(recorded)
+    bank.take_up(EndToEnd(stolen, new))
+    said = envelope(sequence=3)
+    assert telco.open(bank.seal(said)) == said
+    fresh = envelope(session="s3")
+    assert telco.open(bank.seal(fresh)) == fresh
+
+
+def test_nothing_more_is_sealed_to_a_key_that_is_forgotten() -> None:
+    rings = [KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")]
+    old = {ring.party: (ring.current.public,) for ring in rings}
+    bank = EndToEnd(rings[0], old)
+    bank.seal(envelope())
+
+    renewed = KeyRing("telco", PrivateKeys.generate())
+    new = {**old, "telco": (renewed.current.public,)}
+    bank.take_up(EndToEnd(rings[0], new))
+
+    said = envelope(sequence=2)
+    assert EndToEnd(renewed, new).open(bank.seal(said)) == said
+
+
+def test_whether_messages_are_sealed_at_all_is_decided_at_the_start() -> None:
+    sealed = sealers(["bank", "telco"])["bank"]
+    with pytest.raises(ConfigError, match="restart it to seal"):
+        Clear().take_up(sealed)
+    with pytest.raises(ConfigError, match="no keys any more"):
+        sealed.take_up(Clear())
+    Clear().take_up(Clear())
+
+
 class TestFiles:
     """The private keys on disk, and the public ones in the federation's file."""
 
@@ -147,6 +193,26 @@ class TestFiles:
         self.pinned(party, KeyRing("bank", PrivateKeys.generate()), rings[1])
         with pytest.raises(ConfigError, match="the other parties would refuse every message"):
             sealer_of(*PartyFile.read(party))
+
+    def test_keys_and_policy_change_in_place_and_the_rest_is_named(
+        self, party: Path, rings: list[KeyRing]
+    ) -> None:
+        self.pinned(party, *rings)
+        files = PartyFiles.read(party)
+        self.pinned(party, KeyRing("telco", PrivateKeys.generate()))
+        text = party.read_text()
+        party.write_text(f"wait_for_broker = true\n{text}[policy]\nmost_trees = 7\n")
+
+        newer = files.read_again()
+        assert files.fixed(newer) == ["wait_for_broker"]
+        now = files.taken_up(newer)
+        assert now.config.policy.most_trees == 7
+        assert not now.config.wait_for_broker
+        assert now.sealer is files.sealer
+
+        federation = party.with_name("federation.toml")
+        federation.write_text(federation.read_text().replace('"demo"', '"other"'))
+        assert "federation" in files.fixed(files.read_again())
 
     def test_private_keys_are_for_their_owner_alone(
         self, party: Path, rings: list[KeyRing]

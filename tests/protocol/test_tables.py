@@ -205,7 +205,11 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
     paused(watch)
     federation = small()
     simulation = ran(federation.training())
-    for machines in (federation.training(), federation.scoring(simulation.results)):
+    for machines in (
+        federation.training(),
+        federation.scoring(simulation.results),
+        alignments.machines(alignments.people(3)),
+    ):
         for machine in watch(machines).values():
             machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))
             machine.handle(Computed(1, None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,8 @@ from fedmq.party.alignable import AlignableIds, ReadIds, Terms
 from fedmq.party.alignment_store import AlignmentStore
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.control import Command, Say
-from fedmq.party.desks.desk import Desk, Opening, followed
+from fedmq.party.course import Course, OnChange
+from fedmq.party.desks.desk import Desk, Opening
 from fedmq.party.sessions import RunningSession
 from fedmq.protocol.alignment_active import ActiveAlignment
 from fedmq.protocol.alignment_passive import PassiveAlignment
@@ -27,7 +29,10 @@ _KEY_BYTES = 32
 
 
 class AlignmentDesk(Desk):
-    """Finds the ids that all parties share; keeps this party's list of them."""
+    """Finds the ids that all parties share; keeps this party's list of them.
+
+    After the restart of another party all begin anew: no part of an alignment is kept.
+    """
 
     @property
     def openings(self) -> Mapping[type[Body], Opening]:
@@ -37,8 +42,10 @@ class AlignmentDesk(Desk):
     def commands(self) -> Mapping[str, Command]:
         return {"align": self._align}
 
-    def _read(self, name: str, session: str) -> ReadIds:
-        terms = Terms(name, session, self.at.federation.parties)
+    def _terms(self, name: str, session: str, attempt: int) -> Terms:
+        return Terms(name, f"{session}/{attempt}", self.at.federation.parties)
+
+    def _read(self, terms: Terms) -> ReadIds:
         store = AlignmentStore(self.at.config.state)
         return ReadIds(self.at.party, self.at.config.data, self.at.is_active, terms, store)
 
@@ -48,7 +55,7 @@ class AlignmentDesk(Desk):
         machine = PassiveAlignment(
             self.at.party,
             self.at.federation.parties,
-            self._read(opening.name, header.session),
+            self._read(self._terms(opening.name, header.session, header.attempt)),
             partial(self._agree, header),
             secrets.token_bytes(_KEY_BYTES),
             self.at.config.policy.smallest_alignment,
@@ -77,29 +84,32 @@ class AlignmentDesk(Desk):
         name = AlignmentJob.model_validate(request["job"]).name
         session = secrets.token_hex(8)
         begun = asyncio.get_running_loop().time()
-        own: AlignableIds = await self.at.pool.run(self._read(name, session))
-        machine = ActiveAlignment(
-            name,
-            self.at.federation.parties,
-            own.ids,
-            own.normalise,
-            secrets.token_bytes(_KEY_BYTES),
-            own.keep,
-            self.at.config.policy.smallest_alignment,
-        )
-        changes: asyncio.Queue[RunningSession] = asyncio.Queue()
-        running = self.at.sessions.open(
-            session, 1, "alignment", name, machine, on_change=changes.put_nowait
-        )
+        own: AlignableIds = await self.at.pool.run(self._read(self._terms(name, session, 1)))
+
+        async def attempt(number: int, on_change: OnChange) -> RunningSession:
+            machine = ActiveAlignment(
+                name,
+                self.at.federation.parties,
+                own.ids,
+                own.normalise,
+                secrets.token_bytes(_KEY_BYTES),
+                replace(own, terms=self._terms(name, session, number)).keep,
+                self.at.config.policy.smallest_alignment,
+            )
+            return self.at.sessions.open(
+                session, number, "alignment", name, machine, on_change=on_change
+            )
+
         await say({"event": "opened", "session": session, "alignment": name})
-        rows: int = await followed(running, changes, say)
+        course = self.at.sessions.drive(Course(attempt))
+        rows: int = await course.followed(say)
         return {
             "alignment": name,
             "rows": rows,
             "own_ids": len(own.ids),
             "parties": list(self.at.federation.parties),
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
-            "bytes_sent": running.traffic.total.bytes,
+            "bytes_sent": course.bytes_sent,
         }
 
 

@@ -24,9 +24,9 @@ __all__ = ["Desk", "Premises", "followed"]
 Opening = Callable[[Envelope], Awaitable[RunningSession]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Premises:
-    """One party's settings, shares, workers and sessions."""
+    """One party's settings, shares, workers and sessions; ``config`` changes with the policy."""
 
     config: PartyFile
     federation: Federation

@@ -40,6 +40,8 @@ class TrainingDesk(Desk):
     def __init__(self, premises: Premises) -> None:
         super().__init__(premises)
         self._courses: dict[str, Course] = {}
+        self._returning: set[str] = set()
+        """Sessions whose table is read anew, before a new attempt."""
 
     @property
     def openings(self) -> Mapping[type[Body], Opening]:
@@ -120,16 +122,21 @@ class TrainingDesk(Desk):
 
     async def take_up(self, session: StoredSession) -> None:
         """Go on with a session from the store, in a new attempt."""
-        if session.id in self._courses:
+        if session.id in self._courses or session.id in self._returning:
             return
         job = TrainingJob.model_validate(json.loads(session.job))
         again = replace(session, attempt=session.attempt + 1)
+        self._returning.add(session.id)
         try:
             table = await self._table(session, job)
-        except DataError as error:
+            stored = await self.at.kept.find(session.id)
+            if stored is not None and stored.state != "failed":  # cancelled meanwhile
+                self._course(again, job, table)
+        except (DataError, Refused) as error:
             await self.at.kept.end(session.id, "failed", str(error))
             raise
-        self._course(again, job, table)
+        finally:
+            self._returning.discard(session.id)
 
     async def _table(self, session: StoredSession, job: TrainingJob) -> ActiveTable:
         load = LoadActiveTable(
@@ -145,10 +152,12 @@ class TrainingDesk(Desk):
             assert isinstance(step, ActiveTree)
             grown_on = step.records.feature_names
             rows = len(table.label) if step.margin is None else len(step.margin)
-            if grown_on != table.features or rows != len(table.label):
+            same = grown_on == table.features and rows == len(table.label)
+            if not same or step.table not in ("", table.digest):
+                what = "values" if same else "rows or columns"
                 raise DataError(
-                    f"{self.at.party}: {self.at.config.data.path}: rows or columns have changed "
-                    f"since session {session.id} began; it cannot go on"
+                    f"the table of {self.at.party} has other {what} than when session {session.id} "
+                    "began, so the session has ended; train anew with: fedmq train"
                 )
         return table
 

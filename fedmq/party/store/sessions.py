@@ -62,10 +62,16 @@ class SessionStore:
         """The trees of a session that are saved here, from the first on."""
 
         def select(connection: sqlite3.Connection) -> list[Any]:
-            query = "SELECT tree, data, margin FROM steps WHERE session = ? ORDER BY tree"
+            query = (
+                "SELECT tree, data, margin FROM steps LEFT JOIN margins USING (session, tree) "
+                "WHERE session = ? ORDER BY tree"
+            )
             return connection.execute(query, (session,)).fetchall()
 
-        return [step_of(row) for row in await self.database.read(select)]
+        steps: list[Step] = []
+        for row in await self.database.read(select):
+            steps.append(step_of(row, steps[0] if steps else None))
+        return steps
 
     async def begin(self, session: StoredSession) -> None:
         """Note a new attempt at a session, known or not. Messages of older ones are void now."""
@@ -87,17 +93,19 @@ class SessionStore:
 
     async def save(self, session: str, step: Step) -> None:
         """Keep a finished tree; what another attempt had from this tree on is forgotten."""
-        tree, data, margin = row_of(step)
 
         def write(connection: sqlite3.Connection) -> None:
+            query = "SELECT NOT EXISTS (SELECT 1 FROM steps WHERE session = ? AND tree < ?)"
+            (first,) = connection.execute(query, (session, step.number)).fetchone()
+            tree, data, margin = row_of(step, first=bool(first))
             connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", (session, tree))
+            connection.execute("INSERT INTO steps VALUES (?, ?, ?)", (session, tree, data))
             connection.execute(
-                "INSERT INTO steps VALUES (?, ?, ?, ?)", (session, tree, data, margin)
+                "DELETE FROM margins WHERE session = ? AND (tree >= ? OR tree <= ?)",
+                (session, tree, tree - _MARGINS),
             )
-            connection.execute(
-                "UPDATE steps SET margin = NULL WHERE session = ? AND tree = ?",
-                (session, tree - _MARGINS),
-            )
+            if margin is not None:
+                connection.execute("INSERT INTO margins VALUES (?, ?, ?)", (session, tree, margin))
 
         await self.database.write(write)
 
@@ -106,15 +114,29 @@ class SessionStore:
         await self._write("UPDATE sessions SET paused = ? WHERE id = ?", (paused, session))
 
     async def end(self, session: str, state: Lifecycle, reason: str = "") -> None:
-        """Note how a session ended; ``reason`` is also for the other parties to read."""
-        await self._write(
-            "UPDATE sessions SET state = ?, reason = ?, changed = ? WHERE id = ?",
-            (state, reason, self._clock(), session),
-        )
+        """Note how a session ended; ``reason`` is also for the other parties to read.
+
+        A failed session is not gone on with, so its trees are dropped; so are old sessions.
+        """
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE sessions SET state = ?, reason = ?, changed = ? WHERE id = ?",
+                (state, reason, self._clock(), session),
+            )
+            if state == "failed":
+                for table in ("steps", "margins"):
+                    connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+            self._prune(connection)
+
+        await self.database.write(write)
 
     async def prune(self) -> None:
         """Forget sessions that ended long ago, and all but the last ones that ended."""
-        await self._write(
+        await self.database.write(self._prune)
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        connection.execute(
             "DELETE FROM sessions WHERE state != 'running' AND (changed < ? OR id NOT IN ("
             "SELECT id FROM sessions WHERE state != 'running' ORDER BY changed DESC LIMIT ?))",
             (self._clock() - _KEPT_SECONDS, _KEPT),

@@ -23,6 +23,7 @@ class ActiveAlignmentState(Enum):
     OPENING = "the passive parties are asked to take part"
     BLINDING = "all lists pass through all parties, each multiplies by its key"
     SHARING = "every party learns the places of its common rows"
+    INTERRUPTED = "a party was restarted: a new attempt begins from the start"
     FINISHED = "the alignment is stored"
     FAILED = "the session ended without an alignment"
 
@@ -36,6 +37,7 @@ class PassiveAlignmentState(Enum):
     BLINDING = "all lists pass through all parties, each multiplies by its key"
     COMPLETE = "the common rows are known, other parties may not know theirs yet"
     STORING = "the alignment is written"
+    INTERRUPTED = "another party was restarted: a new attempt is awaited"
     FINISHED = "the alignment is stored"
     FAILED = "the session ended without an alignment"
 
@@ -68,7 +70,7 @@ ACTIVE_ALIGNMENT: Table = session_table(
             },
         ),
     },
-    (_L.FINISHED, _L.FAILED),
+    (_L.FINISHED, _L.FAILED, _L.INTERRUPTED),
     ActiveAlignmentState,
 )
 
@@ -110,6 +112,6 @@ PASSIVE_ALIGNMENT: Table = session_table(
         ),
         **rows(_Q.STORING, {Computed: ("_on_computed", (_Q.FINISHED,))}),
     },
-    (_Q.FINISHED, _Q.FAILED),
+    (_Q.FINISHED, _Q.FAILED, _Q.INTERRUPTED),
     PassiveAlignmentState,
 )

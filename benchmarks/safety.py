@@ -1,0 +1,283 @@
+"""What it costs that a training outlives crashes and that its broker cannot read it.
+
+::
+
+    python benchmarks/safety.py DATA [--trees 20] [--depth 3] [--bins 32] [--repeats 9]
+                                     [--folder FOLDER] [--json]
+
+DATA is the folder that ``benchmarks/training.py`` takes. Two parties train on Default of Credit
+Card Clients with the engine ``plain``, whose arithmetic is the least and whose share of messages
+is the largest, in one process over a private RabbitMQ node. Four kinds of run take turns, in
+another order each time: with neither, with seals, with a store, and with both. Stores lie in
+``--folder``: where temporary files are held in memory, name one that is on a disk. Shown are
+medians per tree, from the end of the first tree to the end of the last, by the clock and by the
+processor, and what they are to those with neither. Before that: single messages, with and without
+their seals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import training as credit
+from broker import private_node
+
+from fedmq.messages.array import Array
+from fedmq.messages.codec import decode, encode
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.messages.training import GradientBroadcast
+from fedmq.party.compute import ThreadPool
+from fedmq.party.in_process import run_machines
+from fedmq.party.keeper import Keeper, StoreKeeper
+from fedmq.party.keys_file import KeyRing
+from fedmq.party.sealer import EndToEnd
+from fedmq.party.store.database import Database
+from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.traffic import Traffic
+from fedmq.privacy.engine import Given
+from fedmq.privacy.plain import Plain
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.step import Step
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+from fedmq.transport.keys import PrivateKeys
+
+PARTIES = ("bank", "telco")
+SIZES = (1_000, 64_000, 1_000_000)
+KINDS = {
+    "neither": (False, False),
+    "seals": (True, False),
+    "store": (False, True),
+    "both": (True, True),
+}
+"""What a run has: seals, a store."""
+
+
+def sealers() -> dict[str, EndToEnd]:
+    """Fresh keys for both parties."""
+    rings = {party: KeyRing(party, PrivateKeys.generate()) for party in PARTIES}
+    pinned = {party: (ring.current.public,) for party, ring in rings.items()}
+    return {party: EndToEnd(ring, pinned) for party, ring in rings.items()}
+
+
+# Single messages
+
+
+def envelope(size: int, sequence: int) -> Envelope:
+    """A broadcast with a payload of ``size`` bytes."""
+    body = GradientBroadcast(
+        tree=0,
+        piece=0,
+        rows=Array.of(np.zeros(1, dtype=np.uint32)),
+        payload={"a": Array.of(np.zeros(size, dtype=np.uint8))},
+    )
+    header = Header(
+        id=f"s/1/bank/telco/{sequence}",
+        federation="demo",
+        session="s",
+        attempt=1,
+        sender="bank",
+        recipient="telco",
+        sequence=sequence,
+        acknowledged=0,
+        kind=body.kind,
+    )
+    return Envelope(header, body)
+
+
+def microseconds(act: Callable[[int], object], count: int) -> float:
+    """The median time of ``act``."""
+    times = []
+    for number in range(count):
+        begun = time.perf_counter()
+        act(number)
+        times.append(time.perf_counter() - begun)
+    return round(1e6 * statistics.median(times), 2)
+
+
+def messages() -> list[dict[str, float]]:
+    """Encoding and decoding a message, with and without its seal."""
+    both, rows = sealers(), []
+    for size in SIZES:
+        said = [envelope(size, number) for number in range(1, 101)]
+        clear = [encode(each) for each in said]
+        sealed = [both["bank"].seal(each) for each in said]
+        rows.append(
+            {
+                "bytes": size,
+                "encode_us": microseconds(lambda n, said=said: encode(said[n]), 100),
+                "seal_us": microseconds(lambda n, said=said: both["bank"].seal(said[n]), 100),
+                "decode_us": microseconds(lambda n, clear=clear: decode(clear[n]), 100),
+                "open_us": microseconds(lambda n, s=sealed: both["telco"].open(s[n]), 100),
+                "more_bytes": len(sealed[0]) - len(clear[0]),
+            }
+        )
+    return rows
+
+
+# Trainings
+
+
+class TimedKeeper(StoreKeeper):
+    """Notes how long each tree takes to be on disk."""
+
+    def __init__(self, store: SessionStore, seconds: list[float]) -> None:
+        super().__init__(store, StoredSession("session", "m", 1), lambda _: None)
+        self._seconds = seconds
+
+    async def save(self, step: Step) -> None:
+        begun = time.perf_counter()
+        await super().save(step)
+        self._seconds.append(time.perf_counter() - begun)
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Seconds by the clock, and of the processor."""
+
+    wall: float
+    processor: float
+
+    @classmethod
+    def now(cls) -> Clocks:
+        return cls(time.perf_counter(), time.process_time())
+
+
+class Trainings:
+    """Trainings of the same model, one after the other."""
+
+    def __init__(self, options: argparse.Namespace, broker: str) -> None:
+        active, passive, label = credit.load(options)
+        names = [tuple(f"f{n}" for n in range(each.shape[1])) for each in (active, passive)]
+        self._own = ActiveTable(
+            active.astype(np.float32),
+            names[0],
+            label.astype(np.float32),
+            np.zeros(len(label), dtype=np.bool_),
+        )
+        self._other = PassiveTable(passive.astype(np.float32), names[1])
+        self._params = credit.params_of(options)
+        self._folder = options.folder
+        self._broker = broker
+        self.saves: list[float] = []
+        """Seconds that a tree took to be on one party's disk."""
+
+    def run(self, sealed: bool, stored: bool) -> Clocks:
+        """One training, per tree."""
+        gc.collect()
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            return asyncio.run(self._train(sealed, Path(folder) if stored else None))
+
+    async def _train(self, sealed: bool, folder: Path | None) -> Clocks:
+        machines: dict[str, Machine] = {
+            "bank": ActiveTraining("m", "bank", ("telco",), self._own, self._params, Plain()),
+            "telco": PassiveTraining("telco", "bank", Given(self._other), lambda _: Plain(), 7),
+        }
+        ends: list[Clocks] = []
+        async with AsyncExitStack() as stack:
+            keepers: dict[str, Keeper] = {}
+            for party in PARTIES if folder is not None else ():
+                database = Database(folder / party)
+                await database.open()
+                stack.push_async_callback(database.close)
+                keepers[party] = TimedKeeper(SessionStore(database), self.saves)
+            await run_machines(
+                machines,
+                ThreadPool(),
+                self._broker,
+                "training",
+                Traffic(),
+                lambda _: ends.append(Clocks.now()),
+                sealers=sealers() if sealed else None,
+                keepers=keepers,
+            )
+        first, last, trees = ends[0], ends[-1], len(ends) - 1
+        return Clocks((last.wall - first.wall) / trees, (last.processor - first.processor) / trees)
+
+
+def trainings(options: argparse.Namespace, broker: str) -> dict[str, Any]:
+    """All kinds in turn, so that a busy machine slows every one of them."""
+    benchmark = Trainings(options, broker)
+    benchmark.run(True, True)  # what is imported and cached by the first run is nobody's cost
+    benchmark.saves.clear()
+    runs: dict[str, list[Clocks]] = {kind: [] for kind in KINDS}
+    for turn in range(options.repeats):
+        kinds = list(KINDS)
+        kinds = kinds[turn % len(kinds) :] + kinds[: turn % len(kinds)]
+        for kind in kinds if turn % 2 else reversed(kinds):
+            runs[kind].append(benchmark.run(*KINDS[kind]))
+            print(f"{turn + 1} {kind}: {runs[kind][-1].wall:.4f} s per tree", file=sys.stderr)
+    return {
+        "seconds_per_save": round(statistics.median(benchmark.saves), 5),
+        **{kind: compared(each, runs["neither"]) for kind, each in runs.items()},
+    }
+
+
+def compared(runs: list[Clocks], usual: list[Clocks]) -> dict[str, float]:
+    """Medians of ``runs`` in seconds per tree, and their ratio to those of ``usual``."""
+    result = {}
+    for clock in ("wall", "processor"):
+        own, other = ([getattr(each, clock) for each in some] for some in (runs, usual))
+        result[clock] = round(statistics.median(own), 5)
+        result[f"{clock}_ratio"] = round(statistics.median(own) / statistics.median(other), 3)
+        pairs = sorted(one / two for one, two in zip(own, other, strict=True))
+        result[f"{clock}_ratio_of_pairs"] = round(statistics.median(pairs), 3)
+    return result
+
+
+def shown(result: dict[str, Any]) -> str:
+    """The result as Markdown."""
+    lines = [
+        "| message, bytes | encode, µs | seal | decode | open | longer by, bytes |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += ["| " + " | ".join(map(str, each.values())) + " |" for each in result["messages"]]
+    lines += [
+        "",
+        "| a tree with | seconds | ratio | processor seconds | ratio |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for kind in KINDS:
+        each = result["training"][kind]
+        columns = ("wall", "wall_ratio", "processor", "processor_ratio")
+        lines.append(f"| {kind} | " + " | ".join(str(each[name]) for name in columns) + " |")
+    saved = result["training"]["seconds_per_save"]
+    return "\n".join([*lines, "", f"A tree is on a party's disk after {1e3 * saved:.1f} ms."])
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--trees", type=int, default=20)
+    parser.add_argument("--depth", type=int, default=3)
+    parser.add_argument("--bins", type=int, default=32)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with private_node() as broker:
+        result = {"messages": messages(), "training": trainings(options, broker)}
+    print(json.dumps(result) if options.json else shown(result))
+
+
+if __name__ == "__main__":
+    main()
