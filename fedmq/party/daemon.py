@@ -16,6 +16,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.broker_access import BrokerAccess
 from fedmq.party.compute import ProcessPool
+from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent import Consent
 from fedmq.party.control import Command, ControlServer, Say

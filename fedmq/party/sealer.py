@@ -11,6 +11,7 @@ from typing import TypeVar
 from fedmq.errors import ConfigError, MessageError, Untrusted
 from fedmq.messages.codec import Parts, decode, encode, frame, pack, read_body, read_header, unframe
 from fedmq.messages.envelope import Envelope, Header
+from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.party import keys_file
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
@@ -27,6 +28,11 @@ the same."""
 _CLOCK_SKEW = 3600
 _RENEWED = 24 * 3600
 _CHANNELS = 4096
+
+# Nothing on disk remembers questions for scores, as openings are remembered. So whoever restarts
+# takes none that was sealed before, and whoever asks introduces itself every so often.
+_QUESTIONS = (OnlineHop.kind, OnlineRows.kind)
+_RENEWED_TO_ASK = 2
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -96,6 +102,7 @@ class EndToEnd(Sealer):
         self._ring = ring
         self._pinned = pinned
         self._clock = clock
+        self._since = int(clock())
         self._outgoing: _Recent[Channel, Outgoing] = _Recent(_CHANNELS)
         self._incoming: _Recent[tuple[Channel, bytes], Incoming] = _Recent(_CHANNELS)
 
@@ -104,7 +111,8 @@ class EndToEnd(Sealer):
         seal = self._outgoing.get(channel)
         now = int(self._clock())
         # A long session introduces itself anew, or a peer that restarts would find it too old.
-        if seal is None or now - seal.issued > _RENEWED:
+        good_for = _RENEWED_TO_ASK if envelope.header.kind in _QUESTIONS else _RENEWED
+        if seal is None or now - seal.issued > good_for:
             peer = self._pinned[channel.recipient][-1]
             seal = Outgoing(channel, self._ring.current, peer, now)
             self._outgoing.put(channel, seal)
@@ -147,6 +155,13 @@ class EndToEnd(Sealer):
             raise Untrusted(
                 f"message {header.id!r} was sealed {age / 3600:.1f} h ago, if the clocks of "
                 f"{header.sender} and {header.recipient} agree; it is refused"
+            )
+        if header.kind in _QUESTIONS and not (
+            introduction.issued >= self._since and age <= _CLOCK_SKEW
+        ):
+            raise Untrusted(
+                f"question {header.id!r} was sealed {age:.0f} s ago, before this daemon was "
+                f"started, if the clocks of {header.sender} and {header.recipient} agree; refused"
             )
 
 

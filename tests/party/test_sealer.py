@@ -8,6 +8,8 @@ import pytest
 
 from fedmq.errors import ConfigError, MessageError, Replayed, Untrusted
 from fedmq.messages.codec import decode, encode
+from fedmq.messages.envelope import Envelope
+from fedmq.messages.online import OnlineRows
 from fedmq.party import keys_file
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin
@@ -16,6 +18,7 @@ from fedmq.party.keys_file import KeyRing
 from fedmq.party.openings import Openings
 from fedmq.party.sealer import LONGEST_DELAY, Clear, EndToEnd, sealer_of
 from fedmq.transport.keys import PrivateKeys
+from tests.messages.bodies import example
 from tests.party.sealed_parties import envelope, sealers
 
 
@@ -68,6 +71,40 @@ def test_a_session_of_months_is_taken_by_a_peer_that_restarts() -> None:
     now += 60 * 24 * 3600
     said = envelope(sequence=2)
     assert both["telco"].open(both["bank"].seal(said)) == said
+
+
+def question(number: int) -> Envelope:
+    body = example(OnlineRows)
+    said = envelope(sequence=0)
+    return Envelope(
+        said.header.model_copy(update={"kind": body.kind, "id": f"question {number}"}), body
+    )
+
+
+def test_a_question_for_scores_is_not_taken_again_by_a_daemon_that_was_restarted() -> None:
+    now = 1_000_000_000.0
+    rings = {name: KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")}
+    pinned = {name: (ring.current.public,) for name, ring in rings.items()}
+    bank, telco = (EndToEnd(ring, pinned, clock=lambda: now) for ring in rings.values())
+    recorded = bank.seal(question(1))
+    telco.open(recorded)
+
+    now += 3
+    restarted = EndToEnd(rings["telco"], pinned, clock=lambda: now)
+
+    with pytest.raises(Untrusted, match="before this daemon was started"):
+        restarted.open(recorded)
+    asked = question(2)
+    assert restarted.open(bank.seal(asked)) == asked
+
+
+def test_a_question_for_scores_that_was_held_back_for_long_is_refused() -> None:
+    now = 1_000_000_000.0
+    both = sealers(["bank", "telco"], clock=lambda: now)
+    held = both["bank"].seal(question(1))
+    now += 3 * 3600
+    with pytest.raises(Untrusted, match="s ago"):
+        both["telco"].open(held)
 
 
 def test_keys_change_without_a_refused_message() -> None:
