@@ -1,0 +1,228 @@
+"""Small trainings of a job's kind, to see what they take of this machine.
+
+They use the pool of worker processes that a daemon uses, its machines, messages and store, over a
+broker in memory. The other parties' columns are made up: as many as they are said to hold, each
+with as many different values as it is said to fill bins, and all of them of some use to the model.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.params import TrainParams
+from fedmq.party.compute import ComputePool, OnDone, ProcessPool
+from fedmq.party.in_process import MEMORY, run_machines
+from fedmq.party.keeper import Keeper, StoreKeeper
+from fedmq.party.memory_watch import MemoryWatch
+from fedmq.party.simulated_model import ACTIVE
+from fedmq.party.store.database import Database
+from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.trace import Trace
+from fedmq.party.traffic import Traffic
+from fedmq.privacy.engine import Computation, Engine, Given
+from fedmq.protocol.events import Report
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+
+__all__ = ["Calibration", "Seen"]
+
+_SHORT = 0.1  # seconds; several of trees that are over so soon are looked at
+_SEVERAL = 5
+_SIGNAL = 0.2  # how far the label moves a made-up value between 0 and 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one training took; per tree after the first, which also makes keys and tables.
+
+    ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
+    ``sent`` and ``received``: bytes, by party; ``memory``: bytes of this process and its workers;
+    ``messages`` of the active party with the one that it exchanges most with.
+    """
+
+    rows: int
+    seconds: float
+    first: float
+    memory: float
+    busy: Mapping[str, float]
+    sent: Mapping[str, float]
+    received: Mapping[str, float]
+    messages: float
+
+
+class _Lent(ComputePool):
+    """A pool that outlives the session which uses it."""
+
+    def __init__(self, pool: ComputePool) -> None:
+        self._pool = pool
+        self.parallelism = pool.parallelism
+
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        return await self._pool.run(computation, on_done)
+
+    async def close(self) -> None:
+        return
+
+
+class _Trees:
+    """Notes, at the end of each tree, when it was and how long cores had been at work so far."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._ends = [time.time()]
+        self._busy = [dict(trace.busy)]
+
+    def ended(self, _: Report) -> None:
+        """A tree is grown."""
+        self._ends.append(time.time())
+        self._busy.append(dict(self._trace.busy))
+
+    def seconds(self) -> list[float]:
+        """Of each tree, on the clock."""
+        return np.diff(self._ends).tolist()
+
+    def busy(self, party: str) -> float:
+        """Seconds of cores per tree after the first."""
+        totals = [
+            sum(spent for (who, _), spent in each.items() if who == party) for each in self._busy
+        ]
+        return (totals[-1] - totals[1]) / (len(totals) - 2)
+
+
+class Calibration:
+    """Trains on some of ``active`` (rows, features) and ``label`` (rows,).
+
+    ``passive``: of each other party, how many bins each of its columns fills. ``folder``: where
+    stores are made, and removed afterwards.
+    """
+
+    def __init__(
+        self,
+        active: NDArray[np.float32],
+        label: NDArray[np.float32],
+        passive: Mapping[str, Sequence[int]],
+        params: TrainParams,
+        engine: Engine,
+        pool: ProcessPool,
+        folder: Path | None = None,
+    ) -> None:
+        self._active, self._label = active, label
+        self._passive = passive
+        self._params, self._engine = params, engine
+        self._pool = pool
+        self._folder = folder
+        self._random = np.random.default_rng(0)
+
+    async def train(self, rows: int, expected: float | None = None) -> Seen:
+        """Train on ``rows`` of the rows; ``expected``: seconds per tree, as far as is known."""
+        several = expected is not None and expected < _SHORT
+        trace, traffic = Trace(), Traffic()
+        trees = _Trees(trace)
+        params = self._scaled(rows, 1 + (_SEVERAL if several else 1))
+        with MemoryWatch() as watch:
+            async with self._keepers() as keepers:
+                await run_machines(
+                    self._machines(rows, params),
+                    _Lent(self._pool),
+                    MEMORY,
+                    "training",
+                    traffic,
+                    trees.ended,
+                    trace,
+                    keepers=keepers,
+                )
+        first, *later = trees.seconds()
+        seconds = median(later)
+        volumes = {
+            pair: sum(each.bytes for each in kinds.values()) / params.num_boost_round
+            for pair, kinds in traffic.volumes.items()
+        }
+        parties = (ACTIVE, *self._passive)
+        messages = {
+            party: sum(
+                sum(each.messages for each in kinds.values())
+                for pair, kinds in traffic.volumes.items()
+                if party in pair
+            )
+            for party in self._passive
+        }
+        return Seen(
+            rows,
+            seconds,
+            max(0.0, first - seconds),
+            watch.peak,
+            {party: trees.busy(party) for party in parties},
+            {party: sum(v for (by, _), v in volumes.items() if by == party) for party in parties},
+            {party: sum(v for (_, to), v in volumes.items() if to == party) for party in parties},
+            max(messages.values(), default=0) / params.num_boost_round,
+        )
+
+    @asynccontextmanager
+    async def _keepers(self) -> AsyncIterator[dict[str, Keeper]]:
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            stores = {party: Database(Path(name) / party) for party in (ACTIVE, *self._passive)}
+            for store in stores.values():
+                await store.open()
+            session = StoredSession("calibration", "calibration", 1)
+            try:
+                yield {
+                    party: StoreKeeper(SessionStore(store), session, lambda _: None)
+                    for party, store in stores.items()
+                }
+            finally:
+                for store in stores.values():
+                    await store.close()
+
+    def _scaled(self, rows: int, trees: int) -> TrainParams:
+        """The parameters under which fewer rows grow trees of the same shape."""
+        share = rows / len(self._label)
+        regularisation = ("reg_lambda", "gamma", "min_child_weight")
+        less = {name: share * getattr(self._params, name) for name in regularisation}
+        brief = {"num_boost_round": trees, "early_stopping_rounds": None, "active_only_trees": 0}
+        return self._params.model_copy(update=less | brief)
+
+    def _machines(self, rows: int, params: TrainParams) -> dict[str, Machine]:
+        chosen = np.sort(self._random.permutation(len(self._label))[:rows])
+        own = self._active[chosen]
+        names = tuple(f"f{column}" for column in range(own.shape[1]))
+        table = ActiveTable(own, names, self._label[chosen], np.zeros(rows, np.bool_))
+        width = self._pool.parallelism
+        machines: dict[str, Machine] = {
+            ACTIVE: ActiveTraining(
+                "calibration",
+                ACTIVE,
+                tuple(self._passive),
+                table,
+                params,
+                self._engine,
+                parallelism=width,
+            )
+        }
+        for party, bins in self._passive.items():
+            names = tuple(f"f{column}" for column in range(len(bins)))
+            made_up = Given(PassiveTable(self._made_up(self._label[chosen], bins), names))
+            machines[party] = PassiveTraining(
+                party, ACTIVE, made_up, lambda _: self._engine, 0, parallelism=width
+            )
+        return machines
+
+    def _made_up(self, label: NDArray[np.float32], bins: Sequence[int]) -> NDArray[np.float32]:
+        table = self._random.random((len(label), len(bins)), np.float32)
+        table += np.float32(_SIGNAL) * (label > label.mean())[:, None]
+        table /= np.float32(1 + _SIGNAL)
+        for column, count in enumerate(bins):
+            if count < self._params.max_bin:
+                table[:, column] = np.floor(table[:, column] * count)
+        return table
