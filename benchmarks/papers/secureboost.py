@@ -14,11 +14,12 @@ from scipy.stats import wilcoxon
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
+import fedmq
 from benchmarks.papers.page import Curve, draw, table
 from benchmarks.papers.tables import TITLES, Credit, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.model import joint_margins
 from fedmq.boosting.tree import walk
+from fedmq.party.traffic import Traffic
 from fedmq.privacy.audit.purity import leaf_purity
 
 TREES = 25
@@ -44,16 +45,23 @@ def repeated(data: Credit, seed: int, active_only_trees: int) -> Repeat:
     truth = data.label[held_out]
     values = [data.active.to_numpy(np.float32), data.passive.to_numpy(np.float32)]
     tables = [model.share.lookup_table, model.passive_shares["passive"].lookup_table]
-    tested = [each[held_out] for each in values]
     one = model.share.model_copy(update={"trees": model.share.trees[:1]})
+    alone = fedmq.SimulatedModel(one, list(model.passive_shares.values()), Traffic())
     trained = [each[~held_out] for each in values]
     purities = [_purity(tree, tables, trained, data.label[~held_out]) for tree in model.share.trees]
     seen = purities[active_only_trees:]
     return Repeat(
-        _metrics(truth, joint_margins(one, tables, tested)),
-        _metrics(truth, joint_margins(model.share, tables, tested)),
+        _metrics(truth, _margins(alone, data, held_out)),
+        _metrics(truth, _margins(model, data, held_out)),
         {"first": purities[0], "first shared": seen[0], "later": float(np.mean(seen[1:]))},
     )
+
+
+def _margins(
+    model: fedmq.SimulatedModel, data: Credit, rows: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    active, passive = data.active[rows], {"passive": data.passive[rows]}
+    return model.predict(active=active, passive=passive, output_margin=True)
 
 
 def _metrics(truth: NDArray[np.float32], margins: NDArray[np.float32]) -> dict[str, float]:
