@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model import ActiveShare
 from fedmq.boosting.params import TrainParams
-from fedmq.party.compute import ComputePool, OnDone, ProcessPool
+from fedmq.party.compute import ComputePool, OnDone, ProcessPool, ThreadPool
 from fedmq.party.in_process import MEMORY, run_machines
 from fedmq.party.keeper import Keeper, StoreKeeper
 from fedmq.party.memory_watch import MemoryWatch
@@ -30,6 +31,7 @@ from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.trace import Trace
 from fedmq.party.traffic import Traffic
 from fedmq.privacy.engine import Computation, Engine, Given
+from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training_active import ActiveTraining
@@ -49,9 +51,10 @@ _SIGNAL = 0.03
 class Seen:
     """What one training took; per tree after the first, which also makes keys and tables.
 
+    The last tree is left out too, for there is nothing to get ready for the next one in it.
     ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
     ``sent`` and ``received``: bytes, by party; ``memory``: bytes of this process and its workers;
-    ``messages`` of the active party with the one that it exchanges most with.
+    ``messages`` of the active party with the one that it exchanges most with; ``splits`` of a tree.
     """
 
     rows: int
@@ -62,6 +65,7 @@ class Seen:
     sent: Mapping[str, float]
     received: Mapping[str, float]
     messages: float
+    splits: float
 
 
 class _Lent(ComputePool):
@@ -96,11 +100,11 @@ class _Trees:
         return np.diff(self._ends).tolist()
 
     def busy(self, party: str) -> float:
-        """Seconds of cores per tree after the first."""
+        """Seconds of cores per tree, without the first and the last."""
         totals = [
             sum(spent for (who, _), spent in each.items() if who == party) for each in self._busy
         ]
-        return (totals[-1] - totals[1]) / (len(totals) - 2)
+        return (totals[-2] - totals[1]) / (len(totals) - 3)
 
 
 class Calibration:
@@ -132,11 +136,11 @@ class Calibration:
         several = expected is not None and expected < _SHORT
         trace, traffic = Trace(), Traffic()
         trees = _Trees(trace)
-        params = self._scaled(rows, 1 + (_SEVERAL if several else 1))
+        params = self._scaled(rows, 2 + (_SEVERAL if several else 1))
         with MemoryWatch() as watch:
             async with self._keepers() as keepers:
-                await run_machines(
-                    self._machines(rows, params),
+                share, *_ = await run_machines(
+                    self._machines(rows, params, self._engine),
                     _Lent(self._pool),
                     MEMORY,
                     "training",
@@ -145,7 +149,7 @@ class Calibration:
                     trace,
                     keepers=keepers,
                 )
-        first, *later = trees.seconds()
+        first, *later, _ = trees.seconds()
         seconds = median(later)
         volumes = {
             pair: sum(each.bytes for each in kinds.values()) / params.num_boost_round
@@ -169,7 +173,15 @@ class Calibration:
             {party: sum(v for (by, _), v in volumes.items() if by == party) for party in parties},
             {party: sum(v for (_, to), v in volumes.items() if to == party) for party in parties},
             max(messages.values(), default=0) / params.num_boost_round,
+            _splits(share),
         )
+
+    async def splits(self, rows: int) -> float:
+        """Of a tree on ``rows`` of the rows, which is soon known without any encryption."""
+        params = self._scaled(rows, 2)
+        machines = self._machines(rows, params, engine_named("plain", {}, "estimate"))
+        share, *_ = await run_machines(machines, ThreadPool(), MEMORY, "training", Traffic())
+        return _splits(share)
 
     @asynccontextmanager
     async def _keepers(self) -> AsyncIterator[dict[str, Keeper]]:
@@ -194,7 +206,7 @@ class Calibration:
         brief = {"num_boost_round": trees, "early_stopping_rounds": None, "active_only_trees": 0}
         return self._params.model_copy(update=less | brief)
 
-    def _machines(self, rows: int, params: TrainParams) -> dict[str, Machine]:
+    def _machines(self, rows: int, params: TrainParams, engine: Engine) -> dict[str, Machine]:
         chosen = np.sort(self._random.permutation(len(self._label))[:rows])
         own = self._active[chosen]
         names = tuple(f"f{column}" for column in range(own.shape[1]))
@@ -207,7 +219,7 @@ class Calibration:
                 tuple(self._passive),
                 table,
                 params,
-                self._engine,
+                engine,
                 parallelism=width,
             )
         }
@@ -215,7 +227,7 @@ class Calibration:
             names = tuple(f"f{column}" for column in range(len(bins)))
             made_up = Given(PassiveTable(self._made_up(self._label[chosen], bins), names))
             machines[party] = PassiveTraining(
-                party, ACTIVE, made_up, lambda _: self._engine, 0, parallelism=width
+                party, ACTIVE, made_up, lambda _: engine, 0, parallelism=width
             )
         return machines
 
@@ -227,3 +239,7 @@ class Calibration:
             if count < self._params.max_bin:
                 table[:, column] = np.floor(table[:, column] * count)
         return table
+
+
+def _splits(share: ActiveShare) -> float:
+    return float(np.mean([np.sum(~tree.is_leaf) for tree in share.trees]))

@@ -1,8 +1,8 @@
 """What a training will take, foretold from small ones of the same kind.
 
 The same machines, engine and parameters train on a few rows, and then on more, as long as ten
-seconds allow; what is seen is drawn out along a straight line. All that an engine does grows by the
-row, the rest by the nodes of a tree, which are as many on few rows as on all.
+seconds allow. All that an engine does grows by the row and by the splits of a tree: how much by
+each is solved for, and how many splits trees on all rows have is seen without encryption.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from fedmq.boosting.params import TrainParams
 from fedmq.party.broker_check import Pace
@@ -28,6 +29,7 @@ from fedmq.privacy.registry import engine_named
 __all__ = ["Estimate", "PartyEstimate", "estimate"]
 
 _FEWEST_ROWS = 1000
+_MOST_ROWS = 200_000  # trees on more have no more splits
 _BUDGET = 8.0  # seconds of trainings
 _STAGES = 5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, told
 _FREE = Pace(0.0, 0.0)
@@ -79,17 +81,18 @@ def estimate(
     """
     spec = engine_named(engine, engine_options, "estimate")
 
-    async def calibrate() -> tuple[list[Seen], int]:
+    async def calibrate() -> tuple[list[Seen], float, int]:
         pool = ProcessPool(workers)
         try:
             await pool.run(Given(None))  # workers take a while to start
             calibration = Calibration(active, label, passive, params, spec, pool, folder)
-            return await _climb(calibration, len(label)), pool.parallelism
+            splits = await calibration.splits(min(_MOST_ROWS, len(label)))
+            return await _climb(calibration, len(label)), splits, pool.parallelism
         finally:
             await pool.close()
 
-    seen, width = in_own_loop(calibrate())
-    whole = _drawn_out(seen[0], seen[-1], len(label))
+    seen, splits, width = in_own_loop(calibrate())
+    whole = _drawn_out(seen[0], seen[-1], len(label), splits)
     # Where cores wait for messages or for other work, they will do so in the same measure.
     slack = max(1.0, seen[-1].seconds * width / max(sum(seen[-1].busy.values()), 1e-9))
     sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
@@ -128,9 +131,9 @@ async def _climb(calibration: Calibration, rows: int) -> list[Seen]:
 
 
 def _affordable(seen: Sequence[Seen], left: float) -> int:
-    """Rows that a training of two trees can have in ``left`` seconds."""
+    """Rows that a training of three trees can have in ``left`` seconds."""
     last = seen[-1]
-    per_tree = max(0.0, left - last.first) / 2
+    per_tree = max(0.0, left - last.first) / 3
     if len(seen) == 1:  # all of it may grow by the row, though much of it will not
         at_least = (8 if left > _BUDGET / 2 else 4) * last.rows
         return max(at_least, int(per_tree / max(last.seconds, 1e-4) * last.rows))
@@ -138,14 +141,17 @@ def _affordable(seen: Sequence[Seen], left: float) -> int:
     return last.rows + int((per_tree - last.seconds) / max(slope, 1e-7))
 
 
-def _drawn_out(small: Seen, large: Seen, rows: int) -> Seen:
-    """What ``rows`` rows will show, if all grows along the line through two points."""
-    if small.rows == large.rows:
+def _drawn_out(small: Seen, large: Seen, rows: int, splits: float) -> Seen:
+    """What ``rows`` rows and trees of ``splits`` will show, from two points that are alike."""
+    if large.rows == rows:
         return large
-    share = (rows - large.rows) / (large.rows - small.rows)
+    known = np.array([[each.rows, each.splits] for each in (small, large)])
 
     def drawn(before: float, after: float) -> float:
-        return after + max(0.0, after - before) * share
+        # Relative errors count, and nothing becomes less by more rows or splits.
+        weights = 1 / np.maximum([before, after], 1e-12)
+        grows, _ = nnls(known * weights[:, None], np.array([before, after]) * weights)
+        return float(grows @ [rows, splits])
 
     def each_drawn(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
         return {party: drawn(before[party], after[party]) for party in after}
@@ -158,4 +164,5 @@ def _drawn_out(small: Seen, large: Seen, rows: int) -> Seen:
         sent=each_drawn(small.sent, large.sent),
         received=each_drawn(small.received, large.received),
         messages=drawn(small.messages, large.messages),
+        splits=splits,
     )

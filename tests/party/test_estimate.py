@@ -111,23 +111,25 @@ def test_stores_are_removed(table: tuple[np.ndarray, np.ndarray], tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_what_grows_by_the_row_is_drawn_out_and_what_does_not_is_not() -> None:
-    small, large = (
-        Seen(rows, seconds, 1, 100, {"active": 0.5}, {"active": 10.0 * rows}, {"active": 0.0}, 7.0)
-        for rows, seconds in ((1000, 2.0), (2000, 3.0))
-    )
-    whole = estimating._drawn_out(small, large, 10_000)
-    assert whole.seconds == pytest.approx(11)
-    assert whole.busy["active"] == 0.5
-    assert whole.sent["active"] == pytest.approx(100_000)
-    assert whole.messages == 7
+def test_rows_and_splits_are_told_apart() -> None:
+    def of(rows: int, splits: float) -> Seen:
+        seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
+        return Seen(rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits)
+
+    whole = estimating._drawn_out(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
+    truth = of(10_000, 7.0)
+    assert whole.seconds == pytest.approx(truth.seconds)
+    assert whole.busy == pytest.approx(truth.busy)
+    assert whole.sent == pytest.approx(truth.sent)
+    assert whole.messages == pytest.approx(truth.messages)
+    assert estimating._drawn_out(whole, truth, 10_000, 7.0) is truth
 
 
 def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
     def of(rows: int, seconds: float) -> Seen:
-        return Seen(rows, seconds, 0.5, 100, {}, {}, {}, 0)
+        return Seen(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
 
     assert estimating._affordable([of(1000, 1.0)], 6.0) == 8000
     assert estimating._affordable([of(1000, 1.0)], 1.0) == 4000
     third = estimating._affordable([of(1000, 1.0), of(8000, 1.7)], 8.5)
-    assert third == pytest.approx(8000 + (4 - 1.7) / 1e-4, rel=0.01)
+    assert third == pytest.approx(8000 + (8 / 3 - 1.7) / 1e-4, rel=0.01)
