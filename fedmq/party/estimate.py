@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from fedmq.boosting.params import TrainParams
 from fedmq.party.broker_check import Pace
@@ -148,10 +147,7 @@ def _drawn_out(small: Seen, large: Seen, rows: int, splits: float) -> Seen:
     known = np.array([[each.rows, each.splits] for each in (small, large)])
 
     def drawn(before: float, after: float) -> float:
-        # Relative errors count, and nothing becomes less by more rows or splits.
-        weights = 1 / np.maximum([before, after], 1e-12)
-        grows, _ = nnls(known * weights[:, None], np.array([before, after]) * weights)
-        return float(grows @ [rows, splits])
+        return float(_growth(known, np.array([before, after])) @ [rows, splits])
 
     def each_drawn(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
         return {party: drawn(before[party], after[party]) for party in after}
@@ -166,3 +162,14 @@ def _drawn_out(small: Seen, large: Seen, rows: int, splits: float) -> Seen:
         messages=drawn(small.messages, large.messages),
         splits=splits,
     )
+
+
+def _growth(known: NDArray[np.float64], took: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each of two unknowns adds (2,), never less than 0, to explain ``took`` by ``known``."""
+    relative = known / np.maximum(took, 1e-12)[:, None]
+    target = (took > 0).astype(np.float64)
+    both, *_ = np.linalg.lstsq(relative, target)
+    if (both >= 0).all():
+        return np.asarray(both)
+    alone = np.diag((relative * target[:, None]).sum(axis=0) / (relative**2).sum(axis=0))
+    return np.asarray(min(alone, key=lambda one: float(np.sum((relative @ one - target) ** 2))))
