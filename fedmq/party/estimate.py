@@ -168,7 +168,7 @@ def _growth(known: NDArray[np.float64], took: NDArray[np.float64]) -> NDArray[np
     """What each of two unknowns adds (2,), never less than 0, to explain ``took`` by ``known``."""
     relative = known / np.maximum(took, 1e-12)[:, None]
     target = (took > 0).astype(np.float64)
-    both, *_ = np.linalg.lstsq(relative, target)
+    both, *_ = np.linalg.lstsq(relative, target, rcond=None)
     if (both >= 0).all():
         return np.asarray(both)
     alone = np.diag((relative * target[:, None]).sum(axis=0) / (relative**2).sum(axis=0))
