@@ -85,8 +85,11 @@ def estimate(
         try:
             await pool.run(Given(None))  # workers take a while to start
             calibration = Calibration(active, label, passive, params, spec, pool, folder)
-            splits = await calibration.splits(min(_MOST_ROWS, len(label)))
-            return await _climb(calibration, len(label)), splits, pool.parallelism
+            seen = await _climb(calibration, len(label))
+            splits = seen[-1].splits
+            if seen[-1].rows < len(label):
+                splits = await calibration.splits(min(_MOST_ROWS, len(label)))
+            return seen, splits, pool.parallelism
         finally:
             await pool.close()
 
