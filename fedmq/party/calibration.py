@@ -42,9 +42,9 @@ __all__ = ["Calibration", "Seen"]
 
 _SHORT = 0.1  # seconds; several of trees that are over so soon are looked at
 _SEVERAL = 5
-# How far the label moves a made-up value between 0 and 1: so far that these columns win splits, and
-# not so far that nodes soon hold one label alone.
-_SIGNAL = 0.03
+# The share of made-up values that the label moves by half of their range: these columns win splits
+# then, and yet no node soon holds one label alone.
+_SIGNAL = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +233,9 @@ class Calibration:
 
     def _made_up(self, label: NDArray[np.float32], bins: Sequence[int]) -> NDArray[np.float32]:
         table = self._random.random((len(label), len(bins)), np.float32)
-        table += np.float32(_SIGNAL) * (label > label.mean())[:, None]
-        table /= np.float32(1 + _SIGNAL)
+        moved = self._random.random(table.shape, np.float32) < _SIGNAL
+        upper = (label > label.mean())[:, None]
+        table = np.where(moved, (table + upper) / 2, table).astype(np.float32)
         for column, count in enumerate(bins):
             if count < self._params.max_bin:
                 table[:, column] = np.floor(table[:, column] * count)
