@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,8 +17,11 @@ RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 @contextmanager
-def private_node() -> Iterator[str]:
-    """The URL of a fresh node, or ``memory://`` where RabbitMQ is not installed."""
+def private_node(parties: Sequence[str] = ("bank",)) -> Iterator[str]:
+    """The URL of a fresh node, or ``memory://`` where RabbitMQ is not installed.
+
+    It is the administrator's; the password of each of ``parties`` is its name.
+    """
     if not RABBITMQ.exists():
         print("RabbitMQ is not installed: the parties talk through memory")
         yield "memory://"
@@ -27,7 +30,9 @@ def private_node() -> Iterator[str]:
         folder = Path(name)
         shutil.copy(BROKER / "rabbitmq.conf", folder)
         (folder / "enabled_plugins").write_text("[].\n")
-        users = definitions("benchmark", ["bank"], {"bank": "bank"}, admin_password="admin")
+        users = definitions(
+            "benchmark", parties, {name: name for name in parties}, admin_password="admin"
+        )
         (folder / "definitions.json").write_text(json.dumps(users))
         subprocess.run([str(BROKER / "node"), "start", name], check=True, capture_output=True)
         try:

@@ -1,4 +1,4 @@
-"""SecureBoost: Tables 1 and 2, Figures 4 and 5."""
+"""SecureBoost: Tables 1 and 2, and Figure 4."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
 import fedmq
 from benchmarks.papers.page import Curve, draw, table
-from benchmarks.papers.tables import TITLES, Credit, params, train, workers_time
+from benchmarks.papers.tables import TITLES, Credit, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.model import joint_margins
 from fedmq.boosting.tree import walk
+from fedmq.party.traffic import Traffic
 from fedmq.privacy.audit.purity import leaf_purity
 
 TREES = 25
@@ -45,16 +45,23 @@ def repeated(data: Credit, seed: int, active_only_trees: int) -> Repeat:
     truth = data.label[held_out]
     values = [data.active.to_numpy(np.float32), data.passive.to_numpy(np.float32)]
     tables = [model.share.lookup_table, model.passive_shares["passive"].lookup_table]
-    tested = [each[held_out] for each in values]
     one = model.share.model_copy(update={"trees": model.share.trees[:1]})
+    alone = fedmq.SimulatedModel(one, list(model.passive_shares.values()), Traffic())
     trained = [each[~held_out] for each in values]
     purities = [_purity(tree, tables, trained, data.label[~held_out]) for tree in model.share.trees]
     seen = purities[active_only_trees:]
     return Repeat(
-        _metrics(truth, joint_margins(one, tables, tested)),
-        _metrics(truth, joint_margins(model.share, tables, tested)),
+        _metrics(truth, _margins(alone, data, held_out)),
+        _metrics(truth, _margins(model, data, held_out)),
         {"first": purities[0], "first shared": seen[0], "later": float(np.mean(seen[1:]))},
     )
+
+
+def _margins(
+    model: fedmq.SimulatedModel, data: Credit, rows: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    active, passive = data.active[rows], {"passive": data.passive[rows]}
+    return model.predict(active=active, passive=passive, output_margin=True)
 
 
 def _metrics(truth: NDArray[np.float32], margins: NDArray[np.float32]) -> dict[str, float]:
@@ -183,50 +190,3 @@ def _of_sklearn(data: Credit, held_out: NDArray[np.bool_]) -> list[Curve]:
         ]
         curves.append(Curve(f"scikit-learn, {part}", losses, dashed=part == "test", colour=2))
     return curves
-
-
-def scalability(plots: Path) -> Iterator[str]:
-    """Figure 5: time per tree by depth, rows and features, with synthetic data as in the paper."""
-    yield "### Figure 5: processor time per tree\n"
-    axes = {
-        "depth": [{"depth": each} for each in (2, 3, 4)],
-        "rows": [{"rows": each} for each in (250, 500, 1000)],
-        "features": [{"features": each} for each in (5, 10, 20)],
-    }
-    rows = []
-    for axis, points in axes.items():
-        seconds = [_seconds(**point) for point in points]
-        at = [next(iter(point.values())) for point in points]
-        rows += [[axis, each, f"{took:.2f}"] for each, took in zip(at, seconds, strict=True)]
-        file = plots / f"secureboost-figure-5-{axis}.png"
-        draw(
-            file,
-            f"Processor seconds per tree by {axis}",
-            axis,
-            "seconds",
-            [Curve("paillier", seconds)],
-            at=at,
-        )
-    for axis in axes:
-        yield f"![By {axis}](plots/secureboost-figure-5-{axis}.png)\n"
-    yield (
-        "Synthetic tables: 500 rows, 10 features a party and depth 3 where not said otherwise, "
-        "32 bins, keys of 2048 bit. Processor time of all workers of both parties over two trees; "
-        "their start and the making of keys are part of it.\n"
-    )
-    yield table(["axis", "value", "paillier, processor seconds per tree"], rows)
-
-
-def _seconds(rows: int = 500, features: int = 10, depth: int = 3) -> float:
-    random = np.random.default_rng(0)
-    values = random.normal(size=(rows, 2 * features)).astype(np.float32)
-    label = (values[:, ::3].sum(axis=1) + random.normal(size=rows) > 0).astype(np.float32)
-    trees, before = 2, workers_time()
-    fedmq.simulate(
-        active=values[:, :features],
-        label=label,
-        passive={"passive": values[:, features:]},
-        params=params(trees, max_depth=depth),
-        engine="paillier",
-    )
-    return (workers_time() - before) / trees

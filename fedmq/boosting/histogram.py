@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 
-__all__ = ["children_histograms", "histograms"]
+__all__ = ["histograms"]
 
 
 def histograms(
@@ -33,22 +33,3 @@ def histograms(
         np.add.at(sums[0], cells, g)
         np.add.at(sums[1], cells, h)
     return np.ascontiguousarray(sums.T).reshape(len(nodes), cuts.n_cells, 2)
-
-
-def children_histograms(
-    bins: BinMatrix,
-    gradients: NDArray[np.int64],
-    parents: NDArray[np.int64],
-    children: Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]],
-) -> NDArray[np.int64]:
-    """Histograms of the (left, right) ``children`` of ``parents``; int64 (parents, 2, cells, 2).
-
-    Rows are read for the smaller child only; the larger one is the parent less its sibling.
-    """
-    right_is_smaller = np.array([len(left) > len(right) for left, right in children], np.intp)
-    smaller = [pair[side] for pair, side in zip(children, right_is_smaller, strict=True)]
-    both = np.empty((len(children), 2, *parents.shape[1:]), dtype=np.int64)
-    each = np.arange(len(children))
-    both[each, right_is_smaller] = histograms(bins, gradients, smaller)
-    both[each, 1 - right_is_smaller] = parents - both[each, right_is_smaller]
-    return both

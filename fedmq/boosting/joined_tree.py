@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import Cuts
 from fedmq.boosting.tree import LookupTable, Tree
 
-__all__ = ["JoinedTree", "joined_cuts", "joined_feature_names"]
+__all__ = ["JoinedTree", "joined_feature_names"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,11 +53,3 @@ def joined_feature_names(parties: Sequence[str], tables: Sequence[LookupTable]) 
         for party, table in zip(parties, tables, strict=True)
         for name in table.feature_names
     ]
-
-
-def joined_cuts(cuts: Sequence[Cuts]) -> Cuts:
-    """Cuts of the joined columns."""
-    return Cuts(
-        thresholds=tuple(each for party in cuts for each in party.thresholds),
-        has_missing=np.concatenate([party.has_missing for party in cuts]),
-    )

@@ -5,19 +5,15 @@ A share is a versioned JSON document. None of them predicts alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.tree import LookupTable, Tree, walk
+from fedmq.boosting.tree import LookupTable, Tree
 from fedmq.errors import ConfigError, DataError
 
-__all__ = ["ActiveShare", "PassiveShare", "joint_margins"]
+__all__ = ["ActiveShare", "PassiveShare"]
 
 
 class _Share(BaseModel):
@@ -94,24 +90,3 @@ class ActiveShare(_Share):
     def used_trees(self) -> tuple[Tree, ...]:
         """The trees that predictions use: up to ``best_iteration``, or all."""
         return self.trees if self.best_iteration is None else self.trees[: self.best_iteration + 1]
-
-
-def joint_margins(
-    share: ActiveShare, tables: Sequence[LookupTable], X: Sequence[NDArray[np.float32]]
-) -> NDArray[np.float32]:
-    """Margins by all lookup tables and columns in one place; float32 (rows,).
-
-    ``tables[i]`` and ``X[i]`` (rows, features of party i) belong to ``share.parties[i]``. Leaves
-    are added in float32, tree by tree, as XGBoost does.
-    """
-    n_rows = len(X[0])
-    start = OBJECTIVES[share.params.objective].base_margin(share.params.base_score)
-    margins = np.full(n_rows, start, dtype=np.float32)
-    for tree in share.used_trees:
-        leaves = walk(
-            tree,
-            n_rows,
-            lambda owner, rows, records: tables[owner].directions(X[owner], rows, records),
-        )
-        margins += tree.weight[leaves]
-    return margins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,15 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.cli.output import json_option, print_result
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DataError
+from fedmq.messages.training import TrainingOpen
+from fedmq.party.alignment_store import AlignmentStore, StoredAlignment
 from fedmq.party.audit import audit as mounted
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.table import ReadTable
+from fedmq.party.recording import Recording
+from fedmq.party.session_view import SessionView
+from fedmq.party.table import ReadTable, Table
+from fedmq.party.tables import rows_in_order
 
 __all__ = ["audit"]
 
@@ -32,6 +38,12 @@ _File = click.Path(path_type=Path)
     metavar="PARTY=FILE",
     help="CSV with a passive party's columns: scores the active party's attacks.",
 )
+@click.option(
+    "--state",
+    type=_File,
+    help="State folder of the party that recorded: for a training on an alignment, whose rows and "
+    "order it holds.",
+)
 @click.option("--known", default=0.01, show_default=True, help="Share of labels known before.")
 @click.option("--plot", type=_File, help="Draw the table into this image file.")
 @json_option
@@ -41,6 +53,7 @@ def audit(
     labels: Path | None,
     label_column: str,
     features: tuple[str, ...],
+    state: Path | None,
     known: float,
     plot: Path | None,
     as_json: bool,
@@ -49,24 +62,57 @@ def audit(
 
     The truth, which no single party holds, is needed to score them: run this on trial data.
     """
-    truth = None if labels is None else _labels(labels, id_column, label_column)
-    tables = dict(_features(each, id_column) for each in features)
-    report = mounted(recording, label=truth, passive=tables, known=known)
+    seen = Recording.read(recording)
+    read = _Truth(id_column, _alignment(SessionView(seen).terms, state))
+    truth = None if labels is None else read.labels(labels, label_column)
+    tables = dict(read.features(each) for each in features)
+    report = mounted(seen, label=truth, passive=tables, known=known)
     if plot is not None:
         report.plot(plot)
     print_result(report.as_dict(), as_json, lambda _: report.table())
 
 
-def _labels(path: Path, id_column: str, column: str) -> NDArray[Any]:
-    data = DataSection(path=path, id=id_column, label=column)
-    label = ReadTable("--labels", data, OBJECTIVES["binary:logistic"].labels).run().label
-    assert label is not None
-    return np.asarray(label)
+def _alignment(terms: TrainingOpen, state: Path | None) -> StoredAlignment | None:
+    if not terms.alignment_name:
+        return None
+    if state is None:
+        raise ConfigError(
+            f"the training was on the alignment {terms.alignment_name!r}: give the state folder of "
+            "the party that recorded it with --state"
+        )
+    alignment = AlignmentStore(state).load(terms.alignment_name)
+    if alignment.session != terms.alignment:
+        raise DataError(
+            f"{state}: the alignment {terms.alignment_name!r} was made anew ({alignment.made}) "
+            "since the training; its rows are others"
+        )
+    return alignment
 
 
-def _features(given: str, id_column: str) -> tuple[str, Any]:
-    party, equals, file = given.partition("=")
-    if not equals or not party or not file:
-        raise ConfigError(f"--features {given!r}: PARTY=FILE is needed, telco=telco.csv say")
-    data = DataSection(path=Path(file), id=id_column)
-    return party, ReadTable(f"--features {party}", data).run().values
+@dataclass(frozen=True)
+class _Truth:
+    """Files of the truth, read in the order of the session's rows."""
+
+    id_column: str
+    alignment: StoredAlignment | None
+
+    def labels(self, path: Path, column: str) -> NDArray[Any]:
+        data = self._section(path, label=column)
+        table = ReadTable("--labels", data, OBJECTIVES["binary:logistic"].labels).run()
+        label = self._rows("--labels", table).label
+        assert label is not None
+        return np.asarray(label)
+
+    def features(self, given: str) -> tuple[str, Any]:
+        party, equals, file = given.partition("=")
+        if not equals or not party or not file:
+            raise ConfigError(f"--features {given!r}: PARTY=FILE is needed, telco=telco.csv say")
+        name = f"--features {party}"
+        return party, self._rows(name, ReadTable(name, self._section(Path(file))).run()).values
+
+    def _section(self, path: Path, **more: Any) -> DataSection:
+        rules = {} if self.alignment is None else {"normalise": self.alignment.normalise}
+        return DataSection(path=path, id=self.id_column, **rules, **more)
+
+    def _rows(self, name: str, table: Table) -> Table:
+        return table if self.alignment is None else rows_in_order(name, table, self.alignment.ids)

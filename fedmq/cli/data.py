@@ -1,4 +1,4 @@
-"""``fedmq data check``: what a party's source holds, and what of it would be refused."""
+"""``fedmq data``: what a party's source holds, what of it would be refused, and its bins."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 
 import click
 
+from fedmq.boosting.binning import Cuts
 from fedmq.cli.asking import party_argument_help
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import DataError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.survey import survey
+from fedmq.party.table import ReadTable
 
 __all__ = ["data"]
 
@@ -45,6 +47,24 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
             if count == 1
             else f"{config.party}: {section.place}: {count} things would be refused"
         )
+
+
+@data.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.option("--max-bin", default=256, show_default=True, help="As the training has it.")
+@json_option
+def bins(party: Path, max_bin: int, as_json: bool) -> None:
+    """Show how many bins each column of PARTY fills, for the active party's `fedmq estimate`.
+
+    Nothing is sent: whoever wants to tell these numbers passes them on.
+    """
+    config, _ = PartyFile.read(party)
+    table = ReadTable(config.party, config.data).run()
+    counts = Cuts.of(table.values, max_bin).n_bins.tolist()
+    result = {"party": config.party, "bins": counts}
+    print_result(
+        result, as_json, lambda each: f"{each['party']}={','.join(map(str, each['bins']))}"
+    )
 
 
 def _in_words(found: Any) -> str:

@@ -29,6 +29,7 @@ from fedmq.cli.predict import predict
 from fedmq.cli.run import run
 from fedmq.cli.serving import activate, rollback, serving
 from fedmq.cli.status import cancel, pause, resume, status
+from fedmq.cli.trace import trace
 from fedmq.cli.train import follow, train
 from fedmq.errors import FedmqError
 
@@ -45,7 +46,7 @@ for command in (init, data, run, align, estimate, train, follow, predict, demo):
     cli.add_command(command)
 for command in (status, health, cancel, pause, resume, models):
     cli.add_command(command)
-for command in (activate, rollback, serving, bench, audit):
+for command in (activate, rollback, serving, bench, audit, trace):
     cli.add_command(command)
 for command in (keys, broker, dead, audit_log):
     cli.add_command(command)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import secrets
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from statistics import median
 
 from fedmq.errors import LinkError
 from fedmq.party.broker_access import BrokerAccess
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
+from fedmq.privacy.engine import PIECE_BYTES
 from fedmq.transport.address import BrokerAddress
 from fedmq.transport.connection import BrokerConnection, Received
 from fedmq.transport.link import LANES
@@ -27,9 +30,11 @@ from fedmq.transport.topology import (
     topology,
 )
 
-__all__ = ["Finding", "check_broker"]
+__all__ = ["Finding", "Pace", "check_broker", "pace_of_broker"]
 
 _REFUSED = "ACCESS_REFUSED"
+_NOBODY = "nobody"  # no party has this name, so what is sent to it reaches nobody
+_TIMED = 20
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,33 @@ async def check_broker(config: PartyFile, federation: Federation) -> list[Findin
     return check.findings
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How fast a broker answers: seconds per message, and more per byte of it."""
+
+    message: float
+    byte: float
+
+
+async def pace_of_broker(config: PartyFile, federation: Federation) -> Pace:
+    """The median of some messages to nobody, as the broker says; LinkError without a connection."""
+    access = BrokerAccess.of(config)
+    address = BrokerAddress.parse(access.url)
+    connection = await BrokerConnection.open(address, "fedmq estimate", access.ssl_context)
+    exchange = exchange_name(federation.name)
+    key = routing_key(config.party, _NOBODY, "training")
+    times: dict[int, list[float]] = {0: [], PIECE_BYTES: []}
+    try:
+        for size in list(times) * _TIMED:
+            begun = time.perf_counter()
+            await connection.publish(exchange, key, bytes(size), "pace")
+            times[size].append(time.perf_counter() - begun)
+    finally:
+        await connection.close()
+    empty, full = (median(each) for each in times.values())
+    return Pace(empty, max(0.0, full - empty) / PIECE_BYTES)
+
+
 class _Check:
     def __init__(self, config: PartyFile, federation: Federation) -> None:
         self.findings: list[Finding] = []
@@ -65,8 +97,7 @@ class _Check:
         exchange = exchange_name(name)
         async with self._connected():
             pass
-        # Nobody has this name, so what is allowed reaches nobody.
-        nobody = routing_key(me, "nobody", "training")
+        nobody = routing_key(me, _NOBODY, "training")
         await self._try("publish under its own name", True, _publish(exchange, nobody))
         for other in self._federation.parties:
             if other == me:
@@ -77,14 +108,14 @@ class _Check:
             await self._try(
                 f"publish under the name of {other}",
                 False,
-                _publish(exchange, routing_key(other, "nobody", "training")),
+                _publish(exchange, routing_key(other, _NOBODY, "training")),
             )
             await self._try(
                 f"write into the queue of {other} past the exchange",
                 False,
                 _publish("", queue_name(name, other, "training")),
             )
-        await self._try("write dead letters", False, _publish(dead_exchange_name(name), "nobody"))
+        await self._try("write dead letters", False, _publish(dead_exchange_name(name), _NOBODY))
         layout = topology(name, self._federation.parties)
         await self._try("declare queues and exchanges", False, lambda it: it.declare(layout))
 

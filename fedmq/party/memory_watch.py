@@ -1,4 +1,4 @@
-"""How much memory this process and its workers take together, at most."""
+"""How much memory a process and its workers take together, at most."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ _EVERY = 0.1  # seconds
 class MemoryWatch:
     """Samples until the ``with`` block ends: the private memory of each, and what they share once.
 
-    ``peak`` is in bytes; 0 where the system does not tell (it is Linux's /proc that does).
+    ``process``: its number; this one by default. ``peak`` is in bytes; 0 where the system does not
+    tell (it is Linux's /proc that does).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, process: int | None = None) -> None:
         self.peak = 0
+        self._process = "self" if process is None else str(process)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -40,15 +42,15 @@ class MemoryWatch:
         over = False
         while not over:
             over = self._stop.wait(_EVERY)
-            sizes = [_sizes(process) for process in _family()]
+            sizes = [_sizes(process) for process in _family(self._process)]
             private = sum(each.get("RssAnon", 0) for each in sizes)
             shared = max(each.get("RssShmem", 0) + each.get("RssFile", 0) for each in sizes)
             self.peak = max(self.peak, private + shared)
 
 
-def _family() -> list[str]:
-    """This process and all that descend from it, by number."""
-    found = ["self"]
+def _family(process: str) -> list[str]:
+    """A process and all that descend from it, by number."""
+    found = [process]
     for each in found:
         for children in Path(f"/proc/{each}/task").glob("*/children"):
             try:

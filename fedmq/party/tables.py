@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "LoadPassiveRows",
     "LoadPassiveTable",
     "model_columns",
+    "rows_in_order",
     "served_columns",
 ]
 
@@ -54,8 +56,16 @@ class Aligned:
                 f"{party}: its data changed since alignment {self.name!r} was made "
                 f"({alignment.made}); make it anew with: fedmq align"
             )
-        row_of = {each: row for row, each in enumerate(table.ids)}
-        return table.taken([row_of[each] for each in alignment.ids]), alignment.session
+        return rows_in_order(party, table, alignment.ids), alignment.session
+
+
+def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
+    """The rows of ``ids``, in their order; DataError names one that ``party`` does not hold."""
+    row_of = {each: row for row, each in enumerate(table.ids)}
+    absent = next((each for each in ids if each not in row_of), None)
+    if absent is not None:
+        raise DataError(f"{party}: there is no row of {absent!r}, which the alignment holds")
+    return table.taken([row_of[each] for each in ids])
 
 
 @dataclass(frozen=True, slots=True)

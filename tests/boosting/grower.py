@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.histogram import children_histograms, histograms
+from fedmq.boosting.histogram import histograms
 from fedmq.boosting.joined_tree import JoinedTree
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, is_worthwhile, leaf_weights, split_gains
 from fedmq.boosting.tree import GrowingTree, LookupTable, Tree
+from tests.boosting.pooled import children_histograms
 
 
 @dataclass

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.histogram import children_histograms, histograms
+from fedmq.boosting.histogram import histograms
+from tests.boosting.pooled import children_histograms
 
 from .tables import scattered
 

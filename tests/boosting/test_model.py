@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from fedmq.boosting.model import ActiveShare, PassiveShare, joint_margins
+from fedmq.boosting.model import ActiveShare, PassiveShare
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.tree import LookupTable
 from fedmq.errors import DataError
+from tests.boosting.pooled import joint_margins
 
 from .test_tree import small_tree
 

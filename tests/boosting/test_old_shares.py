@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.boosting.model import ActiveShare, PassiveShare, joint_margins
+from fedmq.boosting.model import ActiveShare, PassiveShare
+from tests.boosting.pooled import joint_margins
 
 SHARES = Path(__file__).parent / "shares"
 VERSIONS = sorted({int(path.name.split("-")[1]) for path in SHARES.glob("version-*.json")})

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.joined_tree import joined_cuts
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost_parity import Parity, compare, train_reference
 from fedmq.errors import ConfigError, DataError
+from tests.boosting.pooled import joined_cuts
 
 from .grower import grow
 from .tables import Table, pooled, scattered

@@ -222,6 +222,47 @@ def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
     assert not (parties.folder / "bank" / "models" / "m2.json").exists()
 
 
+def test_a_training_on_an_alignment_can_be_audited(parties: Parties) -> None:
+    random = np.random.default_rng(3)
+    held = {"bank": range(400), "telco": range(100, 500), "retail": range(600)}
+    x = random.normal(size=(600, 3)).round(3)
+    label = (x.sum(axis=1) > 0).astype(int)
+    for place, (party, rows) in enumerate(held.items()):
+        header = ("id", "x", "y") if party == "bank" else ("id", "x")
+        shuffled = random.permutation(list(rows))
+        lines = [(f"p{r}", x[r, place], label[r])[: len(header)] for r in shuffled]
+        write_csv(parties.folder / f"{party}.csv", header, lines)
+        parties.configure(party, f'path = "{party}.csv"')
+        file = parties.folder / f"{party}.toml"
+        file.write_text(f'recordings = "recordings"\n{file.read_text()}')
+    parties.run()
+    assert parties.align().returncode == 0
+    assert parties.train().returncode == 0
+    parties.stop()
+
+    def recording(party: str) -> str:
+        name = f"recordings/*.{party}.recording"
+        return str(max(parties.folder.glob(name), key=lambda path: path.stat().st_mtime_ns))
+
+    labels = [(f"p{r}", label[r]) for r in random.permutation(600)]
+    write_csv(parties.folder / "labels.csv", ("id", "y"), labels)
+    by_labels = ("--labels", "labels.csv", "--label-column", "y", "--json")
+    heard = parties.ask("audit", recording("telco"), "--state", "telco", *by_labels)
+    assert heard.returncode == 0, heard.stderr
+    found = {each["attack"]: each for each in json.loads(heard.stdout)["findings"]}
+    assert found["gradients told"]["value"] == 1  # plain tells all, if the rows are the right ones
+    features = ("--features", "telco=telco.csv", "--json")
+    learned = parties.ask("audit", recording("bank"), "--state", "bank", *features)
+    assert learned.returncode == 0, learned.stderr
+    assert any(each["succeeds"] for each in json.loads(learned.stdout)["findings"])
+
+    line = one_line(parties.ask("audit", recording("telco"), *by_labels), 3)
+    assert "on the alignment 'customers': give the state folder" in line
+    write_csv(parties.folder / "labels.csv", ("id", "y"), labels[:10])
+    line = one_line(parties.ask("audit", recording("telco"), "--state", "telco", *by_labels), 4)
+    assert "--labels: there is no row of" in line
+
+
 def assert_lossless(parties: Parties, encoded: NDArray[np.float32], label: NDArray[Any]) -> None:
     active = ModelStore(parties.folder / "bank").active("m")
     tables = [active.lookup_table]

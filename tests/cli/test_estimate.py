@@ -45,3 +45,19 @@ def test_columns_of_nobody_are_refused(federation: Path, columns: str) -> None:
     run = CliRunner().invoke(cli, asked(federation, "--columns", columns))
     assert isinstance(run.exception, ConfigError)
     assert str(run.exception).startswith(f"--columns {columns}: write PARTY=COUNT")
+
+
+@pytest.mark.parametrize("bins", ["retail=3,3", "telco", "telco=many", "telco=3,,4"])
+def test_bins_of_nobody_are_refused(federation: Path, bins: str) -> None:
+    run = CliRunner().invoke(cli, asked(federation, "--bins", bins))
+    assert isinstance(run.exception, ConfigError)
+    assert str(run.exception).startswith(f"--bins {bins}: write PARTY=BINS,BINS,...")
+
+
+def test_what_a_party_says_of_its_bins_is_what_the_estimate_takes(federation: Path) -> None:
+    telco = str(federation / "telco" / "party.toml")
+    told = CliRunner().invoke(cli, ["data", "bins", telco, "--max-bin", "8"])
+    assert told.exit_code == 0, told.output
+    assert told.stdout.startswith("telco=")
+    run = CliRunner().invoke(cli, asked(federation, "--bins", told.stdout.strip(), "--json"))
+    assert run.exit_code == 0, run.output

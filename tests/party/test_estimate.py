@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.party import estimate as estimating
+from fedmq.party.broker_check import Pace
+from fedmq.party.calibration import Seen
 from fedmq.party.estimate import Estimate, estimate
 from fedmq.party.simulation import simulate
 
@@ -19,20 +23,29 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return values, (values.sum(axis=1) > 0).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def foretold(table: tuple[np.ndarray, np.ndarray]) -> Estimate:
+def foretell(table: tuple[np.ndarray, np.ndarray], folder: Path, **changes: object) -> Estimate:
     values, label = table
+    given = {
+        "active": values[:, :2],
+        "label": label,
+        "passive": {"telco": [8, 8]},
+        "params": PARAMS,
+        "engine": "plain",
+        "engine_options": {},
+        "workers": 1,
+        "folder": folder,
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimating, "_FEWEST_ROWS", 400)
         patch.setattr(estimating, "_BUDGET", 0.0)
-        return estimate(
-            active=values[:, :2],
-            label=label,
-            passive={"telco": 2},
-            params=PARAMS,
-            engine="plain",
-            engine_options={},
-        )
+        return estimate(**{**given, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def foretold(
+    table: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempPathFactory
+) -> Estimate:
+    return foretell(table, tmp_path_factory.mktemp("stores"))
 
 
 def test_traffic_is_foretold_within_thirty_percent(
@@ -46,25 +59,77 @@ def test_traffic_is_foretold_within_thirty_percent(
         params=PARAMS,
         engine="plain",
     )
-    sent = sum(each.bytes for each in model.traffic["active", "telco"].values())
-    assert foretold.parties["active"].bytes_sent == pytest.approx(sent, rel=0.3)
+    for pair in (("active", "telco"), ("telco", "active")):
+        sent = sum(each.bytes for each in model.traffic[pair].values())
+        assert foretold.parties[pair[0]].bytes_sent == pytest.approx(sent, rel=0.3)
 
 
 def test_every_party_has_its_share_of_the_work(foretold: Estimate) -> None:
     assert foretold.parties.keys() == {"active", "telco"}
     assert all(each.core_seconds > 0 for each in foretold.parties.values())
+    assert all(each.memory > 10e6 for each in foretold.parties.values())
     assert foretold.trees == 4
     assert foretold.together > 0
     assert foretold.apart > 0
-    assert foretold.memory > 10e6
 
 
-def test_what_grows_by_the_row_is_drawn_out_and_what_does_not_is_not() -> None:
-    small, large = (
-        estimating._Seen(rows, seconds, 1, 0, 100, {"active": 0.5}, {"active": 10.0 * rows})
-        for rows, seconds in ((1000, 2.0), (2000, 3.0))
+def test_fewer_bins_are_less_to_send(table: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    sent = [
+        foretell(
+            table,
+            tmp_path,
+            passive={"telco": bins},
+            engine="ou",
+            engine_options={"key_bits": 384, "allow_weak_keys": True},
+        )
+        .parties["telco"]
+        .bytes_sent
+        for bins in ([2, 2], [8, 8])
+    ]
+    assert sent[0] < sent[1]
+
+
+def test_a_slow_broker_adds_to_the_time_and_to_nothing_else(
+    table: tuple[np.ndarray, np.ndarray], foretold: Estimate, tmp_path: Path
+) -> None:
+    slow = foretell(table, tmp_path, broker=Pace(1.0, 0.0))
+    assert slow.per_tree > foretold.per_tree + 10
+    assert slow.parties["telco"].bytes_sent == pytest.approx(
+        foretold.parties["telco"].bytes_sent, rel=0.1
     )
-    whole = estimating._drawn_out(small, large, 10_000)
-    assert whole.seconds == pytest.approx(11)
-    assert whole.busy["active"] == 0.5
-    assert whole.sent["active"] == pytest.approx(100_000)
+
+
+def test_trees_of_the_active_party_alone_send_nothing(
+    table: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    alone = PARAMS.model_copy(update={"active_only_trees": 4})
+    assert foretell(table, tmp_path, params=alone).parties["active"].bytes_sent == 0
+
+
+def test_stores_are_removed(table: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
+    foretell(table, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_and_splits_are_told_apart() -> None:
+    def of(rows: int, splits: float) -> Seen:
+        seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
+        return Seen(rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits)
+
+    whole = estimating._drawn_out(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
+    truth = of(10_000, 7.0)
+    assert whole.seconds == pytest.approx(truth.seconds)
+    assert whole.busy == pytest.approx(truth.busy)
+    assert whole.sent == pytest.approx(truth.sent)
+    assert whole.messages == pytest.approx(truth.messages)
+    assert estimating._drawn_out(whole, truth, 10_000, 7.0) is truth
+
+
+def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
+    def of(rows: int, seconds: float) -> Seen:
+        return Seen(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
+
+    assert estimating._affordable([of(1000, 1.0)], 6.0) == 8000
+    assert estimating._affordable([of(1000, 1.0)], 1.0) == 4000
+    third = estimating._affordable([of(1000, 1.0), of(8000, 1.7)], 8.5)
+    assert third == pytest.approx(8000 + (8 / 3 - 1.7) / 1e-4, rel=0.01)

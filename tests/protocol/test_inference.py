@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.model import joint_margins
 from fedmq.errors import Aborted, DataError, PeerSilent, Refused
 from fedmq.messages.body import SessionRefuse
 from fedmq.messages.inference import HopReply, InferenceHop, InferenceOpen, SampleIds
+from tests.boosting.pooled import joint_margins
 from tests.protocol.federation import ACTIVE, Federation, ran, small
 from tests.protocol.sorrow import Sorrow
 from tests.simulator import Link

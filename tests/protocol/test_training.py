@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.joined_tree import joined_cuts
 from fedmq.boosting.xgboost_parity import compare, train_reference
 from fedmq.errors import Aborted, FedmqError, PeerSilent
 from fedmq.messages.training import SplitDecision, TreeFinished, TreeStarted
 from fedmq.protocol.events import Cancelled
+from tests.boosting.pooled import joined_cuts
 from tests.protocol.federation import ACTIVE, OU, PAILLIER, Federation, joined, shares, small
 from tests.simulator import Link, Simulation
 

@@ -1,0 +1,237 @@
+"""What ``fedmq estimate`` foretells, beside what the same jobs then take two daemons.
+
+::
+
+    python benchmarks/estimate.py DATA [--trees 4] [--jobs ou ...] [--untold] [--json]
+
+DATA holds ``credit1_*.csv`` and ``credit2_*.csv``. For each job the prediction is made first, by
+the command in a process of its own, then the job is trained by two daemons over a private RabbitMQ
+node, after which it is predicted once more: what the machine does besides changes with time, so
+the mean of both predictions is compared. The passive party's bins are told (``--bins``), unless
+``--untold``. Shown are ratios, prediction to truth: seconds per tree on the clock, seconds of
+cores, bytes and peak memory of each party, and the seconds that a prediction took. The first and
+the last tree are left out: one makes keys, the other gets nothing ready for the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from broker import private_node
+
+from fedmq.cli.asking import ask_daemon
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.memory_watch import MemoryWatch
+
+FEDMQ = str(Path(sys.executable).with_name("fedmq"))
+BANK, TELCO = "bank", "telco"
+LABELS = {"credit1": "SeriousDlqin2yrs", "credit2": "default.payment.next.month"}
+FEDERATION = f'name = "benchmark"\nactive = "{BANK}"\npassive = ["{TELCO}"]\n'
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training of the benchmarks."""
+
+    data: str
+    engine: str
+    depth: int = 3
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        deep = f", depth {self.depth}" if self.depth != 3 else ""
+        return f"{self.data.replace('credit', 'Credit ')}, {self.engine}{deep}"
+
+
+JOBS = [
+    *(Job("credit2", engine) for engine in ("plain", "ou", "paillier")),
+    Job("credit2", "ou", 6),
+    *(Job("credit1", engine) for engine in ("plain", "ou", "paillier")),
+]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Seconds and bytes per tree and by party, peak bytes of memory by party."""
+
+    seconds: float
+    core_seconds: Mapping[str, float]
+    sent: Mapping[str, float]
+    memory: Mapping[str, float]
+
+
+class Parties:
+    """The files of two parties, whose tables are those of ``DATA``."""
+
+    def __init__(self, folder: Path, data: Path, broker: str) -> None:
+        self._folder, self._data = folder, data
+        self._broker = broker.replace("admin:admin", "{0}:{0}")
+        (folder / "federation.toml").write_text(FEDERATION)
+        for party in (BANK, TELCO):
+            (folder / party / "traces").mkdir(parents=True)
+
+    def prepare(self, job: Job, trees: int) -> Path:
+        """The job's file, after those of the parties."""
+        for party, table in ((BANK, "active"), (TELCO, "passive")):
+            label = f'label = "{LABELS[job.data]}"\n' if party == BANK else ""
+            self.file(party).write_text(
+                f'party = "{party}"\nfederation = "../federation.toml"\n'
+                f'broker = "{self._broker.format(party)}"\nstate = "state"\n'
+                f'[data]\npath = "{self._data.absolute()}/{job.data}_{table}.csv"\nid = "id"\n'
+                f'{label}[policy]\nengines = ["{job.engine}"]\nallow_unsealed = true\n'
+            )
+        path = self._folder / BANK / "train.toml"
+        path.write_text(
+            f'engine = "{job.engine}"\n'
+            f"[params]\nnum_boost_round = {trees}\nmax_depth = {job.depth}\nmax_bin = 32\n"
+        )
+        return path
+
+    def file(self, party: str) -> Path:
+        """A party's own file."""
+        return self._folder / party / "party.toml"
+
+    def train(self, job: Path) -> Taken:
+        """Train by daemons that are started for it."""
+        done: list[float] = []
+        with ExitStack() as stack:
+            daemons = {party: stack.enter_context(self._daemon(party)) for party in (BANK, TELCO)}
+            watches = {
+                party: stack.enter_context(MemoryWatch(each.pid)) for party, each in daemons.items()
+            }
+
+            def note(event: Mapping[str, Any]) -> None:
+                if event["event"] == "progress" and event["done"] > len(done):
+                    done.append(time.time())
+
+            description = TrainingJob.read(job)
+            request = {"do": "train", "job": description.model_dump(mode="json")}
+            ask_daemon(self._folder / BANK / "state", request, note)
+            seen = {party: self._timeline(party, done[0], done[-2]) for party in daemons}
+        trees = description.params.num_boost_round
+        return Taken(
+            float(np.median(np.diff(done[:-1]))),
+            {party: busy / (trees - 2) for party, (busy, _) in seen.items()},
+            {party: sent / trees for party, (_, sent) in seen.items()},
+            {party: float(watch.peak) for party, watch in watches.items()},
+        )
+
+    @contextmanager
+    def _daemon(self, party: str) -> Iterator[subprocess.Popen[str]]:
+        folder = self._folder / party
+        daemon = subprocess.Popen(
+            [FEDMQ, "run", str(self.file(party)), "--trace", str(folder / "traces")],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert daemon.stderr is not None
+            if not any("is ready" in line for line in daemon.stderr):
+                raise SystemExit(f"the daemon of {party} does not start")
+            yield daemon
+        finally:
+            daemon.terminate()
+            daemon.communicate()
+
+    def _timeline(self, party: str, first: float, last: float) -> tuple[float, float]:
+        """Seconds of cores between the times ``first`` and ``last``, and bytes sent."""
+        while not (files := list((self._folder / party / "traces").glob("*.json"))):
+            time.sleep(0.1)  # it is written once all parties know that the session is over
+        [file] = files
+        events = json.loads(file.read_text())["traceEvents"]
+        file.unlink()
+        spans = [event for event in events if event["ph"] == "X"]
+        later = [event["args"] for event in spans if first < event["ts"] / 1e6 < last]
+        return (
+            sum(each.get("busy ms", 0) for each in later) / 1e3,
+            sum(event["args"].get("bytes", 0) for event in spans),
+        )
+
+
+def foretold(job: Path, bins: str | None) -> tuple[Taken, float]:
+    """What ``fedmq estimate`` says per tree, and how long it took."""
+    told = ["--bins", bins] if bins else []
+    begun = time.perf_counter()
+    run = subprocess.run(
+        [FEDMQ, "estimate", str(job), "--json", *told], check=True, capture_output=True, text=True
+    )
+    took = time.perf_counter() - begun
+    found = json.loads(run.stdout)
+    parties, trees = found["parties"], found["trees"]
+    return Taken(
+        found["seconds_per_tree"],
+        {party: each["core_seconds"] / trees for party, each in parties.items()},
+        {party: each["bytes_sent"] / trees for party, each in parties.items()},
+        {party: each["memory_bytes"] for party, each in parties.items()},
+    ), took
+
+
+def compared(before: Taken, truth: Taken, after: Taken) -> dict[str, float]:
+    """Ratios of the mean prediction to the truth."""
+
+    def ratio(*three: float) -> float:
+        return (three[0] + three[2]) / 2 / max(three[1], 1e-9)
+
+    row = {"seconds": ratio(before.seconds, truth.seconds, after.seconds)}
+    cores = [sum(each.core_seconds.values()) for each in (before, truth, after)]
+    row["core seconds"] = ratio(*cores)
+    for what in ("sent", "memory"):
+        for party in truth.sent:
+            three = [getattr(each, what)[party] for each in (before, truth, after)]
+            row[f"{party}, {what}"] = ratio(*three)
+    return row
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--trees", type=int, default=4, help="at least 3")
+    parser.add_argument("--jobs", nargs="+", default=[], help="those whose names hold a word")
+    parser.add_argument("--untold", action="store_true", help="say the number of columns alone")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    jobs = [j for j in JOBS if not options.jobs or any(word in j.name for word in options.jobs)]
+    result: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name, private_node((BANK, TELCO)) as broker:
+        parties = Parties(Path(name), options.data, broker)
+        for job in jobs:
+            file = parties.prepare(job, options.trees)
+            told = ["data", "bins", str(parties.file(TELCO)), "--max-bin", "32"]
+            bins = subprocess.run([FEDMQ, *told], check=True, capture_output=True, text=True)
+            said = None if options.untold else bins.stdout.strip()
+            before, took = foretold(file, said)
+            truth = parties.train(file)
+            after, took_again = foretold(file, said)
+            row = {"s per tree": truth.seconds, **compared(before, truth, after)}
+            result[job.name] = {**row, "estimate took, s": (took + took_again) / 2}
+            print(f"{job.name}: {before} {truth} {after}", file=sys.stderr)
+    print(json.dumps(result) if options.json else table(result))
+
+
+def table(result: Mapping[str, Mapping[str, float]]) -> str:
+    """Jobs as lines."""
+    columns: Sequence[str] = list(next(iter(result.values()), {}))
+    width = max(map(len, result), default=0)
+    head = " " * width + "".join(f"{column:>18}" for column in columns)
+    lines = [
+        name.ljust(width) + "".join(f"{row[column]:18.2f}" for column in columns)
+        for name, row in result.items()
+    ]
+    return "\n".join([head, *lines])
+
+
+if __name__ == "__main__":
+    main()
