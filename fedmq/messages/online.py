@@ -107,7 +107,7 @@ class OnlineRefusal(Body):
 
     batch: Batch
     hop: Index
-    cause: Literal["model", "mode", "rate", "records", "data"]
+    cause: Literal["policy", "model", "mode", "rate", "records", "data"]
     reason: Reason
 
 

@@ -127,6 +127,13 @@ class Consent:
         self._ask(header, model=model, mode=mode)
         self._check_peer(header, "inference")
 
+    def answering(self, header: Header) -> None:
+        """Raises Refused if this party answers no question for scores any more; not audited here.
+
+        What was agreed to when a model was deployed may since have been taken back.
+        """
+        self._check_peer(header, "inference")
+
     def follow(self, header: Header, outcome: asyncio.Future[Any], traffic: Traffic) -> None:
         """Audit how a session ended, and how much of what was answered."""
 

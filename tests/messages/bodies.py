@@ -181,7 +181,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         online.OnlineRefusal,
         batch=batches,
         hop=naturals,
-        cause=st.sampled_from(["model", "mode", "rate", "records", "data"]),
+        cause=st.sampled_from(["policy", "model", "mode", "rate", "records", "data"]),
         reason=words,
     ),
     online.OnlinePing: st.builds(online.OnlinePing),

@@ -74,7 +74,7 @@ class ServingDesk(Desk):
         self._audit = (
             OnlineAudit(premises.config.state) if section.audit and not premises.is_active else None
         )
-        self.answering = Answering(section, self._audit)
+        self.answering = Answering(section, self._audit, consent=premises.consent.answering)
         self._deployments = Deployments.read(premises.config.state)
         self._switching = asyncio.Lock()
         self._telling: dict[str, asyncio.Task[None]] = {}

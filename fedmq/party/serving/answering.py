@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from fedmq.errors import ProtocolError
+from fedmq.errors import ProtocolError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
 from fedmq.messages.online import OnlineHop, OnlinePing, OnlinePong, OnlineRefusal, OnlineRows
@@ -29,12 +29,14 @@ class Answering:
         section: OnlineSection,
         audit: OnlineAudit | None,
         clock: Callable[[], float] = time.monotonic,
+        consent: Callable[[Header], None] = lambda _: None,
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
         self.guard = Guard(section, clock)
         self._section = section
         self._audit = audit
+        self._consent = consent
 
     async def answer(self, header: Header, body: Body) -> Body | None:
         """What to say to ``body``; None where it is no question."""
@@ -53,6 +55,10 @@ class Answering:
     async def _answered(self, header: Header, body: OnlineHop | OnlineRows) -> Body:
         # A question of one row takes some 100 microseconds, one of 250 rows a few milliseconds:
         # less than it would take to hand it to another process.
+        try:
+            self._consent(header)
+        except Refused as error:
+            return self._refusal(body, "policy", str(error))
         mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
         if mode not in self._section.modes:
             return self._refusal(body, "mode", f"mode {mode} is not answered here")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedmq.errors import DataError, Overloaded, PeerSilent, Refused
+from fedmq.party.audit_log import AuditLog
+from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.consent import Consent
 from fedmq.protocol.online_terms import Mode
 from tests.party.serving.town import Town
 from tests.protocol.test_online import MODES, World
@@ -181,3 +185,18 @@ async def test_retries_do_not_count_against_the_limits(world: World) -> None:
     town = Town(world, mode="bitmap", limits={"scores_per_id": 1}, drop=0.4, deadline=20.0)
 
     np.testing.assert_array_equal(await town.margins(world.ids[:9]), world.margins[:9])
+
+
+async def test_a_party_whose_policy_takes_scoring_back_answers_no_more_at_once(
+    world: World, tmp_path: Path
+) -> None:
+    town = Town(world, deadline=1.0)
+    telco = town.parties["telco"]
+    consent = Consent("telco", PolicySection(), AuditLog(tmp_path))
+    telco._consent = consent.answering
+    np.testing.assert_array_equal(await town.margins(world.ids[:9]), world.margins[:9])
+
+    consent.take_up(PolicySection.model_validate({"sessions": ["training"]}))
+
+    with pytest.raises(Refused, match="telco does not take part in inference"):
+        await town.margins(world.ids[:9])
