@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest chaos histories bench bench-training bench-safety
-.PHONY: bench-estimate soak bench-alignment bench-online papers docs clean rabbitmq postgresql
+.PHONY: bench-apart bench-estimate soak bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -57,6 +57,10 @@ bench-training: $(VENV)/bench.stamp ## seconds per tree beside XGBoost
 bench-safety: $(VENV)/bench.stamp rabbitmq ## what seals and checkpoints cost
 	$(data)
 	@$(BIN)/python benchmarks/safety.py "$(DATA)"
+
+bench-apart: $(VENV)/bench.stamp rabbitmq ## parties with a core each, with and without noise made ahead
+	$(data)
+	@$(BIN)/python benchmarks/apart.py "$(DATA)"
 
 bench-estimate: $(VENV)/bench.stamp rabbitmq ## what fedmq estimate foretells, beside what it then takes
 	$(data)

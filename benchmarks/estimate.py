@@ -75,15 +75,17 @@ class Taken:
 class Parties:
     """The files of two parties, whose tables are those of ``DATA``."""
 
-    def __init__(self, folder: Path, data: Path, broker: str) -> None:
+    def __init__(self, folder: Path, data: Path, broker: str, apart: bool = False) -> None:
+        """``apart``: each has a core of its own, as if on a machine of its own."""
         self._folder, self._data = folder, data
+        self._apart = apart
         self._broker = broker.replace("admin:admin", "{0}:{0}")
         (folder / "federation.toml").write_text(FEDERATION)
         for party in (BANK, TELCO):
             (folder / party / "traces").mkdir(parents=True)
 
-    def prepare(self, job: Job, trees: int) -> Path:
-        """The job's file, after those of the parties."""
+    def prepare(self, job: Job, trees: int, options: str = "") -> Path:
+        """The job's file, after those of the parties; ``options`` of the engine as TOML."""
         for party, table in ((BANK, "active"), (TELCO, "passive")):
             label = f'label = "{LABELS[job.data]}"\n' if party == BANK else ""
             self.file(party).write_text(
@@ -96,6 +98,7 @@ class Parties:
         path.write_text(
             f'engine = "{job.engine}"\n'
             f"[params]\nnum_boost_round = {trees}\nmax_depth = {job.depth}\nmax_bin = 32\n"
+            f"[engine_options]\n{options}\n"
         )
         return path
 
@@ -131,8 +134,10 @@ class Parties:
     @contextmanager
     def _daemon(self, party: str) -> Iterator[subprocess.Popen[str]]:
         folder = self._folder / party
+        core = [BANK, TELCO].index(party)
+        alone = ["taskset", "--cpu-list", str(core)] if self._apart else []
         daemon = subprocess.Popen(
-            [FEDMQ, "run", str(self.file(party)), "--trace", str(folder / "traces")],
+            [*alone, FEDMQ, "run", str(self.file(party)), "--trace", str(folder / "traces")],
             stderr=subprocess.PIPE,
             text=True,
         )
