@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 an error inside fedmq, 2 wrong usage, and those of :mod:`f
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import click
@@ -54,6 +55,8 @@ for command in (keys, broker, dead, audit_log):
 
 def main() -> None:
     """Run the command line; every expected error becomes one line and its exit code."""
+    # The client library reports a lost connection in its own words; an error or the link says it.
+    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
     try:
         cli.main(standalone_mode=False)
     except FedmqError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import signal
 from pathlib import Path
 
@@ -44,8 +43,6 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     """
     config, _ = PartyFile.read(party)
     log_to_stderr(log_format, config.party, verbose=verbose)
-    # The client library reports each lost connection with a traceback; the link says it in a line.
-    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
     # Asked for once: whoever typed it need not sit there when the files are read anew.
     files = PartyFiles.read(party, functools.cache(ask_passphrase))
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +50,19 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
     assert not {0, 1, 2, 130} & set(codes)
     for error in direct:
         assert {each.exit_code for each in leaves(error)} == {error.exit_code}
+
+
+@pytest.mark.parametrize("command", [("dead", "list"), ("broker", "check"), ("run",)])
+def test_a_broker_that_is_away_is_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        away = f"127.0.0.1:{taken.getsockname()[1]}"
+    folder = tmp_path / "f"
+    parties = ("--active", "bank", "--passive", "telco")
+    assert fedmq("init", folder, *parties, "--broker", away, "--example").code == 0
+    outcome = fedmq(*command, folder / "telco" / "party.toml")
+    assert outcome.code == 5
+    assert outcome.error.startswith(f"broker {away} cannot be reached")
+    assert len(outcome.err.splitlines()) == 1
 
 
 def test_an_error_of_several_lines_is_printed_in_one(
