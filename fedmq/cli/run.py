@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import signal
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     """
     config, _ = PartyFile.read(party)
     log_to_stderr(log_format, config.party, verbose=verbose)
+    # What a daemon writes down is for its own user.
+    os.umask(0o077)
     # Asked for once: whoever typed it need not sit there when the files are read anew.
     files = PartyFiles.read(party, functools.cache(ask_passphrase))
 

@@ -66,7 +66,7 @@ class ControlServer:
             ConfigError: another daemon listens already, or the folder cannot be written.
         """
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(self._path.parent)
             if await self._is_alive():
                 raise ConfigError(
                     f"{self._path.parent}: another daemon of this party runs already; stop it first"
@@ -126,6 +126,16 @@ class ControlServer:
             log.exception("a request failed")
             message = f"internal error: {type(error).__name__}; see the daemon's log"
             return {"event": "error", "message": message, "exit_code": FedmqError.exit_code}
+
+
+def _make_private(folder: Path) -> None:
+    """Make ``folder``, or shut others out of the one that is there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_mode & 0o077:
+        try:
+            folder.chmod(0o700)
+        except PermissionError:  # a volume that belongs to somebody else
+            log.warning("%s: others can look into the state folder; chmod 700 it", folder)
 
 
 async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:

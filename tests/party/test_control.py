@@ -54,6 +54,14 @@ async def test_a_request_is_answered_by_events_and_a_result(tmp_path: Path) -> N
         ]
 
 
+async def test_nobody_else_looks_into_the_state_folder(tmp_path: Path) -> None:
+    made, found = tmp_path / "made", tmp_path / "found"
+    found.mkdir(mode=0o755)
+    for state in (made, found):
+        async with serving(state):
+            assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
 async def test_an_error_keeps_its_words_and_its_exit_code(tmp_path: Path) -> None:
     async with serving(tmp_path):
         with pytest.raises(DaemonError, match=r"^bank: no such ids$") as caught:

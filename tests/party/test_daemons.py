@@ -120,6 +120,16 @@ def test_a_model_of_a_full_key_is_the_same(demo: ExampleFederation) -> None:
     assert_same_model(demo, "strong", evaluation=0)
 
 
+def test_what_a_daemon_writes_down_is_for_its_own_user(
+    demo: ExampleFederation, trained: str
+) -> None:
+    for party in PARTIES:
+        state = demo.state(party)
+        written = [state, *state.rglob("*")]
+        assert {"models", f"{trained}.json", "fedmq.sqlite"} <= {each.name for each in written}
+        assert [path for path in written if path.stat().st_mode & 0o077] == []
+
+
 def test_people_who_were_not_trained_on_are_scored(
     demo: ExampleFederation, trained: str, tmp_path: Path
 ) -> None:
