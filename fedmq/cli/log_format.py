@@ -7,6 +7,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
+from fedmq.cli.output import printable
+
 __all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr"]
 
 LogFormat = Literal["text", "json"]
@@ -21,11 +23,21 @@ def log_to_stderr(form: LogFormat, party: str, *, verbose: bool) -> None:
     handler.setFormatter(
         _JsonFormatter(party)
         if form == "json"
-        else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        else _TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     )
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.getLogger("fedmq").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+class _TextFormatter(logging.Formatter):
+    """A line per message, whatever a peer has put into it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return super().formatMessage(record).replace("\n", "\\n")
 
 
 class _JsonFormatter(logging.Formatter):

@@ -49,6 +49,21 @@ def test_each_line_is_an_object_with_the_session(capsys: pytest.CaptureFixture[s
     assert "ValueError: no" in second["error"]
 
 
+@pytest.mark.usefixtures("clean_root")
+def test_what_others_have_put_into_a_line_stays_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr("text", "bank", verbose=False)
+    log = logging.getLogger("fedmq.transport.link")
+    log.warning("dead-lettered message %s", "\x1b[2J\n2026-01-01 INFO fedmq: all is well")
+    try:
+        raise ValueError("\x1b[2J")
+    except ValueError:
+        log.exception("failed")
+
+    said, *_, raised = capsys.readouterr().err.splitlines()
+    assert said.endswith(r"dead-lettered message \x1b[2J\n2026-01-01 INFO fedmq: all is well")
+    assert raised == r"ValueError: \x1b[2J"
+
+
 @pytest.mark.parametrize("abstract", [False, True])
 def test_systemd_hears_that_the_daemon_is_ready(
     abstract: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.cli import main as entry
+from fedmq.cli.output import print_error, print_result
 from fedmq.errors import ConfigError, FedmqError
 from tests.cli.command import fedmq
 from tests.party.daemons import FEDMQ
@@ -50,6 +51,14 @@ def test_every_error_has_an_exit_code_of_its_own() -> None:
     assert not {0, 1, 2, 130} & set(codes)
     for error in direct:
         assert {each.exit_code for each in leaves(error)} == {error.exit_code}
+
+
+def test_results_and_errors_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(["\x1b[2J", "Zürich"], False, "\n".join)
+    print_error(ConfigError("telco gave up: \x1b]0;x\x07"))
+    shown = capsys.readouterr()
+    assert shown.out == "\\x1b[2J\nZürich\n"
+    assert shown.err == "fedmq: telco gave up: \\x1b]0;x\\x07\n"
 
 
 @pytest.mark.parametrize("command", [("dead", "list"), ("broker", "check"), ("run",)])
