@@ -22,10 +22,11 @@ class Header(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     version: int = PROTOCOL_VERSION
-    id: Annotated[str, Field(min_length=1, max_length=200)]
+    id: Annotated[str, Field(pattern=r"^[ -~]{1,200}$")]
     """Unique, and the same each time the message is sent again."""
     federation: PartyName
-    session: Annotated[str, Field(min_length=1, max_length=64)]
+    session: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+    """A peer chooses it, and files are named after it."""
     attempt: Annotated[int, Field(ge=1, lt=2**31)]
     sender: PartyName
     recipient: PartyName
@@ -37,7 +38,7 @@ class Header(BaseModel):
     """
     acknowledged: Annotated[int, Field(ge=0, lt=2**62)]
     """The sender has taken all of the recipient's messages up to this sequence."""
-    kind: Annotated[str, Field(max_length=64)]
+    kind: Annotated[str, Field(pattern=r"^[ -~]{1,64}$")]
 
 
 @dataclass(frozen=True, slots=True)

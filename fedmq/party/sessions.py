@@ -273,10 +273,8 @@ class Sessions:
         running.runner.stop()
 
     async def _keep(self, trace: Trace, folder: Path, session: str) -> None:
-        # The session was named by a peer, and a name may be a path.
-        name = session if session.isascii() and session.isalnum() else f"{trace.begun:.0f}"
         try:
-            await asyncio.to_thread(write_trace, trace.document(), folder / f"{name}.json")
+            await asyncio.to_thread(write_trace, trace.document(), folder / f"{session}.json")
         except ConfigError as error:  # a session is worth more than its timeline
             log.warning("the timeline was lost: %s", error)
 
