@@ -18,18 +18,20 @@ _DAY = 24 * 3600
 _KEPT = LONGEST_DELAY + _DAY
 """Seconds after which an opening may be forgotten: its seal is too old by then."""
 
+_Key = tuple[str, str, int]
+
 
 class Openings:
     """A file of one line per opened attempt at a session; it outlives the daemon.
 
-    Once a day it is rewritten without its old lines.
+    Once a day it is rewritten without its old lines, and whenever a line may have been cut short.
     """
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = state / "openings.jsonl"
         self._clock = clock
-        self._seen: dict[tuple[str, str, int], float] = {}
-        self._loaded_at = float("-inf")
+        self._seen: dict[_Key, float] | None = None
+        self._rewritten_at = float("-inf")
 
     def is_first(self, header: Header) -> bool:
         """Whether this attempt was never opened before; from now on it was.
@@ -40,34 +42,42 @@ class Openings:
         key = header.sender, header.session, header.attempt
         try:
             now = self._clock()
-            if now - self._loaded_at > _DAY:
-                self._seen, self._loaded_at = self._loaded(), now
-            if key in self._seen:
-                return False
+            if self._seen is None:
+                self._seen = self._read()
+            if now - self._rewritten_at > _DAY:
+                self._rewrite(self._seen, now)
+            first = key not in self._seen
+            # A repetition too may have been sealed just now, and is good for as long.
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([*key, now]) + "\n")
+                file.write(_line(key, now))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
+            self._rewritten_at = float("-inf")
             raise ConfigError(f"{self._path}: cannot be used: {error.strerror}") from None
         self._seen[key] = now
-        return True
+        return first
 
-    def _loaded(self) -> dict[tuple[str, str, int], float]:
-        seen: dict[tuple[str, str, int], float] = {}
-        oldest = self._clock() - _KEPT
+    def _read(self) -> dict[_Key, float]:
+        seen: dict[_Key, float] = {}
         lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
         for line in lines:
             try:
                 sender, session, attempt, at = json.loads(line)
             except ValueError:
                 continue  # cut short when the machine went down, so its session never opened
-            if at >= oldest:
-                seen[sender, session, attempt] = at
+            seen[sender, session, attempt] = at
+        return seen
+
+    def _rewrite(self, seen: dict[_Key, float], now: float) -> None:
+        for key in [key for key, at in seen.items() if at < now - _KEPT]:
+            del seen[key]
         part = self._path.with_suffix(".part")
         part.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(
-            "".join(json.dumps([*key, at]) + "\n" for key, at in seen.items()), encoding="utf-8"
-        )
+        part.write_text("".join(_line(*each) for each in seen.items()), encoding="utf-8")
         part.replace(self._path)
-        return seen
+        self._rewritten_at = now
+
+
+def _line(key: _Key, at: float) -> str:
+    return json.dumps([*key, at]) + "\n"

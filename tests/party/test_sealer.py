@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -315,3 +317,36 @@ class TestOpenings:
         assert openings.is_first(envelope(session="s2").header)
         assert not Openings(tmp_path).is_first(envelope(session="s2").header)
         assert not Openings(tmp_path).is_first(envelope().header)
+
+    def test_a_line_cut_short_by_a_full_disk_swallows_no_other(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        openings = Openings(tmp_path)
+        assert openings.is_first(envelope(session="s1").header)
+
+        def full(descriptor: int) -> None:
+            os.ftruncate(descriptor, os.fstat(descriptor).st_size - 9)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as disk, pytest.raises(ConfigError, match="No space left"):
+            disk.setattr("os.fsync", full)
+            openings.is_first(envelope(session="s2").header)
+        assert openings.is_first(envelope(session="s3").header)
+        again = Openings(tmp_path)
+        assert [again.is_first(envelope(session=each).header) for each in ("s1", "s2", "s3")] == [
+            False,
+            True,
+            False,
+        ]
+
+    def test_an_opening_is_kept_for_as_long_as_the_seal_of_its_last_repetition(
+        self, tmp_path: Path
+    ) -> None:
+        now = 0.0
+        openings = Openings(tmp_path, lambda: now)
+        header = envelope().header
+        assert openings.is_first(header)
+        now = LONGEST_DELAY / 2  # sent once more, under a newer seal
+        assert not openings.is_first(header)
+        now += LONGEST_DELAY
+        assert not Openings(tmp_path, lambda: now).is_first(header)
