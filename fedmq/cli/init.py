@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from fedmq.transport.topology import check_name
 __all__ = ["init"]
 
 _PRIVATE = 0o600
+_BROKER = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
 
 @click.command()
@@ -51,9 +53,11 @@ def init(
     folder broker. Keys, certificates and passwords are drawn anew; nothing that exists is
     overwritten.
 
-    Parties that do not trust whoever runs this command make keys of their own: fedmq keys rotate.
+    Parties that do not trust whoever runs this command make keys of their own before they start:
+    fedmq keys rotate PARTY --now.
     """
     broker = broker or f"127.0.0.1:{5672 if no_tls else 5671}"
+    host = _host(broker)
     parties = (active, *passive)
     check_name("federation", name)
     for party in parties:
@@ -70,7 +74,7 @@ def init(
         rings = {party: KeyRing(party, PrivateKeys.generate()) for party in parties}
         pins = {party: ring.current.public for party, ring in rings.items()}
         place = BrokerFolder(folder / "broker", name, parties)
-        certificates = place.write(passwords, broker.rpartition(":")[0])
+        certificates = place.write(passwords, host)
         _write(folder / "federation.toml", _federation(name, active, passive, pins))
         for party in parties:
             login = f"{party}:{passwords[party]}" if passwords else party
@@ -97,6 +101,14 @@ def init(
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from None
     result = {"folder": str(folder), "federation": name, "parties": list(parties)}
     print_result(result, as_json, lambda _: _next_steps(folder, parties, broker))
+
+
+def _host(broker: str) -> str:
+    """The host of HOST:PORT; ConfigError if it is anything else."""
+    found = _BROKER.fullmatch(broker)
+    if found is None or not 0 < int(found["port"]) < 65536:
+        raise ConfigError(f"--broker {broker}: write it as HOST:PORT, such as mq.example.org:5671")
+    return found["host"].strip("[]")
 
 
 def _federation(

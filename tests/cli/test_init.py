@@ -177,6 +177,28 @@ def test_names_that_cannot_be_are_refused_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "broker",
+    ["mq.example.org", "mq.example.org:", ":5671", "mq:amqp", "mq:99999", "mq:5671/x", "a@mq:5671",
+     "amqps://mq:5671", "[::1:5671", "m q:5671", "mq_\u00fc:5671"],
+)  # fmt: skip
+def test_a_broker_without_host_and_port_is_refused_and_nothing_is_written(
+    tmp_path: Path, broker: str
+) -> None:
+    outcome = fedmq("init", tmp_path / "f", *PARTIES, "--broker", broker)
+    assert outcome.code == 3
+    assert outcome.error == (
+        f"--broker {broker}: write it as HOST:PORT, such as mq.example.org:5671"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broker_may_be_an_address_of_ipv6(tmp_path: Path) -> None:
+    assert fedmq("init", tmp_path / "f", *PARTIES, "--broker", "[::1]:5671").code == 0
+    config, _ = PartyFile.read(tmp_path / "f" / "telco" / "party.toml")
+    assert config.broker == "amqps://telco@[::1]:5671/"
+
+
 def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     outcome = fedmq("init", tmp_path, *PARTIES)
