@@ -18,7 +18,8 @@ Token = Annotated[SecretStr, Field(min_length=16)]
 class HttpSection(Section):
     """Loopback by default. Beyond it callers show a token or a certificate.
 
-    Paths below ``/health/`` ask for no token: they say no more than yes or no.
+    Paths below ``/health/`` ask for no token; where there are tokens, whoever shows none is told no
+    more than yes or no.
     """
 
     host: str = "127.0.0.1"

@@ -5,15 +5,24 @@ from __future__ import annotations
 import hmac
 from collections.abc import Sequence
 
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BodyGuard", "HostGuard", "TokenGuard"]
+__all__ = ["BodyGuard", "HostGuard", "TokenGuard", "is_stranger"]
 
 _OPEN = ("/docs", "/openapi.json")
 """Answered without a token, for a browser shows none; they tell nothing of data, models or peers.
 """
+
+
+_STRANGER = "fedmq.stranger"
+
+
+def is_stranger(request: Request) -> bool:
+    """Whether the caller of an open path should have shown a token to learn more."""
+    return bool(request.scope.get(_STRANGER, False))
 
 
 class TokenGuard:
@@ -26,13 +35,9 @@ class TokenGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
         shown = _header(scope, b"authorization")
-        if (
-            scope["type"] != "http"
-            or path in _OPEN
-            or path.startswith("/health/")
-            or any(hmac.compare_digest(shown, each) for each in self._expected)
-        ):
-            await self._app(scope, receive, send)
+        known = any(hmac.compare_digest(shown, each) for each in self._expected)
+        if scope["type"] != "http" or known or path in _OPEN or path.startswith("/health/"):
+            await self._app({**scope, _STRANGER: not known}, receive, send)
             return
         refusal = _refusal(401, "show a token: Authorization: Bearer TOKEN")
         refusal.headers["WWW-Authenticate"] = "Bearer"

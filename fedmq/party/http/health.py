@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
+
+from fedmq.party.http.guards import is_stranger
 
 __all__ = ["health_router"]
 
@@ -20,11 +22,13 @@ def health_router(troubles: Callable[[], Sequence[str]]) -> APIRouter:
         return {"live": True}
 
     @router.get("/ready")
-    async def ready() -> JSONResponse:
-        """200 when sessions can be served, 503 with the reasons when not. No need to restart."""
+    async def ready(request: Request) -> JSONResponse:
+        """200 when sessions can be served, 503 when not. No need to restart.
+
+        The reasons name the broker, so where there are tokens they are for whoever shows one.
+        """
         reasons = list(troubles())
-        return JSONResponse(
-            {"ready": not reasons, "reasons": reasons}, status_code=503 if reasons else 200
-        )
+        answer = {"ready": not reasons} | ({} if is_stranger(request) else {"reasons": reasons})
+        return JSONResponse(answer, status_code=503 if reasons else 200)
 
     return router

@@ -69,6 +69,22 @@ async def test_a_daemon_in_trouble_lives_but_is_not_ready(
     assert answer.json() == {"ready": False, "reasons": daemon.troubles}
 
 
+async def test_where_there_are_tokens_the_reasons_are_for_who_shows_one(daemon: Daemon) -> None:
+    daemon.troubles = ["the broker is not connected: mq.example.org:5671 does not answer"]
+    token = "a-token-of-sixteen-characters"
+    section = HttpSection.model_validate({"port": 0, "tokens": [token]})
+    server = HttpServer(section, [health_router(lambda: daemon.troubles)])
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        for shown in ({}, {"Authorization": "Bearer another-token-of-this-length"}):
+            answer = await client.get("/health/ready", headers=shown)
+            assert answer.status_code == 503
+            assert answer.json() == {"ready": False}
+        answer = await client.get("/health/ready", headers={"Authorization": f"Bearer {token}"})
+        assert answer.json() == {"ready": False, "reasons": daemon.troubles}
+    await server.close()
+
+
 async def test_what_was_counted_is_shown(client: httpx.AsyncClient, daemon: Daemon) -> None:
     meters, header = daemon.meters, envelope().header
     meters.sent(header, 200)
