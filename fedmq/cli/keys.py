@@ -63,7 +63,9 @@ def new(party: Path, locked: bool, as_json: bool) -> None:
     """Make the keys of PARTY, and pin the public ones in its federation file."""
     config = read_toml(party, PartyFile)
     if config.keys.exists():
-        raise ConfigError(f"{config.keys}: there are keys already; change them with: rotate")
+        raise ConfigError(
+            f"{config.keys}: there are keys already; change them with: fedmq keys rotate"
+        )
     ring = KeyRing(config.party, PrivateKeys.generate())
     keys_file.write(config.keys, ring, _new_passphrase(locked))
     pin(config.federation, config.party, [ring.current.public])
