@@ -164,9 +164,9 @@ def test_a_training_does_not_go_on_with_a_table_of_other_values(
         table.write_text(former)
 
     assert {state for state, _ in ends.values()} == {"failed"}
-    for _, reason in ends.values():
-        assert f"the table of {victim} has other values than when" in reason
-        assert "train anew with: fedmq train" in reason
+    for party in {"bank", victim}:
+        assert f"the table of {victim} has other values than when" in ends[party][1]
+        assert "train anew with: fedmq train" in ends[party][1]
 
 
 def test_a_party_may_cancel_what_waits_for_the_others(federation: ChaosFederation) -> None:
