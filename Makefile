@@ -46,9 +46,10 @@ define data
 	@test -n "$(DATA)" || { echo "say where the data is: make $@ DATA=folder" >&2; exit 2; }
 endef
 
-bench: $(VENV)/bench.stamp rabbitmq ## time, memory and traffic of trees, into docs/benchmarks; FULL=1
+bench: $(VENV)/bench.stamp rabbitmq ## time, memory and traffic of trees, into docs/benchmarks; FULL=1 PARTS=
 	$(data)
-	@$(BIN)/python benchmarks/report.py --data "$(DATA)" $(if $(FULL),--full)
+	@$(BIN)/python benchmarks/report.py --data "$(DATA)" $(if $(FULL),--full) \
+		$(if $(PARTS),--parts $(PARTS))
 
 bench-training: $(VENV)/bench.stamp ## seconds per tree beside XGBoost
 	$(data)

@@ -2,12 +2,13 @@
 
 ::
 
-    python benchmarks/report.py [--data FOLDER] [--full] [--out docs/benchmarks]
+    python benchmarks/report.py [--data FOLDER] [--full] [--out docs/benchmarks] [--parts NAME ...]
 
 ``--data`` holds credit1 and credit2, each as NAME_active.csv and NAME_passive.csv: the papers'
-data. Quick by default, some five minutes on two free cores; ``--full`` takes about two hours, most
-of it for Paillier on 150,000 rows, 5,000 features and keys of 4096 bits. Whoever else works on the
-machine slows it down: beside the seconds on the clock stand the seconds of cores.
+data. Quick by default, some five minutes on two free cores; ``--full`` takes about half an hour,
+most of it for 5,000 features. With ``--parts`` (as ``figures.json`` names them) only these are
+measured, and the others are taken from the last run. Whoever else works on the machine slows it
+down: beside the seconds on the clock stand the seconds of cores.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,21 +143,26 @@ def papers(data: str, full: bool) -> list[tuple[str, Case]]:
 class Report:
     """Collects Markdown, figures and plots, and writes them as it goes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, parts: Sequence[str] | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._text: list[str] = []
         self._figures: dict[str, Any] = {}
+        if parts is not None:
+            before: dict[str, Any] = json.loads((folder / "figures.json").read_text())
+            self._figures = {name: part for name, part in before.items() if name not in parts}
+
+    def part(self, name: str, measure: Callable[[], Any]) -> Any:
+        """The figures of a part, measured unless they are taken from the last run."""
+        if name not in self._figures:
+            self._figures[name] = measure()
+            (self._folder / "figures.json").write_text(json.dumps(self._figures, indent=1) + "\n")
+        return self._figures[name]
 
     def say(self, *lines: str) -> None:
         """Add lines of Markdown."""
         self._text += lines
         (self._folder / "index.md").write_text("\n".join(self._text) + "\n")
-
-    def keep(self, name: str, figures: Any) -> None:
-        """Add figures to the JSON file."""
-        self._figures[name] = figures
-        (self._folder / "figures.json").write_text(json.dumps(self._figures, indent=1) + "\n")
 
     def table(self, first: str, rows: Mapping[str, Row], columns: Sequence[str]) -> None:
         """Add a table: a line for each of ``rows``."""
@@ -243,14 +250,23 @@ def primitives(full: bool) -> dict[str, dict[str, float]]:
     return found
 
 
+def swept(sweep: Sweep, measured: Callable[[Case], Row]) -> dict[str, list[tuple[float, Row]]]:
+    """Each place and what was measured there, by engine."""
+    lines: dict[str, list[tuple[float, Row]]] = {}
+    for place, case in sweep.cases:
+        lines.setdefault(case.engine, []).append((place, measured(case)))
+    return lines
+
+
 def main() -> None:
     """Measure all, and write the report as it goes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", help="folder with credit1 and credit2; left out, made-up tables")
-    parser.add_argument("--full", action="store_true", help="two hours instead of minutes")
+    parser.add_argument("--full", action="store_true", help="half an hour instead of minutes")
+    parser.add_argument("--parts", nargs="+", help="what to measure anew; all by default")
     parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "benchmarks")
     options = parser.parse_args()
-    report = Report(options.out)
+    report = Report(options.out, options.parts)
     load = os.getloadavg()[0]
     report.say(
         "# Benchmarks",
@@ -266,8 +282,7 @@ def main() -> None:
         "## Primitives, one core, µs",
         "",
     )
-    micros = primitives(options.full)
-    report.keep("primitives", micros)
+    micros = report.part("primitives", lambda: primitives(options.full))
     names = {name: {s: micros[s].get(name, "") for s in micros} for name in micros["paillier"]}
     report.table("", names, list(micros))
     columns = ["seconds", "core seconds", "times XGBoost", "phe / this", "MB", "peak MB"]
@@ -277,12 +292,15 @@ def main() -> None:
             print(f"{case}", file=sys.stderr)
             return with_ratios(case, in_own_process(case, broker, trace), micros["phe"])
 
+        def of_papers() -> dict[str, Row]:
+            timeline = options.out / "timeline.json"
+            return {
+                name: measured(case, timeline if name == "Credit 2, ou" else None)
+                for name, case in papers(options.data, options.full)
+            }
+
         if options.data:
-            found = {}
-            for name, case in papers(options.data, options.full):
-                trace = options.out / "timeline.json" if name == "Credit 2, ou" else None
-                found[name] = measured(case, trace)
-            report.keep("papers", found)
+            found = report.part("papers", of_papers)
             report.say("## The papers' tables", "", "Time, traffic and memory per tree:", "")
             report.table("", found, [*columns, "nodes as XGBoost's"])
             report.say(
@@ -291,20 +309,22 @@ def main() -> None:
             report.table("", found, SPLIT)
             report.say("`timeline.json` beside this page opens in ui.perfetto.dev.", "")
         report.say("## Joint histograms", "")
-        joint = {
-            name: {"fewer products": fewer_products(bins)} for name, bins in binned(options.data)
-        }
-        report.keep("joint", joint)
+        joint = report.part(
+            "joint",
+            lambda: {
+                name: {"fewer products": fewer_products(bins)}
+                for name, bins in binned(options.data)
+            },
+        )
         report.table("How many times", joint, ["fewer products"])
         report.say("## What each trick brings", "")
-        found = {name: measured(case) for name, case in switches(options.full)}
-        report.keep("switches", found)
+        found = report.part(
+            "switches",
+            lambda: {name: measured(case) for name, case in switches(options.full)},
+        )
         report.table("Paillier", found, [*columns[:2], *SPLIT[:4], "MB"])
         for sweep in sweeps(options.full):
-            lines: dict[str, list[tuple[float, Row]]] = {}
-            for place, case in sweep.cases:
-                lines.setdefault(case.engine, []).append((place, measured(case)))
-            report.keep(sweep.name, lines)
+            lines = report.part(sweep.name, partial(swept, sweep, measured))
             report.say(f"## {sweep.title}", "")
             for engine, points in lines.items():
                 rows = {f"{place:,}": row for place, row in points}

@@ -23,10 +23,11 @@ def order_bits(key_bits: int, prime_bits: int) -> int:
     """How many bits the order of the noise has modulo a secret prime of an n of ``key_bits``.
 
     Giant steps find a logarithm in 2^(bits/2), and factor n in as many (Coron, Joux, Mandal,
-    Naccache, Tibouchi, PKC 2011). So it is twice the strength that n has (NIST SP 800-57 part 1
-    rev. 5, table 2: 112, 128, 192 and 256 bits for an n of 2048, 3072, 7680 and 15360), or more.
+    Naccache, Tibouchi, PKC 2011). So it is twice the strength that n has: 112, 128, 192 and 256
+    bits for an n of 2048, 3072, 7680 and 15360 (NIST SP 800-57 part 1 rev. 5, table 2).
     """
-    safe = 256 if key_bits <= 3072 else 384 if key_bits <= 7680 else 512
+    strengths = ((2048, 112), (3072, 128), (7680, 192))
+    safe = 2 * next((strength for most, strength in strengths if key_bits <= most), 256)
     return min(safe, prime_bits // 2)  # less only for toys
 
 

@@ -82,14 +82,14 @@ def test_short_noise_has_a_large_prime_order_modulo_each_square_that_hides_somet
     key = scheme.generate(1024)
     for p, order in noise_orders(key):
         assert is_prime(order)
-        assert order.bit_length() == min(256, p.bit_length() // 2)
+        assert order.bit_length() == min(224, p.bit_length() // 2)
         assert (p - 1) % order == 0
         assert powmod(key.noise_base, order, p * p) == 1 != key.noise_base % (p * p)
 
 
 @every_scheme
-def test_a_key_of_2048_bits_has_noise_of_256_bits_modulo_each_square(scheme: ModuleType) -> None:
-    assert {prime.order.bit_length() for prime in noise_orders(scheme.generate(2048))} == {256}
+def test_a_key_of_2048_bits_has_noise_of_224_bits_modulo_each_square(scheme: ModuleType) -> None:
+    assert {prime.order.bit_length() for prime in noise_orders(scheme.generate(2048))} == {224}
 
 
 @every_short_key
