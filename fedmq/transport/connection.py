@@ -1,4 +1,4 @@
-"""One AMQP connection, by way of aio-pika; no other file knows the client library."""
+"""A party's AMQP connections, by way of aio-pika; no other file knows the client library."""
 
 from __future__ import annotations
 
@@ -130,40 +130,59 @@ def _first_routing_key(headers: Mapping[str, Any]) -> str | None:
 
 
 class BrokerConnection:
-    """One AMQP connection: a channel to publish on, one to post on, another to consume on.
+    """AMQP connections of one party: channels to publish, to post and to consume on.
 
-    They are apart because a refusal ends its channel, and would take the other direction with it;
-    and because a channel either confirms all it is given, or nothing.
-    ``lost`` holds the reason as soon as the connection or any channel has ended.
+    Channels are apart because a refusal ends its channel, and would take the other direction with
+    it; and because a channel either confirms all it is given, or nothing. What is transient may
+    have a connection of its own, ``swift``: on the same, a question of a few bytes would wait
+    behind the megabytes that a training sends and receives.
+    ``lost`` holds the reason as soon as a connection or any channel has ended.
     """
 
-    def __init__(self, address: BrokerAddress, connection: Connection) -> None:
+    def __init__(
+        self, address: BrokerAddress, connection: Connection, swift: Connection | None = None
+    ) -> None:
         self.address = address
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._connection = connection
+        self._connections = [connection] if swift is None else [connection, swift]
         self._outgoing = connection.channel(publisher_confirms=True, on_return_raises=True)
-        self._posting = connection.channel(publisher_confirms=False)
         self._incoming = connection.channel(publisher_confirms=False)
+        self._posting = (swift or connection).channel(publisher_confirms=False)
+        self._transient = (swift or connection).channel(publisher_confirms=False)
         self._queues: list[AbstractQueue] = []  # a collected queue object ends its consumer
 
     @classmethod
     async def open(
-        cls, address: BrokerAddress, name: str, ssl_context: ssl.SSLContext | None = None
+        cls,
+        address: BrokerAddress,
+        name: str,
+        ssl_context: ssl.SSLContext | None = None,
+        *,
+        swift: bool = False,
     ) -> BrokerConnection:
-        """Connect and open both channels; ``name`` is shown on the broker's management page.
+        """Connect and open all channels; ``name`` is shown on the broker's management page.
 
-        Raises `LinkError`: unreachable, no answer, user refused, virtual host refused.
+        ``swift``: with a second connection for what is transient. Raises `LinkError`: unreachable,
+        no answer, user refused, virtual host refused.
         """
-        url = make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=name)
-        connection = Connection(url, ssl_context=ssl_context)
+        names = (name, f"{name} swift") if swift else (name,)
+        connections = [
+            Connection(
+                make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=each),
+                ssl_context=ssl_context,
+            )
+            for each in names
+        ]
         try:
-            await connection.connect(timeout=TIMEOUT_SECONDS)
+            for connection in connections:
+                await connection.connect(timeout=TIMEOUT_SECONDS)
         except (*CONNECTION_EXCEPTIONS, asyncio.CancelledError) as error:
-            await connection.close()
+            for connection in connections:
+                await connection.close()
             if being_cancelled():
                 raise
             raise LinkError(_refusal(address, error)) from error
-        opened = cls(address, connection)
+        opened = cls(address, *connections)
         try:
             with _link_errors(f"broker {address}: cannot open a channel"):
                 async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -240,7 +259,8 @@ class BrokerConnection:
             await on_message(_received(message, settled=transient))
 
         with _link_errors(f"broker {self.address}: cannot read queue {name}"):
-            queue = await self._incoming.get_queue(name, ensure=False)
+            channel = self._transient if transient else self._incoming
+            queue = await channel.get_queue(name, ensure=False)
             await queue.consume(receive, no_ack=transient, timeout=TIMEOUT_SECONDS)
         self._queues.append(queue)
 
@@ -317,13 +337,14 @@ class BrokerConnection:
         """Disconnect; a broker that does not answer is left behind."""
         with suppress(LinkError), _link_errors("close"):
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._connection.close()
+                await asyncio.gather(*(each.close() for each in self._connections))
 
     async def _open_channels(self) -> None:
-        for channel in (self._outgoing, self._posting, self._incoming):
+        for channel in (self._outgoing, self._incoming, self._posting, self._transient):
             await channel.initialize()
             channel.close_callbacks.add(self._on_end)
-        self._connection.close_callbacks.add(self._on_end)
+        for connection in self._connections:
+            connection.close_callbacks.add(self._on_end)
         await self._incoming.set_qos(prefetch_count=PREFETCH)
 
     def _on_end(self, _sender: object, error: BaseException | None = None) -> None:

@@ -133,7 +133,7 @@ class RabbitMQLink(Link):
         connection can insist.
         """
         name = f"fedmq {self.federation} {self.party}"
-        connection = await BrokerConnection.open(self.address, name, self._ssl_context)
+        connection = await BrokerConnection.open(self.address, name, self._ssl_context, swift=True)
         # A delivery may be answered before both lanes are consumed, so publishing comes first.
         self._connection = connection
         try:
