@@ -57,6 +57,9 @@ class ComputePool(ABC):
             FedmqError: the computation raised it, or could not be done.
         """
 
+    def give_way(self) -> None:  # noqa: B027 (there may be nothing to give way with)
+        """From now on take only what time of cores nobody else wants: somebody waits for scores."""
+
     @abstractmethod
     async def close(self) -> None:
         """Stop; computations still under way are given up."""
@@ -117,6 +120,7 @@ class ProcessPool(ComputePool):
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
+        self._gives_way = False
         # One computation at work and one at hand for each worker; others can be overtaken.
         self._turns = _Turns(2 * self.parallelism)
         self._executor = self._started()
@@ -141,17 +145,20 @@ class ProcessPool(ComputePool):
         on_done(span)
         return result
 
+    def give_way(self) -> None:
+        self._gives_way = True
+
     async def _run(self, computation: Computation) -> Any:
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:
-            return await asyncio.wrap_future(executor.submit(run_pickled, work))
+            return await asyncio.wrap_future(executor.submit(_run_as, work, self._gives_way))
         except BrokenProcessPool:
             log.warning("a compute worker died; its work is done again")
         if executor is self._executor:
             self._executor = self._started()
         try:
-            return await asyncio.wrap_future(self._executor.submit(run_pickled, work))
+            return await asyncio.wrap_future(self._executor.submit(_run_as, work, self._gives_way))
         except BrokenProcessPool:
             raise FedmqError(
                 f"{type(computation).__name__}: compute workers die again and again; "
@@ -177,6 +184,14 @@ def _die_with(owner: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
+
+
+def _run_as(work: bytes, gives_way: bool) -> tuple[Any, Span]:
+    # A core that runs a worker of low priority is still some milliseconds late for an event loop
+    # that wakes up; one that runs an idle task changes over at once.
+    if gives_way and hasattr(os, "SCHED_IDLE") and os.sched_getscheduler(0) != os.SCHED_IDLE:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    return run_pickled(work)
 
 
 def run_pickled(work: bytes) -> tuple[Any, Span]:

@@ -49,6 +49,18 @@ async def test_processes_are_others_than_this_one(processes: ProcessPool) -> Non
     assert 1 <= len(found) <= 2
 
 
+async def test_workers_of_a_daemon_that_serves_scores_run_when_nobody_else_would(
+    processes: ProcessPool,
+) -> None:
+    usual = await processes.run(ProcessId())
+    assert os.sched_getscheduler(usual) == os.SCHED_OTHER
+
+    processes.give_way()
+
+    found = set(await asyncio.gather(*(processes.run(ProcessId()) for _ in range(20))))
+    assert {os.sched_getscheduler(each) for each in found} == {os.SCHED_IDLE}
+
+
 async def test_large_arrays_are_shared_not_copied(processes: ProcessPool) -> None:
     _, writeable = await processes.run(SumUp(np.ones(1 << 20)))
     assert not writeable

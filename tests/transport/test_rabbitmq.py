@@ -130,6 +130,31 @@ class TestIsolation:
         await bank.close()
         await telco.close()
 
+    async def test_a_short_message_overtakes_long_ones_that_wait_for_the_broker(
+        self, node: RabbitNode
+    ) -> None:
+        bank = RabbitMQLink(node.url("bank"), "demo", "bank")
+        telco = RabbitMQLink(node.url("telco"), "demo", "telco")
+        inbox = Inbox()
+        await bank.open(Inbox())
+        await telco.open(inbox)
+        long = [
+            asyncio.create_task(
+                bank.publish("telco", "training", bytes(1 << 20), message_id=f"long {number}")
+            )
+            for number in range(30)
+        ]
+        await asyncio.sleep(0)
+
+        await bank.publish("telco", "training", b"short", message_id="short")
+
+        assert not all(each.done() for each in long)
+        await asyncio.gather(*long)
+        bodies = [(await inbox.acked()).message_id for _ in range(31)]
+        assert bodies.index("short") < 29
+        await bank.close()
+        await telco.close()
+
     async def test_dead_letters_need_no_right_to_publish(self, node: RabbitNode) -> None:
         bank = RabbitMQLink(node.url("bank"), "demo", "bank")
         inbox = Inbox()
