@@ -148,9 +148,12 @@ class Report:
         self._folder = folder
         self._text: list[str] = []
         self._figures: dict[str, Any] = {}
+        self.later: list[str] = []
         if parts is not None:
             before: dict[str, Any] = json.loads((folder / "figures.json").read_text())
+            self.later = sorted({*before.get("later", ()), *parts} & set(before))
             self._figures = {name: part for name, part in before.items() if name not in parts}
+        self._figures["later"] = self.later
 
     def part(self, name: str, measure: Callable[[], Any]) -> Any:
         """The figures of a part, measured unless they are taken from the last run."""
@@ -279,6 +282,11 @@ def main() -> None:
         "depth 3 and features 32 bins where nothing else is said. Seconds are the median per tree, "
         "without the first and the last.",
         "",
+        *(
+            [f"Measured later than the rest, by `PARTS=`: {', '.join(report.later)}.", ""]
+            if report.later
+            else []
+        ),
         "## Primitives, one core, µs",
         "",
     )
