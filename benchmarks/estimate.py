@@ -64,11 +64,11 @@ JOBS = [
 
 @dataclass(frozen=True)
 class Taken:
-    """Seconds and bytes per tree and by party, peak bytes of memory by party."""
+    """Seconds and bytes, both ways, per tree and by party; peak bytes of memory by party."""
 
     seconds: float
     core_seconds: Mapping[str, float]
-    sent: Mapping[str, float]
+    traffic: Mapping[str, float]
     memory: Mapping[str, float]
 
 
@@ -127,7 +127,8 @@ class Parties:
         return Taken(
             float(np.median(np.diff(done[:-1]))),
             {party: busy / (trees - 2) for party, (busy, _) in seen.items()},
-            {party: sent / trees for party, (_, sent) in seen.items()},
+            # What one of two parties sends, the other receives.
+            dict.fromkeys(seen, sum(sent for _, sent in seen.values()) / trees),
             {party: float(watch.peak) for party, watch in watches.items()},
         )
 
@@ -178,7 +179,10 @@ def foretold(job: Path, bins: str | None) -> tuple[Taken, float]:
     return Taken(
         found["seconds_per_tree"],
         {party: each["core_seconds"] / trees for party, each in parties.items()},
-        {party: each["bytes_sent"] / trees for party, each in parties.items()},
+        {
+            party: (each["bytes_sent"] + each["bytes_received"]) / trees
+            for party, each in parties.items()
+        },
         {party: each["memory_bytes"] for party, each in parties.items()},
     ), took
 
@@ -192,8 +196,8 @@ def compared(before: Taken, truth: Taken, after: Taken) -> dict[str, float]:
     row = {"seconds": ratio(before.seconds, truth.seconds, after.seconds)}
     cores = [sum(each.core_seconds.values()) for each in (before, truth, after)]
     row["core seconds"] = ratio(*cores)
-    for what in ("sent", "memory"):
-        for party in truth.sent:
+    for what in ("traffic", "memory"):
+        for party in truth.traffic:
             three = [getattr(each, what)[party] for each in (before, truth, after)]
             row[f"{party}, {what}"] = ratio(*three)
     return row

@@ -79,6 +79,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
             party.party if name == ACTIVE else name: {
                 "core_seconds": round(each.core_seconds, 4),
                 "bytes_sent": int(each.bytes_sent),
+                "bytes_received": int(each.bytes_received),
                 "memory_bytes": int(each.memory),
             }
             for name, each in found.parties.items()
@@ -127,7 +128,8 @@ def _in_words(result: Any) -> str:
     ]
     lines += [
         f"  {party}: {each['core_seconds']:,.1f} s of its cores, sends "
-        f"{each['bytes_sent'] / 1e6:,.1f} MB, takes {each['memory_bytes'] / 1e6:,.0f} MB of memory"
+        f"{each['bytes_sent'] / 1e6:,.1f} MB, receives {each['bytes_received'] / 1e6:,.1f} MB, "
+        f"takes {each['memory_bytes'] / 1e6:,.0f} MB of memory"
         for party, each in result["parties"].items()
     ]
     return "\n".join(lines)

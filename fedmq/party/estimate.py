@@ -37,10 +37,11 @@ _TIMES_KEPT = 2  # what a party receives during a tree: as it came, and unpacked
 
 @dataclass(frozen=True, slots=True)
 class PartyEstimate:
-    """What one party is in for: seconds of its cores, bytes that it sends, bytes of memory."""
+    """What one party is in for: seconds of its cores, bytes each way, bytes of memory."""
 
     core_seconds: float
     bytes_sent: float
+    bytes_received: float
     memory: float
 
 
@@ -112,6 +113,7 @@ def estimate(
             party: PartyEstimate(
                 whole.busy[party] * shared,
                 whole.sent[party] * shared,
+                whole.received[party] * shared,
                 seen[0].memory + _TIMES_KEPT * whole.received[party],
             )
             for party in (ACTIVE, *passive)
