@@ -20,6 +20,7 @@ from fedmq.errors import ConfigError, DataError
 __all__ = ["AuditLog", "now"]
 
 _BEGINNING = "0" * 64
+_ROOM = 4096  # bytes; the longest entry takes a few hundred
 
 
 class AuditLog:
@@ -29,6 +30,20 @@ class AuditLog:
         self.path = state / name
         self._number = 0
         self._previous = ""
+
+    def check(self) -> None:
+        """Raises ConfigError where the disk would not take another entry."""
+        try:
+            with self.path.open("ab") as file:
+                end = file.tell()
+                try:
+                    file.write(b" " * _ROOM)
+                    file.flush()
+                    os.fsync(file.fileno())
+                finally:
+                    os.ftruncate(file.fileno(), end)
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written: {error.strerror}") from None
 
     def record(self, event: str, **details: Any) -> None:
         """Append ``event``; it is on the disk when this returns.

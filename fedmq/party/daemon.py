@@ -273,6 +273,7 @@ class Daemon:
         ):
             case Fate.JOIN:
                 assert opening is not None
+                await self._premises.consent.until_recordable()
                 if not self._opened.is_first(header):
                     await self._reply(header, SessionUnknown())
                     raise Replayed(f"{header.sender} opened session {header.session} here before")

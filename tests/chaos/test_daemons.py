@@ -145,6 +145,26 @@ def test_a_cancelled_training_ends_everywhere(federation: ChaosFederation, who: 
     assert not federation.shares(model)
 
 
+def test_a_session_that_is_taken_up_waits_for_a_party_whose_disk_is_full(
+    federation: ChaosFederation,
+) -> None:
+    model, telco = "cramped", federation.daemons["telco"]
+    session = federation.train(model, TREES)
+    federation.await_status(session, begun)
+    telco.fill_disk()
+    try:
+        federation.bank.kill()
+        federation.bank.start()
+        time.sleep(3)
+    finally:
+        telco.clear_disk()
+
+    federation.await_shares([model], 60)
+
+    assert federation.equal(model, "calm")
+    assert federation.ask("telco", "status")["dead_letters"] == 0
+
+
 @pytest.mark.parametrize("victim", ["bank", "telco"])
 def test_a_training_does_not_go_on_with_a_table_of_other_values(
     federation: ChaosFederation, victim: str

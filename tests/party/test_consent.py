@@ -172,10 +172,34 @@ class TestAuditLog:
         assert [entry["rows"] for entry in again.entries()][-1] == 5
         assert [entry["previous"] for entry in again.entries()][-1] == before
 
+    def test_whether_the_disk_takes_more_is_seen_without_a_trace(self, log: AuditLog) -> None:
+        before = log.path.read_bytes()
+        log.check()
+        assert log.path.read_bytes() == before
+        log.record("asked", rows=5)
+        assert [entry["rows"] for entry in log.entries()] == list(range(6))
+
+    async def test_a_session_waits_for_a_disk_that_is_full(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        refusals = iter([ConfigError("full"), ConfigError("full"), None])
+
+        def check() -> None:
+            error = next(refusals)
+            if error is not None:
+                raise error
+
+        careful = consent(tmp_path)
+        monkeypatch.setattr(careful.audit, "check", check)
+        await careful.until_recordable()
+        assert next(refusals, "all were met") == "all were met"
+
     def test_a_full_disk_is_an_error(self) -> None:
         log = AuditLog(Path("/dev/null/state"))
         with pytest.raises(ConfigError, match="cannot be used"):
             log.record("asked")
+        with pytest.raises(ConfigError, match="cannot be written"):
+            log.check()
 
 
 class TestSmallNodes:
