@@ -82,7 +82,7 @@ class Consent:
         waited = False
         for delay in Backoff(limit=5.0).delays(Random()):
             try:
-                await asyncio.to_thread(self.audit.check)
+                self.audit.check()  # not in a thread: nothing may be recorded in between
             except ConfigError as error:
                 if not waited:
                     log.warning("%s: %s; trying again", self._party, error)
