@@ -7,6 +7,7 @@ prints it) notices that too.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -34,14 +35,15 @@ class AuditLog:
     def check(self) -> None:
         """Raises ConfigError where the disk would not take another entry."""
         try:
-            with self.path.open("ab") as file:
+            # Unbuffered: closing the file would try once more to write what did not fit.
+            with self.path.open("ab", buffering=0) as file:
                 end = file.tell()
                 try:
-                    file.write(b" " * _ROOM)
-                    file.flush()
+                    if file.write(bytes(_ROOM)) < _ROOM:
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(file.fileno())
                 finally:
-                    os.ftruncate(file.fileno(), end)
+                    file.truncate(end)
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be written: {error.strerror}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,19 @@ class TestAuditLog:
         assert log.path.read_bytes() == before
         log.record("asked", rows=5)
         assert [entry["rows"] for entry in log.entries()] == list(range(6))
+
+    def test_a_disk_that_takes_a_part_only_is_full_and_left_as_it_was(self, log: AuditLog) -> None:
+        before = log.path.read_bytes()
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 1000, limits[1]))
+        try:
+            with pytest.raises(ConfigError, match="cannot be written"):
+                log.check()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert log.path.read_bytes() == before
+        log.record("asked", rows=5)
+        assert [entry["rows"] for entry in AuditLog(log.path.parent).entries()] == list(range(6))
 
     async def test_a_session_waits_for_a_disk_that_is_full(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
