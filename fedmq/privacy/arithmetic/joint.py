@@ -141,10 +141,15 @@ def _joined(features: Sequence[Cells]) -> list[Cells]:
 
 
 def _feature_cells(feature: int, codes: NDArray[np.integer]) -> FeatureCells:
-    counts = np.bincount(codes)
-    present = np.flatnonzero(counts)
+    return FeatureCells(feature, *_occupied(codes, np.bincount(codes)))
+
+
+def _occupied(
+    place: NDArray[np.integer], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Each row's number among the occupied places, these places, and the most rows in one."""
     rank = np.cumsum(counts > 0) - 1
-    return FeatureCells(feature, rank[codes], present, int(counts.max(initial=0)))
+    return rank[place], np.flatnonzero(counts), int(counts.max(initial=0))
 
 
 def _counts(first: Cells, second: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -162,14 +167,6 @@ def _saving(first: Cells, second: Cells) -> int:
 
 
 def _join(first: Cells, second: Cells) -> JointCells:
-    place, counts = _counts(first, second)
-    places = np.flatnonzero(counts)
-    rank = np.cumsum(counts > 0) - 1
-    return JointCells(
-        rank[place],
-        first,
-        second,
-        places // second.size,
-        places % second.size,
-        int(counts.max(initial=0)),
-    )
+    cell_of, places, fullest = _occupied(*_counts(first, second))
+    of_first, of_second = np.divmod(places, second.size)
+    return JointCells(cell_of, first, second, of_first, of_second, fullest)

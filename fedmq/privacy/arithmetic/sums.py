@@ -72,13 +72,14 @@ def sum_bins(
         ]
         # One group is summed in full, for the total: the one that loses least by it.
         groups.sort(key=lambda each: saved_by_skipping(each[0]))
+        skips = tricks.skip_fullest and any(saved_by_skipping(each) > 0 for each, _ in groups[1:])
         total: mpz | None = None
         for group, target in groups:
-            if total is not None and tricks.skip_fullest and saved_by_skipping(group) > 0:
+            if total is not None and saved_by_skipping(group) > 0:
                 cells = _products_but_fullest(factors, group, total, modulus)
             else:
                 cells = _products(factors, group.cell_of, group.size, modulus)
-            if total is None:
+            if skips and total is None:
                 total = _product(cells, modulus)
             _spread(group, cells, target, modulus)
     return sums
