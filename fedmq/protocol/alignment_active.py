@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import DataError, ProtocolError, Refused
+from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment as align
-from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.set_intersection import Common, IdList, Intersect, Points
 from fedmq.protocol.alignment_lists import Alignment, Keep
 from fedmq.protocol.events import Finish, Received, Start
@@ -72,8 +71,7 @@ class ActiveAlignment(Alignment):
             self._blind_own(self._ids)
 
     def _on_refuse(self, event: Received) -> None:
-        assert isinstance(event.body, SessionRefuse)
-        self._fail(Refused(f"{event.sender} refused: {event.body.reason}"), but=event.sender)
+        self._refused(event, "refused")
 
     def _with_points(self, owner: str, start: int, points: Points) -> None:
         self._lists[owner].add(start, points)

@@ -66,9 +66,7 @@ class Deploying(Machine):
             self._waiting = set(self.peers)
 
     def _on_refuse(self, event: Received) -> None:
-        assert isinstance(event.body, SessionRefuse)
-        reason = f"{event.sender} does not serve the model: {event.body.reason}"
-        self._fail(Refused(reason), but=event.sender)
+        self._refused(event, "does not serve the model")
 
     def _on_deployed(self, event: Received) -> None:
         self._said_by(event.sender)

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.forest import Forest
 from fedmq.boosting.model import ActiveShare
-from fedmq.errors import ProtocolError, Refused
+from fedmq.errors import ProtocolError
 from fedmq.messages import inference as say
 from fedmq.messages.array import Array
-from fedmq.messages.body import SessionRefuse
 from fedmq.protocol.events import Finish, Received, Report, Start
 from fedmq.protocol.inference_steps import Hop, Scores, SumLeaves, Walked, WalkOn
 from fedmq.protocol.machine import Machine, single
@@ -82,10 +81,7 @@ class ActiveInference(Machine):
             self._set_out()
 
     def _on_refuse(self, event: Received) -> None:
-        assert isinstance(event.body, SessionRefuse)
-        # Why is for the active party: it may quote ids that the one lacks.
-        told = f"{event.sender} refused the session"
-        self._fail(Refused(f"{told}: {event.body.reason}"), but=event.sender, told=told)
+        self._refused(event)
 
     def _set_out(self) -> None:
         self.state = State.WALKING

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError
-from fedmq.messages.body import Abort, Body, SessionUnknown
+from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
+from fedmq.messages.body import Abort, Body, SessionRefuse, SessionUnknown
 from fedmq.privacy.engine import Compute, Exchange, Plan, Reply
 from fedmq.protocol.events import (
     Cancelled,
@@ -125,6 +125,15 @@ class Machine:
         self._tickets.clear()
         self.state = self.failed_state
         self._emit(Fail(error))
+
+    def _refused(self, event: Received, did: str = "refused the session") -> None:
+        """End because a peer refused; why is for this party alone.
+
+        It may quote what the one holds or lacks, which the other peers do not know.
+        """
+        assert isinstance(event.body, SessionRefuse)
+        told = f"{event.sender} {did}"
+        self._fail(Refused(f"{told}: {event.body.reason}"), but=event.sender, told=told)
 
     def _on_abort(self, event: Received) -> None:
         assert isinstance(event.body, Abort)

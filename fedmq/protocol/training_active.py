@@ -19,10 +19,9 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
-from fedmq.errors import ProtocolError, Refused
+from fedmq.errors import ProtocolError
 from fedmq.messages import training as tell
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
-from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import (
     AskedNode,
     Best,
@@ -429,7 +428,4 @@ class ActiveTraining(Machine):
         self._emit(Finish(self._grown.share(self._model, self._parties)))
 
     def _on_refuse(self, event: Received) -> None:
-        assert isinstance(event.body, SessionRefuse)
-        # Why is for the active party: it may quote what the one holds and the others do not know.
-        told = f"{event.sender} refused the session"
-        self._fail(Refused(f"{told}: {event.body.reason}"), but=event.sender, told=told)
+        self._refused(event)
