@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import sqlite3
@@ -275,6 +276,12 @@ class ChaosFederation:
         shares = self.shares(model)
         alike = {party: text.replace(f'"{model}"', f'"{other}"') for party, text in shares.items()}
         return len(alike) == len(PARTIES) and alike == self.shares(other)
+
+    def dead_letters(self, party: str) -> str:
+        """What a party says about the messages that it put aside, and how each came about."""
+        said = self.daemons[party].said
+        at = [place.start() for place in re.finditer("dead-lettered|cannot handle message", said)]
+        return "\n".join(said[max(0, place - 1500) : place + 2500] for place in at)
 
     def tell(self) -> str:
         """The last words of all daemons."""

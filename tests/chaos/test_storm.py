@@ -23,7 +23,7 @@ def weathered(federation: ChaosFederation, engine: str, faults: int, seed: int) 
     assert all(federation.equal(model, "calm") for model in storm.models)
     for party in federation.daemons:
         # Nothing that a party sent was ever taken for something foreign.
-        assert federation.ask(party, "status")["dead_letters"] == 0
+        assert federation.ask(party, "status")["dead_letters"] == 0, federation.dead_letters(party)
     print(f"{sum(storm.struck.values())} faults, {len(storm.models)} models: {dict(storm.struck)}")
     return storm
 
