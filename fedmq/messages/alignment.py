@@ -17,11 +17,12 @@ __all__ = [
     "BODIES",
     "AlignmentAccept",
     "AlignmentBegin",
-    "AlignmentFinished",
     "AlignmentOpen",
     "AlignmentReady",
+    "AlignmentStored",
     "BlindedIds",
     "CommonRows",
+    "StoreAlignment",
 ]
 
 Owner = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -99,10 +100,16 @@ class AlignmentReady(Body):
     kind: ClassVar[str] = "alignment ready"
 
 
-class AlignmentFinished(Body):
+class StoreAlignment(Body):
     """Active to each passive: all are ready, store the alignment."""
 
-    kind: ClassVar[str] = "alignment finished"
+    kind: ClassVar[str] = "store alignment"
+
+
+class AlignmentStored(Body):
+    """Passive to active: this party's part is on its disk."""
+
+    kind: ClassVar[str] = "alignment stored"
 
 
 BODIES: tuple[type[Body], ...] = (
@@ -112,5 +119,6 @@ BODIES: tuple[type[Body], ...] = (
     BlindedIds,
     CommonRows,
     AlignmentReady,
-    AlignmentFinished,
+    StoreAlignment,
+    AlignmentStored,
 )

@@ -30,17 +30,21 @@ async def first_of(*futures: asyncio.Future[Any]) -> None:
 class Course:
     """Opens one attempt after the other until the session has ended and every party knows it.
 
-    ``result`` resolves to the session's result or error; ``open_attempt`` makes an attempt by its
-    number. A new one is due whenever a party knows nothing of the last one any more.
+    ``result`` resolves to the session's result or error: at once, or with ``everywhere`` when every
+    party has written down its part of a result. ``open_attempt`` makes an attempt by its number. A
+    new one is due whenever a party knows nothing of the last one any more.
     """
 
-    def __init__(self, open_attempt: OpenAttempt, first: int = 1) -> None:
+    def __init__(
+        self, open_attempt: OpenAttempt, first: int = 1, *, everywhere: bool = False
+    ) -> None:
         self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Nobody may be watching; then an error is in the log and in the store alone.
         self.result.add_done_callback(lambda each: each.cancelled() or each.exception())
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolves when every party knows the end, and no attempt will follow."""
         self._open = open_attempt
+        self._everywhere = everywhere
         self._attempt = first
         self._current: RunningSession | None = None
         self._watchers: set[asyncio.Event] = set()
@@ -64,15 +68,16 @@ class Course:
             self._current, runner = running, running.runner
             runner.start()
             await first_of(runner.outcome, runner.interrupted)
-            self._take(runner.outcome)
+            self._take(runner.outcome, everywhere=False)
             await first_of(runner.closed, runner.interrupted)
             if not runner.interrupted.done():
+                self._take(runner.outcome, everywhere=True)
                 return
             if running.report is not None:
                 delays = _BETWEEN.delays(Random())
             await asyncio.sleep(next(delays))
             if runner.outcome.done() and runner.outcome.exception() is not None:
-                self._take(runner.outcome)  # cancelled meanwhile
+                self._take(runner.outcome, everywhere=False)  # cancelled meanwhile
                 return
             self._attempt += 1
 
@@ -102,11 +107,11 @@ class Course:
         for watcher in self._watchers:
             watcher.set()
 
-    def _take(self, outcome: asyncio.Future[Any]) -> None:
+    def _take(self, outcome: asyncio.Future[Any], *, everywhere: bool) -> None:
         if not outcome.done() or outcome.cancelled() or self.result.done():
             return
         error = outcome.exception()
         if error is not None:
             self.result.set_exception(error)
-        else:
+        elif everywhere or not self._everywhere:
             self.result.set_result(outcome.result())

@@ -49,6 +49,7 @@ class ActiveAlignment(Alignment):
         self._fewest = {self._party: fewest}
         self._own_places: NDArray[np.uint32] | None = None
         self._ready: set[str] = set()
+        self._stored: set[str] = set()
 
     def _on_start(self, _: Start) -> None:
         self.state = State.OPENING
@@ -118,10 +119,19 @@ class ActiveAlignment(Alignment):
 
     def _store_when_ready(self) -> None:
         if self._own_places is not None and len(self._ready) == len(self.peers):
+            self.state = State.STORING
+            for peer in self.peers:
+                self._send(peer, align.StoreAlignment())
+
+    def _on_stored(self, event: Received) -> None:
+        # This party stores last: an alignment that its owner finds here is everywhere.
+        assert self._own_places is not None
+        if event.sender in self._stored:
+            raise ProtocolError("the same was said before")
+        self._stored.add(event.sender)
+        if len(self._stored) == len(self.peers):
             self._run(single(self._keep(self._own_places)), self._finish)
 
     def _finish(self, kept: object) -> None:
         self.state = State.FINISHED
-        for peer in self.peers:
-            self._send(peer, align.AlignmentFinished())
         self._emit(Finish(kept))

@@ -150,10 +150,11 @@ class PassiveAlignment(Alignment):
             self.state = State.COMPLETE
             self._send(self._active, align.AlignmentReady())
 
-    def _on_finished(self, _: Received) -> None:
+    def _on_store(self, _: Received) -> None:
         self.state = State.STORING
         self._run(single(self._own.keep(self._own_places)), self._finish)
 
     def _finish(self, kept: object) -> None:
         self.state = State.FINISHED
+        self._send(self._active, align.AlignmentStored())
         self._emit(Finish(kept))

@@ -149,7 +149,7 @@ class Mailbox:
         what, _, recipient = name.partition(":")
         peer = self._peers[recipient]
         if what == "acknowledge":
-            return None, self._acknowledge(recipient, peer) if peer.unconfirmed else []
+            return None, self.acknowledge(recipient)
         if what == "probe":
             return None, [] if peer.unacknowledged else self.send(recipient, Probe())
         if not peer.unacknowledged:
@@ -163,6 +163,11 @@ class Mailbox:
             Waiting(recipient, peer.retry, self.policy.resends),
             *self._resend(recipient, peer),
         ]
+
+    def acknowledge(self, sender: str) -> list[Effect]:
+        """Say how far ``sender`` was heard, unless that was said already."""
+        peer = self._peers[sender]
+        return self._acknowledge(sender, peer) if peer.unconfirmed else []
 
     def silence(self, recipient: str) -> list[Effect]:
         """Stop waiting for ``recipient``: nothing is resent to it any more."""

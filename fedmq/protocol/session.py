@@ -66,6 +66,8 @@ class Session:
                 effects: list[Effect] = [each for each in mail if not isinstance(each, Transmit)]
                 for body in bodies:
                     effects += self._heard(Received(envelope.header.sender, body))
+                if self.over:  # nothing more will be said that could carry it
+                    mail += self.mailbox.acknowledge(envelope.header.sender)
                 # An acknowledgement promises that a checkpoint which follows is on disk.
                 return effects + [each for each in mail if isinstance(each, Transmit)]
             case TimerFired("stall"):

@@ -223,7 +223,8 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         places=uint32s,
     ),
     alignment.AlignmentReady: st.builds(alignment.AlignmentReady),
-    alignment.AlignmentFinished: st.builds(alignment.AlignmentFinished),
+    alignment.StoreAlignment: st.builds(alignment.StoreAlignment),
+    alignment.AlignmentStored: st.builds(alignment.AlignmentStored),
 }
 
 bodies = st.sampled_from(list(KINDS.values())).flatmap(lambda model: STRATEGIES[model])

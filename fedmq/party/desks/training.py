@@ -194,7 +194,7 @@ class TrainingDesk(Desk):
                 keeper=StoreKeeper(self.at.kept, current, self.at.store.save),
             )
 
-        course = self._courses[session.id] = Course(attempt, session.attempt)
+        course = self._courses[session.id] = Course(attempt, session.attempt, everywhere=True)
         self.at.sessions.drive(course)
         course.ended.add_done_callback(lambda _: self._courses.pop(session.id, None))
         return course

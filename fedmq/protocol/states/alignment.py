@@ -23,6 +23,7 @@ class ActiveAlignmentState(Enum):
     OPENING = "the passive parties are asked to take part"
     BLINDING = "all lists pass through all parties, each multiplies by its key"
     SHARING = "every party learns the places of its common rows"
+    STORING = "the alignment is written, last by this party"
     INTERRUPTED = "a party was restarted: a new attempt begins from the start"
     FINISHED = "the alignment is stored"
     FAILED = "the session ended without an alignment"
@@ -64,8 +65,14 @@ ACTIVE_ALIGNMENT: Table = session_table(
         **rows(
             _L.SHARING,
             {
-                align.CommonRows: ("_on_common", (_L.SHARING,)),
-                align.AlignmentReady: ("_on_ready", (_L.SHARING,)),
+                align.CommonRows: ("_on_common", (_L.SHARING, _L.STORING)),
+                align.AlignmentReady: ("_on_ready", (_L.SHARING, _L.STORING)),
+            },
+        ),
+        **rows(
+            _L.STORING,
+            {
+                align.AlignmentStored: ("_on_stored", (_L.STORING,)),
                 Computed: ("_on_computed", (_L.FINISHED,)),
             },
         ),
@@ -107,7 +114,7 @@ PASSIVE_ALIGNMENT: Table = session_table(
             _Q.COMPLETE,
             {
                 align.CommonRows: ("_on_common", (_Q.COMPLETE,)),
-                align.AlignmentFinished: ("_on_finished", (_Q.STORING,)),
+                align.StoreAlignment: ("_on_store", (_Q.STORING,)),
             },
         ),
         **rows(_Q.STORING, {Computed: ("_on_computed", (_Q.FINISHED,))}),
