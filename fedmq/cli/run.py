@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import functools
 import os
 import signal
+import sys
+import threading
 from pathlib import Path
 
 import click
@@ -13,11 +16,15 @@ import click
 from fedmq.cli.keys import ask_passphrase
 from fedmq.cli.log_format import LOG_FORMATS, LogFormat, log_to_stderr
 from fedmq.cli.supervisor import tell_supervisor
+from fedmq.errors import FedmqError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.daemon import Daemon
 from fedmq.party.files import PartyFiles
 
 __all__ = ["run"]
+
+_STOP_SECONDS = 12.0
+"""Service managers kill a daemon that takes longer, and nobody learns what it was waiting for."""
 
 
 @click.command()
@@ -52,8 +59,15 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     async def serve() -> None:
         daemon = Daemon(files, trace)
         loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            daemon.stop()
+            last = threading.Timer(_STOP_SECONDS, _leave, [config.party])
+            last.daemon = True
+            last.start()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, daemon.stop)
+            loop.add_signal_handler(number, stop)
         loop.add_signal_handler(signal.SIGHUP, daemon.reload)
 
         def ready() -> None:
@@ -63,3 +77,10 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
         await daemon.run(on_ready=ready)
 
     asyncio.run(serve())
+
+
+def _leave(party: str) -> None:
+    """End as a crash would, from which the next start recovers, and show where it stood."""
+    click.echo(f"fedmq: {party} does not stop within {_STOP_SECONDS:g} s, and is ended", err=True)
+    faulthandler.dump_traceback(sys.stderr)
+    os._exit(FedmqError.exit_code)

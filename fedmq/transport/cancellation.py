@@ -1,10 +1,13 @@
-"""Telling a real cancellation from one that a library raises on its own."""
+"""Cancelling tasks whose libraries raise cancellations on their own, or swallow them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
-__all__ = ["being_cancelled"]
+__all__ = ["being_cancelled", "end"]
+
+_AGAIN_SECONDS = 0.1
 
 
 def being_cancelled() -> bool:
@@ -15,3 +18,16 @@ def being_cancelled() -> bool:
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel ``tasks`` until they have ended, in whichever way.
+
+    Once is not always enough: `asyncio.wait_for`, on which AMQP clients build, swallows a
+    cancellation that comes at the same time as its result (Python below 3.12).
+    """
+    running = {task for task in tasks if not task.done()}
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=_AGAIN_SECONDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from fedmq.transport.cancellation import being_cancelled
+from fedmq.transport.cancellation import being_cancelled, end
 from fedmq.transport.link import LANES, Delivery, Lane, OnDelivery
 
 __all__ = ["Handover"]
@@ -43,9 +43,7 @@ class Handover:
 
     async def close(self) -> None:
         """End the tasks; a handler that is running is cancelled."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
 
     async def _run(self, lane: Lane) -> None:
         while True:

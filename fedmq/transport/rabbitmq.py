@@ -13,6 +13,7 @@ from random import Random
 from fedmq.errors import LinkError, Unroutable
 from fedmq.transport.address import BrokerAddress
 from fedmq.transport.backoff import Backoff
+from fedmq.transport.cancellation import end
 from fedmq.transport.connection import BrokerConnection, Received
 from fedmq.transport.handover import Handover
 from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
@@ -115,8 +116,7 @@ class RabbitMQLink(Link):
     async def close(self) -> None:
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:
-            supervisor.cancel()
-            await asyncio.gather(supervisor, return_exceptions=True)
+            await end([supervisor])
         handover, self._handover = self._handover, None
         if handover is None:
             return

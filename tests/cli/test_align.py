@@ -72,7 +72,9 @@ class Parties:
 
     def run(self, *parties: str) -> None:
         for party in parties or self.names:
-            with (self.folder / f"{party}.log").open("wb") as log:
+            # A new file: what is left of a killed daemon still writes into the old one.
+            (self.folder / f"{party}.log").unlink(missing_ok=True)
+            with (self.folder / f"{party}.log").open("ab") as log:
                 self._daemons[party] = subprocess.Popen(
                     [*FEDMQ, "run", f"{party}.toml"], cwd=self.folder, stderr=log
                 )

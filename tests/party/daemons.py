@@ -38,7 +38,9 @@ class Daemon:
 
     def __init__(self, config: Path, broker: str, *more: str) -> None:
         self.log = config.with_name("daemon.log")
-        with self.log.open("w") as log:
+        # A new file: what is left of a killed daemon still writes into the old one.
+        self.log.unlink(missing_ok=True)
+        with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [FEDMQ, "run", str(config), *more],
                 env={**os.environ, BROKER_VARIABLE: broker},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from fedmq.party.serving.source import ServingSource
 from fedmq.party.sessions import RunningSession
 from fedmq.protocol.deployment import Deploying, Hosting
 from fedmq.protocol.online_terms import Mode
+from fedmq.transport.cancellation import end
 from fedmq.transport.link import Link
 
 if TYPE_CHECKING:
@@ -112,11 +112,8 @@ class ServingDesk(Desk):
         if self._requests is not None:
             await self._requests.close()
         await self.scorer.close()
-        for task in (self._refreshing, *self._telling.values(), *self._answers):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        tasks = (self._refreshing, *self._telling.values(), *self._answers)
+        await end(task for task in tasks if task is not None)
         self.source.close()
         if self._audit is not None:
             await self._audit.close()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
 from fedmq.messages.body import Body
 from fedmq.messages.online import OnlinePing
 from fedmq.party.serving.breaker import Breaker
+from fedmq.transport.cancellation import end
 
 __all__ = ["Peers"]
 
@@ -57,9 +57,7 @@ class Peers:
     async def close(self) -> None:
         """Look no more whether they are back."""
         if self._probing is not None:
-            self._probing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._probing
+            await end([self._probing])
 
     async def _probe(self) -> None:
         while away := self.away:

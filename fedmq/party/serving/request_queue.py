@@ -7,7 +7,6 @@ told is nobody else's business.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 from random import Random
@@ -18,6 +17,7 @@ from fedmq.party.configuration.online import RequestsSection
 from fedmq.party.serving.request import Counter, PredictRequest, Wrong
 from fedmq.transport.address import BrokerAddress
 from fedmq.transport.backoff import Backoff
+from fedmq.transport.cancellation import end
 from fedmq.transport.connection import BrokerConnection, Received
 
 __all__ = ["RequestQueue"]
@@ -44,12 +44,7 @@ class RequestQueue:
 
     async def close(self) -> None:
         """Read no more; what was not answered comes again."""
-        tasks = [each for each in (self._running, *self._answering) if each is not None]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await end(each for each in (self._running, *self._answering) if each is not None)
 
     async def _run(self) -> None:
         address = BrokerAddress.parse(self._section.broker.get_secret_value())

@@ -1,0 +1,60 @@
+"""Tasks end when they are told to, also those whose library swallows the first word."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fedmq.transport.cancellation import being_cancelled, end
+
+
+async def test_a_task_whose_library_swallows_a_cancellation_ends_nevertheless() -> None:
+    swallowed = 0
+
+    async def deaf() -> None:
+        nonlocal swallowed
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                swallowed += 1
+                if swallowed == 3:
+                    raise
+
+    task = asyncio.create_task(deaf())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await end([task])
+
+    assert task.cancelled() and swallowed == 3
+
+
+async def test_tasks_that_failed_or_are_done_are_ended_already() -> None:
+    async def fails() -> None:
+        raise ValueError("on its own")
+
+    failed, done = asyncio.create_task(fails()), asyncio.create_task(asyncio.sleep(0))
+    await asyncio.wait([failed, done])
+    await end([failed, done])
+    await end([])
+
+    assert isinstance(failed.exception(), ValueError)
+
+
+async def test_a_cancellation_that_a_library_raises_on_its_own_is_told_apart() -> None:
+    seen: list[bool] = []
+
+    async def waits(future: asyncio.Future[None]) -> None:
+        try:
+            await future
+        except asyncio.CancelledError:
+            seen.append(being_cancelled())
+
+    loop = asyncio.get_running_loop()
+    for cancel_task in (False, True):
+        future: asyncio.Future[None] = loop.create_future()
+        task = asyncio.create_task(waits(future))
+        await asyncio.sleep(0)
+        (task if cancel_task else future).cancel()
+        await asyncio.wait([task])
+
+    assert seen == [False, True]
