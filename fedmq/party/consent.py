@@ -9,10 +9,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
-from random import Random
 from typing import Any
 
-from fedmq.errors import ConfigError, FedmqError, Refused
+from fedmq.errors import FedmqError, Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.envelope import Header
@@ -20,10 +19,10 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.disk import until_taken
 from fedmq.party.traffic import Traffic
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
-from fedmq.transport.backoff import Backoff
 
 __all__ = ["Consent", "RowQuota"]
 
@@ -78,20 +77,12 @@ class Consent:
         self.quota.limit(policy.most_rows_per_hour)
 
     async def until_recordable(self) -> None:
-        """Wait for a disk that takes the audit log: a full one is no reason to lose a session."""
-        waited = False
-        for delay in Backoff(limit=5.0).delays(Random()):
-            try:
-                self.audit.check()  # not in a thread: nothing may be recorded in between
-            except ConfigError as error:
-                if not waited:
-                    log.warning("%s: %s; trying again", self._party, error)
-                waited = True
-                await asyncio.sleep(delay)
-            else:
-                if waited:
-                    log.warning("%s: the audit log can be written again", self._party)
-                return
+        """Wait for a disk that takes the audit log."""
+
+        async def check() -> None:
+            self.audit.check()  # not in a thread: nothing may be recorded in between
+
+        await until_taken(check)
 
     def training(self, header: Header, terms: TrainingOpen) -> Engine:
         """The engine with which this party trains on ``terms``; Refused if it does not."""

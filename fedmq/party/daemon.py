@@ -27,6 +27,7 @@ from fedmq.party.desks.desk import Opening, Premises
 from fedmq.party.desks.inference import InferenceDesk
 from fedmq.party.desks.serving import ServingDesk
 from fedmq.party.desks.training import TrainingDesk
+from fedmq.party.disk import until_taken
 from fedmq.party.files import PartyFiles
 from fedmq.party.meters import Gauges, Meters
 from fedmq.party.model_store import ModelStore
@@ -273,11 +274,13 @@ class Daemon:
         ):
             case Fate.JOIN:
                 assert opening is not None
-                await self._premises.consent.until_recordable()
-                if not self._opened.is_first(header):
+                if not await self._is_first(header):
                     await self._reply(header, SessionUnknown())
                     raise Replayed(f"{header.sender} opened session {header.session} here before")
-                return (await opening(envelope)).runner
+                joined = await opening(envelope)
+                # Last of all: from here to the record of what was asked nothing comes between.
+                await self._premises.consent.until_recordable()
+                return joined.runner
             case Fate.GO_ON:
                 assert stored is not None
                 self._spawn(self._go_on(stored))
@@ -294,6 +297,12 @@ class Daemon:
             case Fate.DROP:
                 pass
         return None
+
+    async def _is_first(self, header: Header) -> bool:
+        async def noted() -> bool:
+            return self._opened.is_first(header)
+
+        return await until_taken(noted)
 
     def _on_online(self, envelope: Envelope) -> None:
         self._serving.on_online(envelope)

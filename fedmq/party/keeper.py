@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from random import Random
 from typing import Any, Protocol
 
-from fedmq.errors import ConfigError, FedmqError
+from fedmq.errors import FedmqError
+from fedmq.party.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.protocol.step import Step
-from fedmq.transport.backoff import Backoff
 
 __all__ = ["FORGETFUL", "Keeper", "StoreKeeper"]
-
-log = logging.getLogger(__name__)
 
 
 class Keeper(Protocol):
@@ -65,14 +61,7 @@ class StoreKeeper:
         await self._store.save(self._session.id, step)
 
     async def finish(self, result: Any) -> None:
-        for delay in Backoff(limit=5.0).delays(Random()):
-            try:
-                await asyncio.to_thread(self._on_result, result)
-            except ConfigError as error:  # the disk refuses; a finished model is not thrown away
-                log.warning("%s; trying again", error)
-                await asyncio.sleep(delay)
-            else:
-                break
+        await until_taken(lambda: asyncio.to_thread(self._on_result, result))
         await self._store.end(self._session.id, "finished")
 
     async def fail(self, error: FedmqError) -> None:

@@ -72,6 +72,7 @@ class DaemonProcess:
         self.log = folder / party / "daemon.log"
         self.proxy = Proxy(broker_port)
         self._process: subprocess.Popen[bytes] | None = None
+        self._said_before = 0
         label = 'label = "label"\n' if party == "bank" else ""
         self.file.write_text(
             f'party = "{party}"\nfederation = "../federation.toml"\n'
@@ -91,7 +92,7 @@ class DaemonProcess:
 
     def start(self, ready: bool = True) -> float:
         """Start, and return after how many seconds it was ready; at once if that is no matter."""
-        begun, said = time.monotonic(), len(self.said)
+        begun, self._said_before = time.monotonic(), len(self.said)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*FEDMQ, "run", "-v", str(self.file)],
@@ -99,11 +100,18 @@ class DaemonProcess:
                 stderr=log,
                 start_new_session=True,
             )
-        while ready and "is ready in" not in self.said[said:]:
-            assert self._process.poll() is None, self.said[-3000:]
-            assert time.monotonic() < begun + 60, self.said[-3000:]
-            time.sleep(0.02)
+        if ready:
+            self.await_ready()
         return time.monotonic() - begun
+
+    def await_ready(self) -> None:
+        """Return when it has said that it is ready since its last start."""
+        assert self._process is not None
+        deadline = time.monotonic() + 60
+        while "is ready in" not in self.said[self._said_before :]:
+            assert self._process.poll() is None, self.said[-3000:]
+            assert time.monotonic() < deadline, self.said[-3000:]
+            time.sleep(0.02)
 
     @property
     def said(self) -> str:

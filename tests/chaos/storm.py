@@ -129,6 +129,8 @@ class Storm:
 
     def _fill_disk(self) -> None:
         daemon = self.federation.daemons[self._victim()]
+        # One that starts on a full disk ends at once; its service manager starts it again.
+        daemon.await_ready()
         daemon.fill_disk()
         self._a_while()
         daemon.clear_disk()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 
 from fedmq.errors import DaemonError
-from tests.chaos.federation import FEDMQ, PARTIES, ChaosFederation
+from tests.chaos.federation import FEDMQ, PARTIES, ChaosFederation, DaemonProcess
 from tests.rabbitmq_node import RabbitNode
 
 TREES = 8
@@ -145,19 +146,39 @@ def test_a_cancelled_training_ends_everywhere(federation: ChaosFederation, who: 
     assert not federation.shares(model)
 
 
-def test_a_session_that_is_taken_up_waits_for_a_party_whose_disk_is_full(
+@contextmanager
+def full_disk(daemon: DaemonProcess) -> Iterator[None]:
+    daemon.fill_disk()
+    try:
+        yield
+    finally:
+        daemon.clear_disk()
+
+
+@contextmanager
+def no_note_of_openings(daemon: DaemonProcess) -> Iterator[None]:
+    openings, aside = daemon.state / "openings.jsonl", daemon.state / "aside.jsonl"
+    openings.rename(aside)
+    openings.mkdir()
+    try:
+        yield
+    finally:
+        openings.rmdir()
+        aside.rename(openings)
+
+
+@pytest.mark.parametrize("refusing", [full_disk, no_note_of_openings])
+def test_a_session_that_is_taken_up_waits_for_a_party_whose_disk_refuses(
     federation: ChaosFederation,
+    refusing: Callable[[DaemonProcess], AbstractContextManager[None]],
 ) -> None:
-    model, telco = "cramped", federation.daemons["telco"]
+    model, telco = refusing.__name__, federation.daemons["telco"]
     session = federation.train(model, TREES)
     federation.await_status(session, begun)
-    telco.fill_disk()
-    try:
+    with refusing(telco):
         federation.bank.kill()
         federation.bank.start()
         time.sleep(3)
-    finally:
-        telco.clear_disk()
 
     federation.await_shares([model], 60)
 

@@ -313,10 +313,25 @@ async def test_a_write_outlasts_a_full_disk(database: Database, store: SessionSt
     with files_of_at_most(1024):
         saving = asyncio.create_task(store.save("one", active_tree(0)))
         await asyncio.wait([saving], timeout=0.3)
-        assert "cannot be written" in database.trouble
+        assert "cannot be used" in database.trouble
         assert await store.find("one") == SESSION  # what is there can be read meanwhile
         assert not saving.done()
     await saving
 
     assert database.trouble == ""
     assert [step.number for step in await store.steps("one")] == [0]
+
+
+async def test_a_read_outlasts_a_disk_that_refuses_for_a_moment(database: Database) -> None:
+    refusals = iter([True, True, False])
+    troubles: list[str] = []
+
+    def look(connection: sqlite3.Connection) -> int:
+        troubles.append(database.trouble)
+        if next(refusals):
+            raise sqlite3.OperationalError("disk I/O error")
+        return int(connection.execute("SELECT COUNT(*) FROM sessions").fetchone()[0])
+
+    assert await database.read(look) == 0
+    assert troubles[0] == "" and "disk I/O error" in troubles[2]
+    assert database.trouble == ""

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import TypeVar
 
 from fedmq.errors import ConfigError
+from fedmq.party.disk import until_taken
 from fedmq.transport.backoff import Backoff
 
 __all__ = ["MIGRATIONS", "Database"]
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -92,28 +89,27 @@ class Database:
         self._thread.shutdown(wait=False)
 
     async def read(self, work: Work[T]) -> T:
-        """What ``work`` finds."""
-        return await self._in_thread(lambda: work(self._connected()))
+        """What ``work`` finds; tried again like ``write``, for reading too may touch the disk."""
+        return await self._until_taken(lambda: work(self._connected()))
 
     async def write(self, work: Work[T]) -> T:
         """Do ``work`` and have it on disk; while the disk refuses, try again and again.
 
         A session cannot go on without its store, and a full disk is no reason to lose it.
         """
-        for delay in self._backoff.delays(Random()):
-            try:
-                result = await self._in_thread(lambda: self._committed(work))
-            except sqlite3.OperationalError as error:
-                if not self.trouble:
-                    log.warning("%s: cannot be written: %s; trying again", self._path, error)
-                self.trouble = f"{self._path} cannot be written: {error}"
-            else:
-                if self.trouble:
-                    log.warning("%s: can be written again", self._path)
-                self.trouble = ""
-                return result
-            await asyncio.sleep(delay)
-        raise AssertionError("the delays have no end")
+        return await self._until_taken(lambda: self._committed(work))
+
+    async def _until_taken(self, work: Callable[[], T]) -> T:
+        def tell(trouble: str) -> None:
+            self.trouble = trouble
+
+        return await until_taken(
+            lambda: self._in_thread(work),
+            sqlite3.OperationalError,
+            named=f"{self._path} cannot be used: ",
+            backoff=self._backoff,
+            on_trouble=tell,
+        )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
