@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import functools
+import gc
 import os
 import signal
 import sys
@@ -73,6 +74,9 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
         def ready() -> None:
             click.echo(f"{config.party} is ready in {files.federation.name}", err=True)
             tell_supervisor("READY=1")
+            # What is loaded by now stays: to look at it again and again would hold up scores.
+            gc.collect()
+            gc.freeze()
 
         await daemon.run(on_ready=ready)
 

@@ -53,8 +53,8 @@ T = TypeVar("T")
 Values = dict[str, Any]
 """Named arrays and scalars that one half says to the other; at most ``PIECE_BYTES`` together."""
 
-PIECE_BYTES = 1_000_000
-"""What fits one message of 1 MiB, with room for its envelope."""
+PIECE_BYTES = 250_000
+"""A message of a quarter of the greatest size: what else an event loop has to do waits for it."""
 
 
 class Computation(Protocol):

@@ -23,6 +23,7 @@ from aio_pika.exceptions import (
 from fedmq.errors import LinkError
 from fedmq.transport.address import BrokerAddress
 from fedmq.transport.cancellation import being_cancelled
+from fedmq.transport.right_of_way import RightOfWay
 from fedmq.transport.topology import Topology
 
 __all__ = ["BrokerConnection", "Received"]
@@ -34,10 +35,9 @@ CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
 WATCH_SECONDS = 5.0
 
-# Of messages of more than so many bytes, few are on their way to the broker at a time: the others
-# wait their turn here, where whatever is shorter can overtake them.
+# Of messages of more than so many bytes, one is on its way to the broker at a time: the others wait
+# their turn here, where whatever is shorter can overtake them.
 BULK_BYTES = 64 * 1024
-MOST_BULK = 2
 
 
 @contextmanager
@@ -145,7 +145,11 @@ class BrokerConnection:
     """
 
     def __init__(
-        self, address: BrokerAddress, connection: Connection, swift: Connection | None = None
+        self,
+        address: BrokerAddress,
+        connection: Connection,
+        swift: Connection | None = None,
+        right_of_way: RightOfWay | None = None,
     ) -> None:
         self.address = address
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -154,7 +158,8 @@ class BrokerConnection:
         self._incoming = connection.channel(publisher_confirms=False)
         self._posting = (swift or connection).channel(publisher_confirms=False)
         self._transient = (swift or connection).channel(publisher_confirms=False)
-        self._bulk = asyncio.Semaphore(MOST_BULK)
+        self._bulk = asyncio.Lock()
+        self._right_of_way = right_of_way or RightOfWay()
         self._queues: list[AbstractQueue] = []  # a collected queue object ends its consumer
 
     @classmethod
@@ -165,11 +170,13 @@ class BrokerConnection:
         ssl_context: ssl.SSLContext | None = None,
         *,
         swift: bool = False,
+        right_of_way: RightOfWay | None = None,
     ) -> BrokerConnection:
         """Connect and open all channels; ``name`` is shown on the broker's management page.
 
-        ``swift``: with a second connection for what is transient. Raises `LinkError`: unreachable,
-        no answer, user refused, virtual host refused.
+        ``swift``: with a second connection for what is transient. Long messages give
+        ``right_of_way``. Raises `LinkError`: unreachable, no answer, user refused, virtual host
+        refused.
         """
         names = (name, f"{name} swift") if swift else (name,)
         connections = [
@@ -188,7 +195,7 @@ class BrokerConnection:
             if being_cancelled():
                 raise
             raise LinkError(_refusal(address, error)) from error
-        opened = cls(address, *connections)
+        opened = cls(address, connections[0], connections[1] if swift else None, right_of_way)
         try:
             with _link_errors(f"broker {address}: cannot open a channel"):
                 async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -213,6 +220,8 @@ class BrokerConnection:
         with _link_errors(f"broker {self.address} did not confirm message {message_id}"):
             target = await self._outgoing.get_exchange(exchange, ensure=False)
             async with self._bulk if len(body) > BULK_BYTES else nullcontext():
+                if len(body) > BULK_BYTES:
+                    await self._right_of_way.give()
                 try:
                     await target.publish(message, key, mandatory=True, timeout=TIMEOUT_SECONDS)
                 except PublishError:

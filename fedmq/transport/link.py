@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 from fedmq.errors import Oversized
+from fedmq.transport.right_of_way import RightOfWay
 
 __all__ = [
     "LANES",
@@ -98,6 +99,8 @@ class Link(ABC):
         self.party = party
         self.dead_lettered = 0
         """How many deliveries this link has sent to the dead letters."""
+        self.right_of_way = RightOfWay()
+        """Whoever serves scores takes it, and long messages wait for a moment."""
         self._on_state = on_state
 
     @property

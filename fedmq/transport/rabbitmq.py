@@ -133,7 +133,9 @@ class RabbitMQLink(Link):
         connection can insist.
         """
         name = f"fedmq {self.federation} {self.party}"
-        connection = await BrokerConnection.open(self.address, name, self._ssl_context, swift=True)
+        connection = await BrokerConnection.open(
+            self.address, name, self._ssl_context, swift=True, right_of_way=self.right_of_way
+        )
         # A delivery may be answered before both lanes are consumed, so publishing comes first.
         self._connection = connection
         try:

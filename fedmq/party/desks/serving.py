@@ -61,8 +61,14 @@ class ServingDesk(Desk):
         self._post = OnlinePost(premises.federation.name, link, sealer.seal)
         self._spans = spans
         self.scorer = Scorer(
-            premises.party, section, self._post.say, self._on_not_served, self._spans
+            premises.party,
+            section,
+            self._post.say,
+            self._on_not_served,
+            self._spans,
+            link.right_of_way,
         )
+        self._right_of_way = link.right_of_way
         self.counter = Counter(
             self.scorer,
             premises.party,
@@ -130,7 +136,8 @@ class ServingDesk(Desk):
 
     async def _answer(self, header: Header, body: Body) -> None:
         span = None if self._spans is None else self._spans.answer(header, body)
-        said = await self.answering.answer(header, body)
+        with self._right_of_way.taken():
+            said = await self.answering.answer(header, body)
         if span is not None:
             span.end(said)
         if said is not None:

@@ -22,6 +22,7 @@ from fedmq.party.serving.peers import Peers
 from fedmq.party.serving.served_model import ServedModel
 from fedmq.protocol.online_steps import OnlineScores
 from fedmq.protocol.online_terms import Mode
+from fedmq.transport.right_of_way import RightOfWay
 
 if TYPE_CHECKING:
     from fedmq.party.serving.spans import OnlineSpans
@@ -62,6 +63,7 @@ class Scorer:
         say: Callable[[str, Body, str, float], None],
         on_not_served: Callable[[str, str], None] = lambda _, __: None,
         spans: OnlineSpans | None = None,
+        right_of_way: RightOfWay | None = None,
     ) -> None:
         self.models: dict[str, ServedModel] = {}
         """By name and by model id."""
@@ -70,6 +72,7 @@ class Scorer:
         self._party = party
         self._section = section
         self._closing = False
+        self._right_of_way = right_of_way or RightOfWay()
         self._say_to = say
         self._peers = Peers(self._say)
         self.batcher = Batcher(self.session, section, self._peers, self._say, on_not_served, spans)
@@ -114,7 +117,8 @@ class Scorer:
         ]
         self.batcher.put(waiting)
         try:
-            scores = _joined(await self._awaited(waiting, time))
+            with self._right_of_way.taken():
+                scores = _joined(await self._awaited(waiting, time))
         except BaseException:
             self.counts.failed += 1
             raise
