@@ -53,7 +53,7 @@ T = TypeVar("T")
 Values = dict[str, Any]
 """Named arrays and scalars that one half says to the other; at most ``PIECE_BYTES`` together."""
 
-PIECE_BYTES = 250_000
+PIECE_BYTES = 270_000
 """A message of a quarter of the greatest size: what else an event loop has to do waits for it."""
 
 
