@@ -137,7 +137,7 @@ def _moduli(prime: Prime, q: mpz) -> Crt:
 def _random_squares(q: mpz, count: int) -> list[mpz]:
     """Squares modulo q, 2^-64 from uniform, from the system's generator."""
     width = q.bit_length() // 8 + 9
-    drawn = unpack(mpz.from_bytes(secrets.token_bytes(count * width), "little"), 8 * width)
+    drawn = unpack(mpz.from_bytes(secrets.token_bytes(count * width), "little"), 8 * width)[:count]
     return [x * x % q for x in drawn] + [mpz(1)] * (count - len(drawn))
 
 

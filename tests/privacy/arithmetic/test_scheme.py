@@ -62,6 +62,18 @@ def noise_orders(key: PrivateKey) -> list[Prime]:
     raise AssertionError(key)
 
 
+@every_key
+@pytest.mark.parametrize("ahead", [0, 1, 4])
+def test_noise_made_ahead_may_be_for_none_some_or_all_of_the_plaintexts(
+    key: PrivateKey, ahead: int
+) -> None:
+    ciphertexts = key.encrypt([1, -2, 3, 0], key.draw_noise(ahead))
+
+    assert key.decrypt(ciphertexts) == [1, -2, 3, 0]
+    assert len(set(ciphertexts)) == 4
+    assert key.encrypt([]) == []
+
+
 @every_scheme
 @pytest.mark.parametrize("short_noise", [True, False])
 def test_a_generated_key_has_the_primes_that_the_noise_asks_for(
