@@ -23,6 +23,7 @@ from fedmq.errors import FedmqError
 from fedmq.party.shared_arrays import SharedArrays
 from fedmq.party.trace import Span
 from fedmq.privacy.engine import Computation
+from fedmq.transport.right_of_way import RightOfWay
 
 __all__ = ["ComputePool", "OnDone", "ProcessPool", "ThreadPool", "cores", "run_pickled"]
 
@@ -57,8 +58,11 @@ class ComputePool(ABC):
             FedmqError: the computation raised it, or could not be done.
         """
 
-    def give_way(self) -> None:  # noqa: B027 (there may be nothing to give way with)
-        """From now on take only what time of cores nobody else wants: somebody waits for scores."""
+    def give_way(self, to: RightOfWay) -> None:  # noqa: B027 (there may be nothing to do)
+        """From now on take only what time of cores nobody else wants: somebody waits for scores.
+
+        None begins while ``to`` is taken.
+        """
 
     @abstractmethod
     async def close(self) -> None:
@@ -120,7 +124,7 @@ class ProcessPool(ComputePool):
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
-        self._gives_way = False
+        self._right_of_way: RightOfWay | None = None
         # One computation at work and one at hand for each worker; others can be overtaken.
         self._turns = _Turns(2 * self.parallelism)
         self._executor = self._started()
@@ -145,20 +149,24 @@ class ProcessPool(ComputePool):
         on_done(span)
         return result
 
-    def give_way(self) -> None:
-        self._gives_way = True
+    def give_way(self, to: RightOfWay) -> None:
+        self._right_of_way = to
 
     async def _run(self, computation: Computation) -> Any:
+        gives_way = self._right_of_way is not None
+        if self._right_of_way is not None:
+            # Small computations end in quick succession, and each ends with work for this process.
+            await self._right_of_way.give()
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:
-            return await asyncio.wrap_future(executor.submit(_run_as, work, self._gives_way))
+            return await asyncio.wrap_future(executor.submit(_run_as, work, gives_way))
         except BrokenProcessPool:
             log.warning("a compute worker died; its work is done again")
         if executor is self._executor:
             self._executor = self._started()
         try:
-            return await asyncio.wrap_future(self._executor.submit(_run_as, work, self._gives_way))
+            return await asyncio.wrap_future(self._executor.submit(_run_as, work, gives_way))
         except BrokenProcessPool:
             raise FedmqError(
                 f"{type(computation).__name__}: compute workers die again and again; "

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from fedmq.errors import DataError, FedmqError
+from fedmq.transport.right_of_way import RightOfWay
 from fedmq.party.compute import ComputePool, ProcessPool, ThreadPool
 from tests.party.computations import Copy, DieAlways, DieOnce, Fail, ProcessId, SumUp
 
@@ -55,10 +56,16 @@ async def test_workers_of_a_daemon_that_serves_scores_run_when_nobody_else_would
     usual = await processes.run(ProcessId())
     assert os.sched_getscheduler(usual) == os.SCHED_OTHER
 
-    processes.give_way()
+    right_of_way = RightOfWay()
+    processes.give_way(right_of_way)
 
     found = set(await asyncio.gather(*(processes.run(ProcessId()) for _ in range(20))))
     assert {os.sched_getscheduler(each) for each in found} == {os.SCHED_IDLE}
+    with right_of_way.taken():
+        computing = asyncio.create_task(processes.run(ProcessId()))
+        await asyncio.wait([computing], timeout=0.01)
+        assert not computing.done()
+    await computing
 
 
 async def test_large_arrays_are_shared_not_copied(processes: ProcessPool) -> None:
@@ -86,7 +93,8 @@ async def test_work_that_always_kills_its_worker_is_given_up(processes: ProcessP
 def test_workers_end_when_their_owner_is_killed() -> None:
     script = (
         "import asyncio, time\n"
-        "from fedmq.party.compute import ProcessPool\n"
+        "from fedmq.transport.right_of_way import RightOfWay
+from fedmq.party.compute import ProcessPool\n"
         "from tests.party.computations import ProcessId\n"
         "async def main():\n"
         "    print(await ProcessPool(1).run(ProcessId()), flush=True)\n"

@@ -171,7 +171,7 @@ class ServingDesk(Desk):
             self._deployments.put(name, Deployment(model=model, mode=mode))
             # One assignment: a request sees the former model or the new one, and keeps it.
             self.scorer.models[name] = self.scorer.models[model] = served
-            self.at.pool.give_way()
+            self.at.pool.give_way(self._right_of_way)
             log.info("%s is model %s from now on", name, model)
             return {"name": name, "model": model, "mode": mode, "before": before and before.model}
 
@@ -241,7 +241,7 @@ class ServingDesk(Desk):
             )
             self._deployments.put(terms.alias, deployment)
             self.answering.shares[terms.model] = loaded.hosted(self.source)
-            self.at.pool.give_way()
+            self.at.pool.give_way(self._right_of_way)
             # Rows that are under way may still ask for what no name stands for any more.
             asyncio.get_running_loop().call_later(_GRACE, self._forget)
 
@@ -285,7 +285,7 @@ class ServingDesk(Desk):
                 )
                 loaded: LoadedShare = await self.at.pool.run(load)
                 self.answering.shares[deployment.model] = loaded.hosted(self.source)
-            self.at.pool.give_way()
+            self.at.pool.give_way(self._right_of_way)
         except FedmqError as error:
             log.log(level, "model %s is not served: %s", deployment.model, error)
 
