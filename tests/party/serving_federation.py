@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,7 @@ class ServingFederation:
         self.table = table
         self.margins: dict[str, NDArray[np.float32]] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ready_before: Counter[str] = Counter()
         parts = np.array_split(np.arange(table.shape[1]), 3)
         self.columns = {party: table[:, part] for party, part in zip(PARTIES, parts, strict=True)}
         for party in PARTIES:
@@ -154,20 +157,14 @@ class ServingFederation:
             self._wait_ready(party)
 
     def _wait_ready(self, party: str) -> None:
-        import time
-
         for _ in range(600):
             log = (self.folder / f"{party}.log").read_text()
-            if log.count("is ready in") > self._ready_before.get(party, 0):
+            if log.count("is ready in") > self._ready_before[party]:
                 self._ready_before[party] = log.count("is ready in")
                 return
             assert self.processes[party].poll() is None, log
             time.sleep(0.05)
         raise AssertionError(f"{party} does not get ready: {log}")
-
-    @property
-    def _ready_before(self) -> dict[str, int]:
-        return self.__dict__.setdefault("_ready_counts", {})
 
     def kill(self, party: str) -> None:
         """kill -9."""
