@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -11,7 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fedmq.transport.topology import definitions
+import aio_pika
+
+from fedmq.transport.topology import definitions, topology
 
 BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
 
@@ -30,7 +33,7 @@ class RabbitNode:
     ) -> None:
         self.directory = directory
         self.federation = federation
-        names = list(parties)
+        self._parties = names = list(parties)
         shutil.copy(BROKER / "rabbitmq.conf", directory)
         # The management page takes a second to start, and no test looks at it.
         (directory / "enabled_plugins").write_text("[].\n")
@@ -74,6 +77,18 @@ class RabbitNode:
     def thaw(self) -> None:
         """Let a frozen node go on."""
         os.killpg(self._record["server_pid"], signal.SIGCONT)
+
+    def empty(self) -> None:
+        """Drop what lies in the queues: the daemons for which it was meant are gone."""
+
+        async def purge() -> None:
+            async with await aio_pika.connect(self.url()) as connection:
+                channel = await connection.channel()
+                for each in topology(self.federation, self._parties).queues:
+                    queue = await channel.get_queue(each.name, ensure=False)
+                    await queue.purge()
+
+        asyncio.run(purge())
 
     def discard(self) -> None:
         """End the node at once, for its data will not be needed again."""

@@ -148,7 +148,7 @@ class AdditiveActive(ActiveHalf):
             self._layout = SlotLayout(self._layout.h_bits, self._layout.slot_bits, 1)
         size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
         # Of whole batches of noise, so that a piece leaves none of what was made ahead.
-        size = max(size // _NOISE_AT_ONCE, 1) * _NOISE_AT_ONCE
+        size = size // _NOISE_AT_ONCE * _NOISE_AT_ONCE or size
         pieces = [rows[start : start + size] for start in range(0, max(len(rows), 1), size)]
         self._carried = len(rows)
         return [self._piece(piece, gradients.pairs) for piece in pieces]

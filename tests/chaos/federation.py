@@ -170,6 +170,8 @@ class ChaosFederation:
     def __init__(self, folder: Path, node: RabbitNode, rows: int = 300) -> None:
         self.folder = folder
         self.node = node
+        # What was said to the daemons of an earlier test is under keys that these do not know.
+        node.empty()
         self.file = folder / "federation.toml"
         self.file.write_text('name = "demo"\nactive = "bank"\npassive = ["telco", "retail"]\n')
         write_tables(folder, rows)
