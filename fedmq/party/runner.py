@@ -179,6 +179,7 @@ class SessionRunner:
         try:
             return self.session.handle(Cancelled(reason))
         except Exception:
+            log.exception("%s cannot end in good order", self.session.mailbox.address)
             return [Fail(FedmqError(reason))]
 
     def _act(self, effect: Effect) -> None:

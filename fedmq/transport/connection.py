@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +111,13 @@ class Received:
         return True
 
 
+async def _leave(connections: Iterable[Connection]) -> None:
+    """Close ``connections``, within `CLOSE_SECONDS` whatever the broker does."""
+    with suppress(LinkError), _link_errors("close"):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await asyncio.gather(*(each.close() for each in connections))
+
+
 def _received(message: AbstractIncomingMessage, *, settled: bool = False) -> Received:
     return Received(
         body=message.body,
@@ -190,8 +197,7 @@ class BrokerConnection:
             for connection in connections:
                 await connection.connect(timeout=TIMEOUT_SECONDS)
         except (*CONNECTION_EXCEPTIONS, asyncio.CancelledError) as error:
-            for connection in connections:
-                await connection.close()
+            await _leave(connections)
             if being_cancelled():
                 raise
             raise LinkError(_refusal(address, error)) from error
@@ -219,9 +225,7 @@ class BrokerConnection:
         )
         with _link_errors(f"broker {self.address} did not confirm message {message_id}"):
             target = await self._outgoing.get_exchange(exchange, ensure=False)
-            async with self._bulk if len(body) > BULK_BYTES else nullcontext():
-                if len(body) > BULK_BYTES:
-                    await self._right_of_way.give()
+            async with self._in_turn(len(body)):
                 try:
                     await target.publish(message, key, mandatory=True, timeout=TIMEOUT_SECONDS)
                 except PublishError:
@@ -351,9 +355,17 @@ class BrokerConnection:
 
     async def close(self) -> None:
         """Disconnect; a broker that does not answer is left behind."""
-        with suppress(LinkError), _link_errors("close"):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await asyncio.gather(*(each.close() for each in self._connections))
+        await _leave(self._connections)
+
+    @asynccontextmanager
+    async def _in_turn(self, size: int) -> AsyncIterator[None]:
+        """While a message of ``size`` bytes is published: a long one at a time, after scores."""
+        if size <= BULK_BYTES:
+            yield
+            return
+        async with self._bulk:
+            await self._right_of_way.give()
+            yield
 
     async def _open_channels(self) -> None:
         for channel in (self._outgoing, self._incoming, self._posting, self._transient):
