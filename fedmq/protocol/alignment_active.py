@@ -49,7 +49,7 @@ class ActiveAlignment(Alignment):
         self._fewest = {self._party: fewest}
         self._own_places: NDArray[np.uint32] | None = None
         self._ready: set[str] = set()
-        self._stored: set[str] = set()
+        self._storing = set(self.peers)
 
     def _on_start(self, _: Start) -> None:
         self.state = State.OPENING
@@ -126,10 +126,8 @@ class ActiveAlignment(Alignment):
     def _on_stored(self, event: Received) -> None:
         # This party stores last: an alignment that its owner finds here is everywhere.
         assert self._own_places is not None
-        if event.sender in self._stored:
-            raise ProtocolError("the same was said before")
-        self._stored.add(event.sender)
-        if len(self._stored) == len(self.peers):
+        self._said_by(event.sender, self._storing)
+        if not self._storing:
             self._run(single(self._keep(self._own_places)), self._finish)
 
     def _finish(self, kept: object) -> None:

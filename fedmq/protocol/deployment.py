@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedmq.boosting.served_forest import ServedForest
-from fedmq.errors import ProtocolError, Refused
+from fedmq.errors import Refused
 from fedmq.messages import online as say
 from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
@@ -54,7 +54,7 @@ class Deploying(Machine):
             self._finish()
 
     def _on_ready(self, event: Received) -> None:
-        self._said_by(event.sender)
+        self._said_by(event.sender, self._waiting)
         if self._waiting:
             return
         for peer in self.peers:
@@ -69,14 +69,9 @@ class Deploying(Machine):
         self._refused(event, "does not serve the model")
 
     def _on_deployed(self, event: Received) -> None:
-        self._said_by(event.sender)
+        self._said_by(event.sender, self._waiting)
         if not self._waiting:
             self._finish()
-
-    def _said_by(self, peer: str) -> None:
-        if peer not in self._waiting:
-            raise ProtocolError("the same was said before")
-        self._waiting.discard(peer)
 
     def _finish(self) -> None:
         self.state = DeployingState.FINISHED

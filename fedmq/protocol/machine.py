@@ -126,6 +126,13 @@ class Machine:
         self.state = self.failed_state
         self._emit(Fail(error))
 
+    @staticmethod
+    def _said_by(peer: str, waiting: set[str]) -> None:
+        """Wait no more for ``peer``; ProtocolError if it is not among the ``waiting``."""
+        if peer not in waiting:
+            raise ProtocolError("the same was said before")
+        waiting.discard(peer)
+
     def _refused(self, event: Received, did: str = "refused the session") -> None:
         """End because a peer refused; why is for this party alone.
 

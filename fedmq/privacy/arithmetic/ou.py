@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gmpy2 import gcd, invert, mpz, powmod, unpack
+from gmpy2 import gcd, invert, mpz, powmod
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.arithmetic import scheme
@@ -28,6 +28,7 @@ from fedmq.privacy.arithmetic.crt import Crt
 from fedmq.privacy.arithmetic.lifted import hidden_residues
 from fedmq.privacy.arithmetic.noise import draw_exponents, order_bits
 from fedmq.privacy.arithmetic.primes import Prime, draw_prime, draw_prime_around, draw_unit
+from fedmq.privacy.arithmetic.wire import numbers
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
 
@@ -137,8 +138,7 @@ def _moduli(prime: Prime, q: mpz) -> Crt:
 def _random_squares(q: mpz, count: int) -> list[mpz]:
     """Squares modulo q, 2^-64 from uniform, from the system's generator."""
     width = q.bit_length() // 8 + 9
-    drawn = unpack(mpz.from_bytes(secrets.token_bytes(count * width), "little"), 8 * width)[:count]
-    return [x * x % q for x in drawn] + [mpz(1)] * (count - len(drawn))
+    return [x * x % q for x in numbers(secrets.token_bytes(count * width), width)]
 
 
 def _prime_bits(n_bits: int) -> int:

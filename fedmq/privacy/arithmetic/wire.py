@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 
-__all__ = ["from_wire", "to_wire", "width"]
+__all__ = ["from_wire", "numbers", "to_wire", "width"]
 
 
 def width(modulus: mpz) -> int:
@@ -27,6 +27,14 @@ def to_wire(ciphertexts: Sequence[mpz], modulus: mpz) -> NDArray[np.uint8]:
     return np.frombuffer(joined, dtype=np.uint8).reshape(shape)
 
 
+def numbers(data: bytes, size: int) -> list[mpz]:
+    """The little-endian numbers, of ``size`` bytes each, that ``data`` is made of."""
+    count = len(data) // size
+    # Zeros at the end are not unpacked, but of nothing one zero is.
+    found: list[mpz] = unpack(mpz.from_bytes(data, "little"), 8 * size)[:count]
+    return found + [mpz(0)] * (count - len(found))
+
+
 def from_wire(rows: NDArray[np.uint8], modulus: mpz) -> list[mpz]:
     """Ciphertexts of a uint8 array of shape (count, width).
 
@@ -40,8 +48,7 @@ def from_wire(rows: NDArray[np.uint8], modulus: mpz) -> list[mpz]:
         )
     if not len(rows):
         return []
-    ciphertexts: list[mpz] = unpack(mpz.from_bytes(rows.tobytes(), "little"), 8 * row)
-    ciphertexts += [mpz(0)] * (len(rows) - len(ciphertexts))
+    ciphertexts = numbers(rows.tobytes(), row)
     if min(ciphertexts) <= 0 or max(ciphertexts) >= modulus:
         bad = next(i for i, c in enumerate(ciphertexts) if not 0 < c < modulus)
         raise MessageError(
