@@ -113,7 +113,11 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
     print_result(_told(config, _described(config.party, newest)), as_json, _to_send)
 
 
-@keys.command(epilog=party_argument_help)
+# Every 64th public key begins with a hyphen, and is no row of short options.
+@keys.command(
+    epilog=party_argument_help,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+)
 @party_argument
 @click.argument("peer")
 @click.argument("public")

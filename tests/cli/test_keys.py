@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.federation import Federation
+from fedmq.transport.keys import PublicKeys
 
 
 @pytest.fixture
@@ -85,6 +86,15 @@ def test_trusting_another_key_adds_it_or_replaces_the_first(folder: Path) -> Non
     assert [each["public"] for each in typed("show", bank)] == telco[1:]
 
 
+@pytest.mark.parametrize("first", [b"\xf8\x00", b"\xfa\x10", b"\xfb\xe0"])
+def test_a_key_that_begins_with_hyphens_is_trusted(folder: Path, first: bytes) -> None:
+    key = str(PublicKeys(first.ljust(32, b"s"), b"a" * 32))
+    assert key.startswith("-")
+    party = folder / "bank" / "party.toml"
+    typed("trust", party, "telco", key, "--only")
+    assert [each["public"] for each in typed("show", party)] == [key]
+
+
 def test_a_passphrase_from_the_environment_locks_and_opens(folder: Path) -> None:
     party = folder / "bank" / "party.toml"
     secret = {"FEDMQ_KEYS_PASSPHRASE": "open sesame"}
@@ -100,6 +110,7 @@ def test_a_passphrase_from_the_environment_locks_and_opens(folder: Path) -> None
     ("words", "reason"),
     [
         (["bank", "x"], "no public key"),
+        (["bank", "--onyl"], "no public key"),
         (["retail", "A" * 86], "'retail' is not among the parties"),
     ],
 )
