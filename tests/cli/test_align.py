@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -27,6 +25,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost_parity import compare, train_reference
 from fedmq.party.alignment_store import AlignmentStore
 from fedmq.party.model_store import ModelStore
+from tests.party.daemons import Daemon
 from tests.rabbitmq_node import RabbitNode
 
 FEDMQ = [sys.executable, "-c", "from fedmq.cli.main import main; main()"]
@@ -50,7 +49,7 @@ class Parties:
         self.folder = folder
         self._node = node
         self.names = tuple(names)
-        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._daemons: dict[str, Daemon] = {}
         (folder / "federation.toml").write_text(
             f'name = "demo"\nactive = "bank"\npassive = {json.dumps(list(names[1:]))}\n'
         )
@@ -71,28 +70,20 @@ class Parties:
         )
 
     def run(self, *parties: str) -> None:
-        for party in parties or self.names:
-            # A new file: what is left of a killed daemon still writes into the old one.
-            (self.folder / f"{party}.log").unlink(missing_ok=True)
-            with (self.folder / f"{party}.log").open("ab") as log:
-                self._daemons[party] = subprocess.Popen(
-                    [*FEDMQ, "run", f"{party}.toml"], cwd=self.folder, stderr=log
-                )
-        for party in parties or self.names:
-            deadline = time.monotonic() + 40
-            while "is ready" not in (self.folder / f"{party}.log").read_text():
-                assert time.monotonic() < deadline, (self.folder / f"{party}.log").read_text()
-                time.sleep(0.05)
+        begun = parties or self.names
+        for party in begun:
+            self._daemons[party] = Daemon(self.folder / f"{party}.toml")
+        for party in begun:
+            self._daemons[party].wait_until_says("is ready", 40)
 
     def kill(self, party: str) -> None:
-        os.kill(self._daemons[party].pid, signal.SIGKILL)
-        self._daemons.pop(party).wait()
+        self._daemons.pop(party).kill()
 
     def stop(self) -> None:
         for daemon in self._daemons.values():
-            daemon.terminate()
+            daemon.process.terminate()
         for daemon in self._daemons.values():
-            daemon.wait(timeout=20)
+            daemon.process.wait(timeout=20)
 
     def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

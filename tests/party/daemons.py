@@ -34,16 +34,16 @@ class ExampleBroker(RabbitNode):
 
 
 class Daemon:
-    """One ``fedmq run``; its log is a file."""
+    """One ``fedmq run``; its log is a file beside its configuration."""
 
-    def __init__(self, config: Path, broker: str, *more: str) -> None:
-        self.log = config.with_name("daemon.log")
+    def __init__(self, config: Path, broker: str | None = None, *more: str) -> None:
+        self.log = config.with_suffix(".log")
         # A new file: what is left of a killed daemon still writes into the old one.
         self.log.unlink(missing_ok=True)
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [FEDMQ, "run", str(config), *more],
-                env={**os.environ, BROKER_VARIABLE: broker},
+                env={**os.environ, **({BROKER_VARIABLE: broker} if broker else {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -63,14 +63,18 @@ class Daemon:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30), time.monotonic() - begun
 
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        self.process.wait()
+
     def discard(self) -> None:
         """End the process, however it does."""
         self.process.terminate()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
 
 
 class ExampleFederation:
