@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from centralised import xgboost_seconds
 from numpy.typing import NDArray
 
 from fedmq import TrainParams, simulate
@@ -121,7 +122,7 @@ def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, An
         "MB": model.bytes_sent / 1e6 / (case.trees + 2),
         "peak MB": memory.peak / 1e6,
     }
-    return result | _beside_xgboost(np.hstack(columns), label, params, model, case.goss)
+    return result | _beside_xgboost(np.hstack(columns), label, params, model)
 
 
 def _split(trace: Trace, start: float, end: float, trees: int) -> dict[str, float]:
@@ -155,20 +156,12 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _beside_xgboost(
-    values: NDArray[np.float32],
-    label: NDArray[np.float32],
-    params: TrainParams,
-    model: Any,
-    drawn: bool,
+    values: NDArray[np.float32], label: NDArray[np.float32], params: TrainParams, model: Any
 ) -> dict[str, Any]:
-    bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
-    plain = params.model_copy(update={"goss": False})
-    begun = time.perf_counter()
-    reference = train_reference(bins, label, plain)
-    seconds = (time.perf_counter() - begun) / params.num_boost_round
-    result = {"xgboost seconds": seconds}
-    if not drawn:
-        parity = compare(reference, model.joined_trees(), bins)
+    result: dict[str, Any] = {"xgboost seconds": xgboost_seconds(values, label, params)}
+    if not params.goss:
+        bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
+        parity = compare(train_reference(bins, label, params), model.joined_trees(), bins)
         result["nodes as XGBoost's"] = f"{parity.identical}/{parity.total}"
     return result
 

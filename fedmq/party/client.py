@@ -94,7 +94,7 @@ class _Caller(ABC):
         )
 
     def _unreachable(self, error: Exception) -> DaemonError:
-        return DaemonError(f"{self._url} does not answer: {error or type(error).__name__}")
+        return DaemonError(f"{self._url} does not answer: {str(error) or type(error).__name__}")
 
 
 def _error(response: Any) -> DataError | DaemonError | Overloaded | PeerSilent:

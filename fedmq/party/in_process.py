@@ -64,6 +64,9 @@ async def run_machines(
         stack.push_async_callback(pool.close)
         links = await _opened_links(stack, broker, federation, tuple(machines))
         for party, machine in machines.items():
+            switchboard = Switchboard(federation, party, sealer=sealers[party] if sealers else None)
+            await links[party].open(switchboard.on_delivery)
+            stack.push_async_callback(links[party].close)
             address = Address(federation, session, 1, party)
             mailbox = Mailbox(address, machine.peers, _RETRY, np.random.default_rng())
             keep = None
@@ -83,10 +86,7 @@ async def run_machines(
             )
             stack.callback(runner.stop)
             runners.append(runner)
-            switchboard = Switchboard(federation, party, sealer=sealers[party] if sealers else None)
             switchboard.add(runner)
-            await links[party].open(switchboard.on_delivery)
-            stack.push_async_callback(links[party].close)
         runners[0].start()
         outcomes = [runner.outcome for runner in runners]
         await asyncio.wait(outcomes, return_when=asyncio.FIRST_EXCEPTION)

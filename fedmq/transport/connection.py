@@ -16,6 +16,7 @@ from aio_pika.connection import make_url
 from aio_pika.exceptions import (
     CONNECTION_EXCEPTIONS,
     AMQPConnectionError,
+    ChannelInvalidStateError,
     ProbableAuthenticationError,
     PublishError,
 )
@@ -51,8 +52,15 @@ def _link_errors(doing: str) -> Iterator[None]:
         if being_cancelled():
             raise
         raise LinkError(f"{doing}: the connection was lost") from error
+    except ChannelInvalidStateError as error:
+        raise LinkError(f"{doing}: the connection was closed") from error
     except CONNECTION_EXCEPTIONS as error:
-        raise LinkError(f"{doing}: {error or type(error).__name__}") from error
+        raise LinkError(f"{doing}: {str(error) or type(error).__name__}") from error
+    except Exception as error:
+        # What aiormq raises, of no narrower type, for what is under way when a channel closes.
+        if type(error) is not Exception:
+            raise
+        raise LinkError(f"{doing}: the connection was closed") from error
 
 
 def _refusal(address: BrokerAddress, error: BaseException) -> str:

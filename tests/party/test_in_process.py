@@ -27,8 +27,11 @@ def shares(model: fedmq.SimulatedModel) -> list[str]:
     return [each.dumps() for each in (model.share, *model.passive_shares.values())]
 
 
-def test_a_broker_makes_no_difference(broker: ExampleBroker) -> None:
+def test_a_broker_makes_no_difference(
+    broker: ExampleBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     over_rabbitmq, in_memory = train(broker.url()), train("memory://")
+    assert not caplog.messages
     assert shares(over_rabbitmq) == shares(in_memory)
     for pair, kinds in in_memory.traffic.items():
         sent = {kind: volume.messages for kind, volume in kinds.items() if kind != "acknowledge"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator
 
@@ -292,6 +293,24 @@ class TestOutages:
 
         arrived = {(await inbox.acked()).message_id, (await inbox.acked()).message_id}
         assert arrived == {"1", "2"}
+
+    async def test_what_is_not_confirmed_when_the_link_closes_was_not_sent(
+        self, rabbit: RabbitFederation
+    ) -> None:
+        for turns in range(12):
+            bank, _ = await rabbit.opened("bank")
+            publishing = [
+                asyncio.ensure_future(bank.publish("telco", "training", b"", message_id=str(each)))
+                for each in range(20)
+            ]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await bank.close()
+
+            for outcome in await asyncio.gather(*publishing, return_exceptions=True):
+                if outcome is not None:
+                    assert isinstance(outcome, LinkError)
+                    assert re.search(r"message \d+: [a-zA-Z]", str(outcome))
 
     async def test_a_publisher_that_is_really_cancelled_stays_cancelled(
         self, node: RabbitNode, rabbit: RabbitFederation
