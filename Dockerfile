@@ -4,8 +4,8 @@ FROM python:3.11-slim
 COPY pyproject.toml README.md LICENSE /src/
 COPY brokers /src/brokers
 COPY fedmq /src/fedmq
-# With the extra for the example's data; a party of one's own needs /src alone.
-RUN pip install --no-cache-dir "/src[demo]" && rm -r /src
+# What a party may need, and the extra for the example's data.
+RUN pip install --no-cache-dir "/src[demo,http,otel,parquet,postgresql]" && rm -r /src
 
 RUN useradd --create-home fedmq && install --directory --owner fedmq /party /party/state
 USER fedmq

@@ -165,7 +165,7 @@ def one_operation() -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ids", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--ids", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--broker", default=MEMORY)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")

@@ -18,7 +18,7 @@ from types import ModuleType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -135,20 +135,27 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
 
 def words(field: FieldInfo) -> str:
     """What a field may hold."""
-    bounds = [
-        f"{sign} {getattr(each, name)}"
-        for each in field.metadata
-        for name, sign in (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
-        if hasattr(each, name)
-    ]
-    return ", ".join([kind_in_words(field.annotation), *bounds])
+    return ", ".join([kind_in_words(field.annotation), *bounds(field.metadata)])
+
+
+def bounds(metadata: Sequence[Any]) -> Iterator[str]:
+    """What limits a value."""
+    signs = {"gt": "> {}", "ge": "≥ {}", "lt": "< {}", "le": "≤ {}"}
+    lengths = {"min_length": "{} characters or more", "max_length": "{} characters at most"}
+    for each in metadata:
+        inside = each.metadata if isinstance(each, FieldInfo) else [each]
+        for bound in inside:
+            for name, text in (signs | lengths).items():
+                limit = getattr(bound, name, None)
+                if limit is not None:
+                    yield "not empty" if (name, limit) == ("min_length", 1) else text.format(limit)
 
 
 def kind_in_words(kind: Any) -> str:
     """A type in words."""
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return kind_in_words(inside[0])
+        return ", ".join([kind_in_words(inside[0]), *bounds(inside[1:])])
     if origin is Literal:
         return ", ".join(f"`{each}`" for each in inside)
     if origin in (Union, UnionType):
@@ -159,7 +166,7 @@ def kind_in_words(kind: Any) -> str:
         return "table"
     names = {
         str: "text", int: "whole number", float: "number", bool: "`true` or `false`", Path: "path",
-        Array: "array", Bitmap: "bitmap", bytes: "bytes", Any: "anything",
+        SecretStr: "text", Array: "array", Bitmap: "bitmap", bytes: "bytes", Any: "anything",
     }  # fmt: skip
     return names.get(kind, getattr(kind, "__name__", str(kind)))
 
@@ -220,7 +227,8 @@ def every_command(group: click.Group, before: str = "") -> Iterator[tuple[str, c
 
 def option_names(option: click.Option) -> str:
     """The spellings of an option, and what it takes."""
-    takes = "" if option.is_flag else f" {option.type.name.split()[0].upper()}"
+    takes = option.metavar or option.type.name.split()[0].upper()
+    takes = "" if option.is_flag else f" {takes}"
     return ", ".join(f"`{each}{takes}`" for each in option.opts)
 
 
@@ -228,7 +236,11 @@ def option_default(option: click.Option) -> str:
     """What an option is when it is left out."""
     if option.required:
         return "required"
-    return f"`{option.default}`" if isinstance(option.default, str | int) and option.default else ""
+    return (
+        f"`{option.default}`"
+        if isinstance(option.default, str | int | float) and option.default
+        else ""
+    )
 
 
 def exit_codes() -> str:
@@ -246,7 +258,7 @@ def exit_codes() -> str:
     rows.append(["130", "interrupted by Ctrl-C", ""])
     return (
         "# Exit codes\n\nDrawn from the code by `make docs`. Every error is one line on standard "
-        "error that begins with `fedmq:`.\n\n"
+        "error that begins with `fedmq:`; only wrong usage shows the command's usage besides.\n\n"
         + table(["code", "what", "raised in Python as"], rows)
         + "\n"
     )
@@ -260,9 +272,9 @@ def messages() -> str:
     parts = [
         "# Messages\n",
         'Drawn from the code by `make docs`. A message is msgpack: `["fedmq", header, body]`, both',
-        "packed apart. Arrays and bitmaps travel as raw bytes with dtype and shape; payloads are",
-        "named arrays and numbers of the privacy engine. No message exceeds 1 MiB. An unknown",
-        "version, kind or field is refused.",
+        'packed apart; a sealed one is `["fedmq", header, sealed body, seal]`. Arrays and bitmaps',
+        "travel as raw bytes with dtype and shape; payloads are named arrays and numbers of the",
+        "privacy engine. No message exceeds 1 MiB. An unknown version, kind or field is refused.",
     ]
     rooms: tuple[tuple[str, ModuleType], ...] = (
         ("Any session", body),

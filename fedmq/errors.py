@@ -5,7 +5,8 @@
     FedmqError                 exit code 1
     ├── ConfigError            3   a configuration, parameter or job file is wrong
     ├── DataError              4   a table, a label or an id is wrong
-    ├── LinkError              5   the broker cannot be reached, or refuses
+    │   └── SourceAway             a file is missing or a database does not answer: perhaps for now
+    ├── LinkError              5   the broker, or a Dask scheduler, cannot be reached, or refuses
     │   ├── Unroutable             no queue stands behind the recipient's name
     │   └── Oversized              a message is larger than a transport carries
     ├── SessionError           6   a session ended without a result
@@ -42,6 +43,7 @@ __all__ = [
     "Refused",
     "Replayed",
     "SessionError",
+    "SourceAway",
     "Unroutable",
     "Untrusted",
 ]
@@ -65,8 +67,12 @@ class DataError(FedmqError):
     exit_code = 4
 
 
+class SourceAway(DataError):
+    """A table's file cannot be opened, or its database does not answer: perhaps only for now."""
+
+
 class LinkError(FedmqError):
-    """The broker cannot be reached, or refuses what was asked of it."""
+    """The broker, or a Dask scheduler, cannot be reached, or refuses what was asked of it."""
 
     exit_code = 5
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,9 @@ def show(party: Path, as_json: bool) -> None:
 def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) -> None:
     """Change the keys of PARTY in two steps, so that no message is refused meanwhile.
 
-    First: rotate makes the next key; send it to the others, who trust it. Then: rotate --finish,
-    and new sessions are signed with it. What is still sealed to the old key is opened until the
-    next change. A running daemon takes it up at once.
+    First: rotate makes the next key, or shows it again; send it to the others, who trust it. Then:
+    rotate --finish, and new sessions are signed with it. What is still sealed to the old key is
+    opened until the next change. A running daemon takes it up at once.
     """
     config = read_toml(party, PartyFile)
     passphrase = ask_passphrase() if keys_file.is_locked(config.keys) else None
@@ -110,7 +111,8 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
     signing = ring.current.public
     newest = ring.next.public if ring.next else signing
     pin(config.federation, config.party, list(dict.fromkeys([signing, newest])))
-    print_result(_told(config, _described(config.party, newest)), as_json, _to_send)
+    result = _told(config, _described(config.party, newest))
+    print_result(result, as_json, partial(_to_send, only=now))
 
 
 # Every 64th public key begins with a hyphen, and is no row of short options.
@@ -159,9 +161,10 @@ def _with_daemon(key: Any) -> str:
     return "\n".join([_line(key), *([key["daemon"]] if "daemon" in key else [])])
 
 
-def _to_send(key: Any) -> str:
+def _to_send(key: Any, only: bool = False) -> str:
+    command = f"fedmq keys trust PARTY.toml {key['party']} {key['public']}"
     return (
         f"{_with_daemon(key)}\n"
         "The others pin it, once they have heard the fingerprint from you:\n"
-        f"  fedmq keys trust PARTY.toml {key['party']} {key['public']}"
+        f"  {command}{' --only' if only else ''}"
     )

@@ -69,5 +69,10 @@ def _in_words(result: Any) -> str:
         )
         lines += [f"  {wait}" for wait in each["waiting"]]
     lines += result["idle"]
+    kept = {"dead letters": result["dead_letters"], "dropped": result["dropped"]}
+    counts = {**{f"refused ({why})": each for why, each in result["refused"].items()}, **kept}
+    if any(counts.values()):
+        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        lines.append(f"messages since the start: {said}")
     lines += [result["store"]] if result["store"] else []
     return "\n".join(lines)

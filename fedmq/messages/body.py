@@ -22,7 +22,8 @@ __all__ = [
 
 Count = Annotated[int, Field(ge=0, lt=2**32)]
 Index = Annotated[int, Field(ge=0, lt=2**32)]
-ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+NAME_OF_MODEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+ModelId = Annotated[str, Field(pattern=NAME_OF_MODEL)]
 """Safe as the name of a file: parties store their shares under it."""
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 

@@ -41,13 +41,17 @@ Pieces = Annotated[int, Field(ge=1, lt=2**20)]
 Round = Annotated[int, Field(ge=0, lt=256)]
 
 
+MOST_ROWS = 8_000_000
+"""Of a training: a bit for each row is the longest that one message says of all of them."""
+
+
 class TrainingOpen(Body):
     """Active to each passive: train with me, on these terms."""
 
     kind: ClassVar[str] = "training open"
 
     model: ModelId
-    rows: Annotated[int, Field(ge=1, lt=8_000_000)]
+    rows: Annotated[int, Field(ge=1, le=MOST_ROWS)]
     alignment: Annotated[str, Field(max_length=128)]
     """The stored alignment's session, or a digest of all ids in ascending order.
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from collections import deque
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -20,45 +17,16 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.disk import until_taken
+from fedmq.party.row_quota import RowQuota
 from fedmq.party.traffic import Traffic
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 
-__all__ = ["Consent", "RowQuota"]
+__all__ = ["Consent"]
 
 log = logging.getLogger(__name__)
 
-_HOUR = 3600.0
-
-
-class RowQuota:
-    """How many rows may be scored within any hour."""
-
-    def __init__(self, most: int | None, clock: Callable[[], float] = time.time) -> None:
-        self._most = most
-        self._clock = clock
-        self._taken: deque[tuple[float, int]] = deque()
-
-    def limit(self, most: int | None) -> None:
-        """Allow ``most`` rows an hour; what was taken within the last hour counts."""
-        self._most = most
-
-    def remember(self, at: float, rows: int) -> None:
-        """Rows that were scored before this process began, at ``at`` in Unix seconds."""
-        self._taken.append((at, rows))
-
-    def take(self, rows: int) -> None:
-        """Use up ``rows``; raises Refused, and uses none, when they are too many."""
-        now = self._clock()
-        while self._taken and self._taken[0][0] <= now - _HOUR:
-            self._taken.popleft()
-        used = sum(each for _, each in self._taken)
-        if self._most is not None and used + rows > self._most:
-            raise Refused(
-                f"it answers for {self._most} rows an hour; {used} were asked for within the last "
-                f"hour, and {rows} more are too many"
-            )
-        self._taken.append((now, rows))
+_PARTS_OF_QUOTA = 100
 
 
 class Consent:
@@ -70,11 +38,12 @@ class Consent:
         self._party = party
         self._policy = policy
         self._remembered = False
+        self._written_ahead = 0
 
     def take_up(self, policy: PolicySection) -> None:
         """Decide by ``policy`` from now on; sessions that run keep what they were granted."""
         self._policy = policy
-        self.quota.limit(policy.most_rows_per_hour)
+        self.quota.most = policy.most_rows_per_hour
 
     async def until_recordable(self) -> None:
         """Wait for a disk that takes the audit log."""
@@ -129,10 +98,7 @@ class Consent:
         self._record("agreed", header, rows=terms.rows)
 
     def serving(self, header: Header, model: str, mode: str) -> None:
-        """Raises Refused if this party does not serve ``model`` online in ``mode``.
-
-        How much it then answers is for the ``[online]`` section to say.
-        """
+        """Raises Refused if this party does not serve ``model`` online in ``mode``."""
         self._ask(header, model=model, mode=mode)
         self._check_peer(header, "inference")
 
@@ -142,6 +108,20 @@ class Consent:
         What was agreed to when a model was deployed may since have been taken back.
         """
         self._check_peer(header, "inference")
+
+    def scoring(self, header: Header, rows: int) -> None:
+        """Raises Refused if ``rows`` more, asked for online, are more than an hour may have."""
+        self._remember()
+        self.quota.take(rows)
+        if self.quota.most is None:
+            return
+        if rows > self._written_ahead:
+            # Written down before they are answered, so that a crash forgives next to none; many at
+            # once, for somebody waits for each.
+            ahead = max(rows, self.quota.most // _PARTS_OF_QUOTA)
+            self._record("agreed", header, rows=ahead)
+            self._written_ahead += ahead
+        self._written_ahead -= rows
 
     def follow(self, header: Header, outcome: asyncio.Future[Any], traffic: Traffic) -> None:
         """Audit how a session ended, and how much of what was answered."""
@@ -190,9 +170,8 @@ class Consent:
         if self._remembered:
             return
         self._remembered = True
-        since = time.time() - _HOUR
         for entry in self.audit.entries():
-            at = datetime.fromisoformat(entry["at"]).timestamp()
             # The one that is being decided is asked, but not agreed to yet.
-            if entry["event"] == "agreed" and at > since:
+            if entry["event"] == "agreed":
+                at = datetime.fromisoformat(entry["at"]).timestamp()
                 self.quota.remember(at, entry["rows"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from fedmq.party.sessions import RunningSession
 
 __all__ = ["Course", "first_of"]
+
+log = logging.getLogger(__name__)
 
 _BETWEEN = Backoff(first=0.05, limit=5.0)
 
@@ -53,6 +56,10 @@ class Course:
         """Go through with it. What hinders an attempt from being opened ends the session."""
         try:
             await self._run()
+        except Exception as error:  # a fault of ours must not leave anybody waiting
+            log.exception("a session broke off")
+            if not self.result.done():
+                self.result.set_exception(FedmqError(f"internal error: {type(error).__name__}"))
         finally:
             self.ended.set_result(None)
 

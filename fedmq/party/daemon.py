@@ -183,7 +183,7 @@ class Daemon:
         """Go on with what was under way when this party stopped."""
         for session in await self._kept.running():
             if self._premises.is_active:
-                await self._go_on(session)
+                self._spawn(self._go_on(session))
             elif session.id not in self._premises.sessions.running:
                 self._reminder.add(session.id)
 
@@ -397,9 +397,8 @@ class Daemon:
 
     async def _redeliver(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
         """Take a dead letter as if it had just come."""
-        letter = Redelivery.from_request(request)
-        await self._switchboard.on_delivery(letter.delivery())
-        return {"taken": letter.refusal is None, "reason": letter.refusal or ""}
+        reason = await self._switchboard.take(Redelivery.from_request(request).delivery())
+        return {"taken": not reason, "reason": reason}
 
 
 def _telemetry_of(config: PartyFile) -> Telemetry | None:

@@ -10,7 +10,7 @@ import asyncio
 import pickle
 from typing import Any
 
-from fedmq.errors import ConfigError, FedmqError
+from fedmq.errors import ConfigError, FedmqError, LinkError
 from fedmq.party.compute import ComputePool, OnDone, run_pickled
 from fedmq.privacy.engine import Computation
 
@@ -54,7 +54,7 @@ class DaskPool(ComputePool):
         """Connect, and see how many workers there are.
 
         Raises:
-            ConfigError: no scheduler answers, or it has no workers.
+            LinkError: no scheduler answers, or it has no workers.
         """
         try:
             self._client = await self._dask.Client(
@@ -63,7 +63,7 @@ class DaskPool(ComputePool):
             await self._client.wait_for_workers(1, timeout=_CONNECT)
         except (OSError, TimeoutError):
             await self.close()
-            raise ConfigError(
+            raise LinkError(
                 f"compute: no Dask scheduler with workers answers at {self._url}"
             ) from None
         self.parallelism = sum((await self._client.nthreads()).values())

@@ -187,12 +187,11 @@ class DeadLetterBox:
 
 @dataclass
 class Redelivery:
-    """A dead letter on its second way through the daemon, and its own settlement."""
+    """A dead letter on its second way through the daemon; the box settles it, not the broker."""
 
     body: bytes
     message_id: str
     sender: str
-    refusal: str | None = None
 
     @classmethod
     def from_request(cls, request: Mapping[str, Any]) -> Redelivery:
@@ -208,8 +207,7 @@ class Redelivery:
         return Delivery(self.body, self.message_id, self.sender, "training", True, self)
 
     async def ack(self) -> None:
-        """It was taken."""
+        """It was taken, or dropped."""
 
     async def dead_letter(self, reason: str) -> None:
         """It was refused again."""
-        self.refusal = reason

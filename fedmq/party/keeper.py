@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from fedmq.errors import FedmqError
 from fedmq.party.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.protocol.step import Step
@@ -26,8 +25,8 @@ class Keeper(Protocol):
     async def finish(self, result: Any) -> None:
         """The session has reached its end."""
 
-    async def fail(self, error: FedmqError) -> None:
-        """The session has ended without a result."""
+    async def fail(self, told: str) -> None:
+        """The session has ended without a result; ``told`` is what other parties may read of it."""
 
 
 class _Forgetful:
@@ -37,7 +36,7 @@ class _Forgetful:
 
     async def finish(self, result: Any) -> None: ...
 
-    async def fail(self, error: FedmqError) -> None: ...
+    async def fail(self, told: str) -> None: ...
 
 
 FORGETFUL: Keeper = _Forgetful()
@@ -64,5 +63,5 @@ class StoreKeeper:
         await until_taken(lambda: asyncio.to_thread(self._on_result, result))
         await self._store.end(self._session.id, "finished")
 
-    async def fail(self, error: FedmqError) -> None:
-        await self._store.end(self._session.id, "failed", str(error)[:2000])
+    async def fail(self, told: str) -> None:
+        await self._store.end(self._session.id, "failed", told[:2000])

@@ -52,8 +52,12 @@ class KeyRing:
         return tuple(each for each in (self.current, self.next, self.previous) if each)
 
     def prepared(self) -> KeyRing:
-        """With a fresh next pair, which opens messages but does not sign yet."""
-        return KeyRing(self.party, self.current, self.previous, PrivateKeys.generate())
+        """With a next pair, fresh if there is none: it opens messages but does not sign yet.
+
+        One that is there stays: others may seal to it already.
+        """
+        newest = self.next or PrivateKeys.generate()
+        return KeyRing(self.party, self.current, self.previous, newest)
 
     def advanced(self) -> KeyRing:
         """The next pair signs; the one before still opens what is under way.

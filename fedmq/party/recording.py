@@ -5,6 +5,7 @@ A recording holds what the party was entitled to see, in the clear: treat it lik
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,25 +13,34 @@ from typing import Self
 
 import msgpack
 
-from fedmq.errors import DataError, MessageError
+from fedmq.errors import ConfigError, DataError, MessageError
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope
 
 __all__ = ["Recorder", "Recording"]
+
+log = logging.getLogger(__name__)
 
 _MAGIC = "fedmq.recording"
 _VERSION = 1
 
 
 class Recorder:
-    """Writes the envelopes of ``party`` to a file, one after the other."""
+    """Writes the envelopes of ``party`` to a file, one after the other.
+
+    A disk that refuses ends the recording, not the session. Raises ConfigError where the file
+    cannot be made.
+    """
 
     def __init__(self, path: Path, party: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        path.touch(mode=0o600)
-        self._file = path.open("wb")
-        self._file.write(msgpack.packb([_MAGIC, _VERSION, party]))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            self._file = path.open("wb", buffering=0)
+            self._file.write(msgpack.packb([_MAGIC, _VERSION, party]))
+        except OSError as error:
+            raise ConfigError(f"recordings: {path}: cannot be written: {error.strerror}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -45,8 +55,13 @@ class Recorder:
 
     def keep(self, envelope: Envelope) -> None:
         """Add an envelope that was sent or received; repetitions after the end are let go."""
-        if not self._file.closed:
+        if self._file.closed:
+            return
+        try:
             self._file.write(msgpack.packb(encode(envelope)))
+        except OSError as error:
+            log.error("%s: the recording breaks off: %s", self.path, error.strerror)
+            self._file.close()
 
     def close(self) -> None:
         """Nothing more will come."""

@@ -57,7 +57,7 @@ class Publish(Protocol):
 class SessionRunner:
     """Runs one attempt at a session; ``outcome`` resolves to its result or the error that ended it.
 
-    ``interrupted`` resolves to the peer for whose sake only a new attempt can go on. A publish that
+    ``interrupted`` resolves to the reason why only a new attempt can go on. A publish that
     fails is left to the mailbox, which sends again what is not acknowledged. Nothing leaves before
     all that preceded it is written down by ``keeper``.
     """
@@ -202,17 +202,17 @@ class SessionRunner:
             case Checkpoint(step):
                 if self.durable:
                     self._keep(self._keeper.save(step))
-            case Interrupted(peer):
+            case Interrupted(party, reason):
                 if not self.interrupted.done():
-                    self.interrupted.set_result(peer)
+                    self.interrupted.set_result(f"{party} {reason}")
             case Finish(result):
                 if self.durable:
                     self._keep(self._finish(result))
                 elif not self.outcome.done():
                     self.outcome.set_result(result)
-            case Fail(error):
+            case Fail(error, told):
                 if self.durable:
-                    self._keep(self._keeper.fail(error))
+                    self._keep(self._keeper.fail(told or str(error)))
                 if not self.outcome.done():
                     self.outcome.set_exception(self._explained(error))
             case _:

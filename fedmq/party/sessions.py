@@ -212,7 +212,11 @@ class Sessions:
         if self._recordings is None:
             return None
         name = f"{session}.{attempt}.{self._link.party}.recording"
-        return Recorder(self._recordings / name, self._link.party)
+        try:
+            return Recorder(self._recordings / name, self._link.party)
+        except ConfigError as error:  # a session is worth more than its recording
+            log.error("session %s is not recorded: %s", session, error)
+            return None
 
     async def close(self, reason: str) -> None:
         """Leave what goes on after a restart as it stands on disk, and cancel the rest.
@@ -247,8 +251,8 @@ class Sessions:
         runner = running.runner
         await first_of(runner.outcome, runner.interrupted)
         if not runner.outcome.done():
-            peer = runner.interrupted.result()
-            log.warning("%s: %s was restarted, a new attempt is due", what, peer, extra=about)
+            why = runner.interrupted.result()
+            log.warning("%s: %s, a new attempt is due", what, why, extra=about)
             if runner.durable:
                 self._on_idle(running.id, True)
                 return

@@ -61,30 +61,37 @@ class Switchboard:
 
     async def on_delivery(self, delivery: Delivery) -> None:
         """Take one delivery; what is no message for this party becomes a dead letter."""
+        await self.take(delivery)
+
+    async def take(self, delivery: Delivery) -> str:
+        """The same; returns why nobody has got it, and nothing when somebody has."""
         self.meters.arrived(delivery)
         about = {"message_id": delivery.message_id}
         try:
             envelope = self._checked(delivery)
             if delivery.lane == "online":
                 self._on_online(envelope)
-                return
+                return ""
             runner = await self._found(envelope)
-            if runner is None:
-                self.meters.dropped += 1
-                log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
-            else:
+            if runner is not None:
                 runner.deliver(envelope)
         except Replayed as error:
             # An honest broker repeats itself too, so this is no letter worth keeping.
             self.meters.refused["Replayed"] += 1
             log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
             await delivery.ack()
+            return str(error)
         except MessageError as error:
             self.meters.refused[type(error).__name__] += 1
             self._on_refused(delivery, str(error))
             await delivery.dead_letter(str(error))
-        else:
-            await delivery.ack()
+            return str(error)
+        await delivery.ack()
+        if runner is not None:
+            return ""
+        self.meters.dropped += 1
+        log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
+        return f"session {envelope.header.session} does not run here, or not this attempt any more"
 
     async def _found(self, envelope: Envelope) -> SessionRunner | None:
         runner = self._runners.get(envelope.header.session)

@@ -39,7 +39,7 @@ _BREAKDOWNS = (Abort, PeerLost, Cancelled, ComputationFailed, SessionUnknown)
 _HEAD = """\
 # State machines
 
-Printed by `python -m fedmq.protocol.diagram` from the tables in `fedmq/protocol/states.py`, which
+Printed by `python -m fedmq.protocol.diagram` from the tables in `fedmq/protocol/states`, which
 alone decide what is legal; a test fails when this page differs from them. An event that a table
 lacks is an error that changes nothing. If a peer's message caused it, the session ends, and every
 party is told the reason.

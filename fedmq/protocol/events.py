@@ -157,9 +157,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """``peer`` knows nothing of this attempt any more: only a new attempt can go on."""
+    """Only a new attempt can go on, because of ``party``: it ``reason``."""
 
-    peer: str
+    party: str
+    reason: str = "was restarted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +172,10 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The session ended without a result."""
+    """The session ended without a result; the peers may read what was ``told``, or the error."""
 
     error: FedmqError
+    told: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,10 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.states import Table
 
-__all__ = ["Machine", "RunningPlan", "event_type", "single"]
+__all__ = ["UNLOADED", "Machine", "RunningPlan", "event_type", "single"]
+
+UNLOADED = "its own data could not be loaded; its log says why"
+"""What peers are told then: the error itself may quote the party's data."""
 
 
 def event_type(event: Event) -> type:
@@ -124,7 +127,7 @@ class Machine:
                 self._send(peer, Abort(reason=(told or str(error))[:2000]))
         self._tickets.clear()
         self.state = self.failed_state
-        self._emit(Fail(error))
+        self._emit(Fail(error, told))
 
     @staticmethod
     def _said_by(peer: str, waiting: set[str]) -> None:

@@ -102,6 +102,11 @@ class OnlineBatch(Machine):
         """The id of the model that scores."""
         return self._served.share.model_id
 
+    @property
+    def unanswered(self) -> tuple[int, ...]:
+        """The requests that have no scores yet, by number."""
+        return tuple(self._requests)
+
     def check(self) -> None:
         self._questions.check()
         assert not self._questions.owners & self._away.keys()

@@ -18,7 +18,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model import PassiveShare
 from fedmq.boosting.tree import LookupTable
-from fedmq.errors import FedmqError, ProtocolError, Refused
+from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training as tell
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
@@ -32,9 +32,16 @@ from fedmq.privacy.engine import (
     Reply,
     Values,
 )
-from fedmq.protocol.events import Checkpoint, ComputationFailed, Finish, Received, Report
+from fedmq.protocol.events import (
+    Checkpoint,
+    ComputationFailed,
+    Finish,
+    Interrupted,
+    Received,
+    Report,
+)
 from fedmq.protocol.growth import ROOT, children, depth
-from fedmq.protocol.machine import Machine, RunningPlan, single
+from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan, single
 from fedmq.protocol.states import PASSIVE_TRAINING, PassiveTrainingState
 from fedmq.protocol.step import PassiveTree, all_records, last_records
 from fedmq.protocol.training_steps import (
@@ -70,7 +77,7 @@ class PassiveTraining(Machine):
     Refused. ``secret`` seeds the order in which candidates are shown; it must not be guessable.
     Nodes in which fewer than ``smallest_node`` rows carry a gradient are declined: the sums of few
     rows would tell of each of them. ``saved`` is this party's part of the trees of earlier attempts
-    at the session.
+    at the session; ``returning``: there were some, so a table out of reach is waited for.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -87,6 +94,7 @@ class PassiveTraining(Machine):
         parallelism: int = 1,
         saved: Sequence[PassiveTree] = (),
         smallest_node: int = 0,
+        returning: bool = False,
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._party = party
@@ -96,6 +104,7 @@ class PassiveTraining(Machine):
         self._secret = secret
         self._parallelism = parallelism
         self._smallest_node = smallest_node
+        self._returning = returning
         self._declined: dict[int, int] = {}
         """Query pieces that are under way for nodes that were declined."""
         self._terms: tell.TrainingOpen
@@ -188,10 +197,13 @@ class PassiveTraining(Machine):
     def _on_unprepared(self, event: ComputationFailed) -> None:
         # What went wrong may quote this party's data: that is for its own eyes, but for what was
         # meant for the other party.
-        told = isinstance(event.error, Refused)
-        reason = str(event.error) if told else "its own data could not be loaded; its log says why"
+        if self._returning and isinstance(event.error, SourceAway):
+            self.state = State.INTERRUPTED
+            self._emit(Interrupted(self._party, f"cannot reach its data: {event.error}"))
+            return
+        reason = str(event.error) if isinstance(event.error, Refused) else UNLOADED
         self._send(self._peer, SessionRefuse(reason=reason))
-        self._fail(event.error, but=self._peer)
+        self._fail(event.error, but=self._peer, told=reason)
 
     def _refuse(self, reason: str) -> None:
         self._send(self._peer, SessionRefuse(reason=reason[:2000]))

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.errors import DataError
+from fedmq.messages.training import MOST_ROWS
+
 __all__ = ["ActiveTable", "PassiveTable"]
 
 
@@ -18,7 +21,8 @@ class ActiveTable:
     ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: what
     tells the common rows from others, empty where rows are matched by position; it is that of the
     stored alignment ``alignment_name``, if there is one. ``digest`` tells this table from any
-    other, and never leaves its party; empty where no session outlives a crash.
+    other, and never leaves its party; empty where no session outlives a crash. Raises `DataError`
+    for more rows than a training takes.
     """
 
     values: NDArray[np.float32]
@@ -28,6 +32,12 @@ class ActiveTable:
     alignment: str = ""
     alignment_name: str = ""
     digest: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.label) > MOST_ROWS:
+            raise DataError(
+                f"{len(self.label):,} rows; a training takes {MOST_ROWS:,} at most: draw some"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,13 @@ class DaemonProcess:
             assert time.monotonic() < deadline, self.said[-3000:]
             time.sleep(0.02)
 
+    def await_words(self, words: str) -> None:
+        """Return when it has said these since its last start."""
+        deadline = time.monotonic() + 60
+        while words not in self.said[self._said_before :]:
+            assert time.monotonic() < deadline, self.said[-3000:]
+            time.sleep(0.05)
+
     @property
     def said(self) -> str:
         """Its log."""

@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -184,6 +185,63 @@ def test_a_session_that_is_taken_up_waits_for_a_party_whose_disk_refuses(
 
     assert federation.equal(model, "calm")
     assert federation.ask("telco", "status")["dead_letters"] == 0
+
+
+@pytest.mark.parametrize("victim", ["bank", "telco"])
+def test_data_that_are_out_of_reach_after_a_restart_are_waited_for(
+    federation: ChaosFederation, victim: str
+) -> None:
+    model, daemon = f"out-of-reach-at-{victim}", federation.daemons[victim]
+    session = federation.train(model, TREES)
+    federation.ask("bank", "pause", session=session)
+    federation.await_status(session, lambda status: status["state"] == "paused")
+    daemon.terminate()
+    table = daemon.file.with_name("data.csv")
+    table.rename(table.with_suffix(".away"))
+    daemon.start()
+    daemon.await_words("data.csv: there is no such file")
+    time.sleep(2)
+    table.with_suffix(".away").rename(table)
+
+    federation.await_status(session, lambda status: status.get("state") == "paused")
+    federation.ask("bank", "resume", session=session)
+    federation.await_shares([model], 60)
+
+    assert federation.equal(model, "calm")
+
+
+@pytest.mark.parametrize("victim", ["bank", "telco"])
+def test_why_a_table_cannot_be_read_stays_with_its_party(
+    federation: ChaosFederation, victim: str
+) -> None:
+    model, daemon = f"unreadable-at-{victim}", federation.daemons[victim]
+    session = federation.train(model, 50)
+    federation.ask("bank", "pause", session=session)
+    federation.await_status(session, lambda status: status["state"] == "paused")
+    daemon.terminate()
+    table = daemon.file.with_name("data.csv")
+    former = table.read_text()
+    number = next(cell for cell in former.splitlines()[1].split(",")[2:] if cell)
+    table.write_text(former.replace(number, "private", 1))
+    try:
+        daemon.start()
+        ends = federation.await_ends(model)
+    finally:
+        table.write_text(former)
+
+    assert {state for state, _ in ends.values()} == {"failed"}
+    assert "its own data could not be loaded" in ends["bank"][1]
+    daemon.await_words("'private'")
+    for party, each in federation.daemons.items():
+        assert "private" not in ends[party][1]
+        assert party == victim or "private" not in each.said
+
+
+def test_two_trainings_at_once_do_not_get_the_same_name(federation: ChaosFederation) -> None:
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(federation.train, "twin", 2) for _ in range(2)]
+    errors = [str(each.exception()) for each in both if each.exception()]
+    assert errors == ["model 'twin' exists already; choose another name"]
 
 
 @pytest.mark.parametrize("victim", ["bank", "telco"])

@@ -59,6 +59,7 @@ def test_a_key_changes_in_two_steps(folder: Path) -> None:
     first = typed("new", party)["public"]
 
     second = typed("rotate", party)["public"]
+    assert typed("rotate", party)["public"] == second  # others may seal to it already
     assert [each["public"] for each in typed("show", party)] == [first, second]
 
     assert typed("rotate", party, "--finish")["public"] == second
@@ -117,6 +118,17 @@ def test_a_passphrase_from_the_environment_locks_and_opens(folder: Path) -> None
 def test_what_cannot_be_trusted(folder: Path, words: list[str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         typed("trust", folder / "telco" / "party.toml", *words)
+
+
+@pytest.mark.parametrize(("words", "only"), [([], False), (["--now"], True)])
+def test_whoever_changes_a_key_is_told_what_the_others_type(
+    folder: Path, words: list[str], only: bool
+) -> None:
+    party = folder / "bank" / "party.toml"
+    typed("new", party)
+    said = CliRunner().invoke(cli, ["keys", "rotate", str(party), *words]).stdout
+    key = typed("show", party)[-1]["public"]
+    assert said.endswith(f"fedmq keys trust PARTY.toml bank {key}{' --only' if only else ''}\n")
 
 
 def test_keys_are_not_overwritten(folder: Path) -> None:

@@ -322,6 +322,20 @@ async def test_a_write_outlasts_a_full_disk(database: Database, store: SessionSt
     assert [step.number for step in await store.steps("one")] == [0]
 
 
+async def test_a_store_is_opened_when_the_disk_has_room_again(tmp_path: Path) -> None:
+    database = Database(tmp_path / "fedmq.sqlite", Backoff(first=0.02, limit=0.05))
+    with files_of_at_most(1024):
+        opening = asyncio.create_task(database.open())
+        await asyncio.wait([opening], timeout=0.3)
+        assert "cannot be used" in database.trouble
+        assert not opening.done()
+    await opening
+
+    assert database.trouble == ""
+    assert await SessionStore(database).running() == []
+    await database.close()
+
+
 async def test_a_read_outlasts_a_disk_that_refuses_for_a_moment(database: Database) -> None:
     refusals = iter([True, True, False])
     troubles: list[str] = []

@@ -15,6 +15,7 @@ from fedmq.cli.main import cli
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.recording import Recorder, Recording
 from fedmq.party.session_view import SessionView
+from tests.party.sealed_parties import envelope
 from tests.party.test_fedxgboost import synthetic
 
 
@@ -124,6 +125,23 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path) -> None:
 def test_a_recording_is_private_to_its_owner(tmp_path: Path) -> None:
     with Recorder(tmp_path / "deep" / "x.recording", "telco") as recorder:
         assert recorder.path.stat().st_mode & 0o077 == 0
+
+
+def test_a_disk_that_refuses_ends_a_recording_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"recordings: .* cannot be written"):
+        Recorder(tmp_path / "file" / "x.recording", "telco")
+    full = Path("/dev/full")
+    with Recorder(tmp_path / "x.recording", "telco") as recorder, full.open("wb", 0) as disk:
+        recorder.close()
+        recorder._file = disk
+        for _ in range(2):
+            recorder.keep(envelope())
+    assert [each for each in caplog.messages if "breaks off" in each] == [
+        f"{tmp_path}/x.recording: the recording breaks off: No space left on device"
+    ]
 
 
 def test_the_command_scores_a_recording_by_csv_files(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.consent import Consent, RowQuota
+from fedmq.party.consent import Consent
+from fedmq.party.row_quota import RowQuota
 from fedmq.party.sealer import Clear
 from fedmq.party.traffic import Traffic
 from tests.party.attacked import PARTIES, ROWS, Recorder, Training
@@ -100,10 +101,43 @@ class TestInference:
     def test_a_limit_that_is_set_while_it_runs_counts_the_last_hour(self) -> None:
         quota = RowQuota(None, lambda: 0.0)
         quota.take(10)
-        quota.limit(15)
+        quota.most = 15
         quota.take(5)
         with pytest.raises(Refused, match="15 were asked for"):
             quota.take(1)
+
+    def test_rows_of_one_second_are_kept_until_an_hour_after_the_last(self) -> None:
+        now = 0.0
+        quota = RowQuota(10, lambda: now)
+        quota.take(5)
+        now = 0.9
+        quota.take(5)
+        now = 3600.5
+        with pytest.raises(Refused, match="10 were asked for"):
+            quota.take(1)
+        now = 3600.9
+        quota.take(10)
+
+    def test_rows_asked_for_online_count_too_also_over_a_restart(self, tmp_path: Path) -> None:
+        party = consent(tmp_path, most_rows_per_hour=100)
+        party.inference(HEADER, InferenceOpen(model="m", rows=60, id_pieces=0))
+        for _ in range(30):
+            party.scoring(HEADER, 1)
+        restarted = consent(tmp_path, most_rows_per_hour=100)
+        with pytest.raises(Refused, match="90 were asked for within the last hour, and 11 more"):
+            restarted.scoring(HEADER, 11)
+        restarted.scoring(HEADER, 10)
+
+    def test_online_rows_are_written_down_many_at_once(self, tmp_path: Path) -> None:
+        party = consent(tmp_path, most_rows_per_hour=100_000)
+        for _ in range(1500):
+            party.scoring(HEADER, 1)
+        assert [each["rows"] for each in party.audit.entries()] == [1000, 1000]
+
+    def test_without_a_limit_nothing_is_written_down(self, tmp_path: Path) -> None:
+        party = consent(tmp_path)
+        party.scoring(HEADER, 1000)
+        assert not list(party.audit.entries())
 
     def test_inference_can_be_refused_altogether(self, tmp_path: Path) -> None:
         with pytest.raises(Refused, match="does not take part in inference"):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import DataError, LinkError
 from fedmq.party.dask_pool import DaskPool, dask_address
 from fedmq.party.simulated_model import SimulatedModel
 from fedmq.party.simulation import simulate
@@ -104,7 +104,7 @@ class Failing:
 
 async def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedmq.party.dask_pool._CONNECT", 0.5)
-    with pytest.raises(ConfigError, match="no Dask scheduler with workers answers at dask://"):
+    with pytest.raises(LinkError, match="no Dask scheduler with workers answers at dask://"):
         await DaskPool("dask://127.0.0.1:9").start()
 
 

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy
 from pyarrow import parquet
 
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import ConfigError, DataError, SourceAway
 from fedmq.party.alignable import raw_label
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.sources import csv_file, parquet_file, sql_query
@@ -317,7 +317,7 @@ def test_a_database_that_does_not_answer_is_one_line_without_the_password(
     with pytest.raises(DataError) as caught:
         read(section)
     line = str(caught.value)
-    assert line.startswith("bank: postgresql+psycopg://127.0.0.1:1/postgres: the query failed: ")
+    assert line.startswith("bank: postgresql+psycopg://127.0.0.1:1/postgres: no connection: ")
     assert "\n" not in line and "secret" not in line
 
 
@@ -334,11 +334,27 @@ def test_a_wrong_query_is_named_and_a_database_that_breaks_off_too(
 
 @pytest.mark.parametrize(
     ("url", "line"),
-    [("no url", "url: not a database URL"), ("nosuch://host/db", "driver is not installed")],
+    [
+        ("no url", "url: not a database URL"),
+        ("postgresql://u:se@cret:word@h/db", "^[^/]*//h/db: url: not a database URL$"),
+        ("postgresql://u:se/cret@h:port/db", "^[^/]*//h:port/db: url: not a database URL$"),
+        ("nosuch://host/db", "driver is not installed"),
+    ],
 )
 def test_a_wrong_url_is_a_wrong_configuration(url: str, line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         read(DataSection(type="sql", url=url, query="SELECT 1 AS id", id="id"))
+
+
+def test_a_source_that_cannot_be_reached_may_be_there_later(tmp_path: Path) -> None:
+    sections = [
+        DataSection(type="csv", path=tmp_path / "a.csv", id="id"),
+        DataSection(type="parquet", path=tmp_path / "a.parquet", id="id"),
+        DataSection(type="sql", url="postgresql://u:p@127.0.0.1:1/db", query="SELECT 1", id="id"),
+    ]
+    for section in sections:
+        with pytest.raises(SourceAway):
+            read(section)
 
 
 def test_a_file_that_is_no_parquet_file_is_named(tmp_path: Path) -> None:

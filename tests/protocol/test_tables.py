@@ -33,7 +33,7 @@ from fedmq.protocol.inference_active import ActiveInference
 from fedmq.protocol.inference_passive import PassiveInference
 from fedmq.protocol.machine import Machine, event_type
 from fedmq.protocol.online_active import OnlineBatch
-from fedmq.protocol.states import Transition
+from fedmq.protocol.states import PassiveTrainingState, Transition
 from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 from tests.messages.bodies import example
@@ -134,7 +134,10 @@ def test_any_live_state_ends_when_the_session_breaks_down(machine: type[Machine]
     for state, event in itertools.product(states(machine), breakdowns):
         aside = state is machine.interrupted_state and event in (PeerLost, ComputationFailed)
         if state not in over(machine) and not aside:
-            assert machine.TABLE[state, event].to == (machine.failed_state,)
+            ends = set(machine.TABLE[state, event].to)
+            if (state, event) == (PassiveTrainingState.PREPARING, ComputationFailed):
+                ends.discard(machine.interrupted_state)  # its data may be in reach later
+            assert ends == {machine.failed_state}
 
 
 @machines

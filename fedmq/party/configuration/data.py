@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
@@ -87,5 +86,7 @@ class DataSection(Section):
         """Where the table lies, in words that hold no password."""
         if self.url is None:
             return str(self.path)
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        scheme, _, rest = self.url.partition("://")
+        if not scheme.startswith("sqlite"):  # a password may hold any letter
+            rest = rest.rpartition("@")[2].partition("?")[0]
+        return f"{scheme}://{rest}"

@@ -36,7 +36,8 @@ class Federation(Section):
     """The federation's name, its label holder, and the others in the order that decides ties."""
 
     name: PartyName
-    """The federation's name; it is part of every queue's name on the broker."""
+    """The federation's name; it is part of every queue's name on the broker. Names, of parties too,
+    are a small letter and up to 31 small letters, digits, ``_`` or ``-``."""
     active: PartyName
     """The party that holds the label."""
     passive: tuple[PartyName, ...]

@@ -46,7 +46,7 @@ class PolicySection(Section):
     most_trees: Annotated[int, Field(ge=1)] | None = None
     """Trees of the longest training it joins."""
     most_rows_per_hour: Annotated[int, Field(ge=0)] | None = None
-    """Rows that may be scored within any hour."""
+    """Rows that may be scored within any hour, in batches and online together."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
     allow_leaky_engines: bool = False

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedmq.boosting.served_forest import ServedForest
 from fedmq.errors import ConfigError, DataError, FedmqError, Refused
-from fedmq.messages.body import Body
+from fedmq.messages.body import NAME_OF_MODEL, Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, OnlineHop, OnlineRows
 from fedmq.party.control import Command, Say
@@ -80,7 +81,10 @@ class ServingDesk(Desk):
         self._audit = (
             OnlineAudit(premises.config.state) if section.audit and not premises.is_active else None
         )
-        self.answering = Answering(section, self._audit, consent=premises.consent.answering)
+        consent = premises.consent
+        self.answering = Answering(
+            section, self._audit, consent=consent.answering, agree=consent.scoring
+        )
         self._deployments = Deployments.read(premises.config.state)
         self._switching = asyncio.Lock()
         self._telling: dict[str, asyncio.Task[None]] = {}
@@ -164,6 +168,11 @@ class ServingDesk(Desk):
     async def _switch(self, name: str, model: str, mode: Mode, say: Say) -> dict[str, Any]:
         if name in self.at.store.ids():
             raise ConfigError(f"{name} is the id of a model; choose another name")
+        if not re.fullmatch(NAME_OF_MODEL, name):
+            raise ConfigError(
+                f"--name {name!r}: write up to 64 letters, digits, '.', '_' or '-', the first a "
+                "letter or digit"
+            )
         async with self._switching:
             served = await self._served(model, mode)
             await self._agreed(model, Deploying(name, served.forest, mode), say)
@@ -172,6 +181,7 @@ class ServingDesk(Desk):
             # One assignment: a request sees the former model or the new one, and keeps it.
             self.scorer.models[name] = self.scorer.models[model] = served
             self.at.pool.give_way(self._right_of_way)
+            asyncio.get_running_loop().call_later(_GRACE, self._forget)
             log.info("%s is model %s from now on", name, model)
             return {"name": name, "model": model, "mode": mode, "before": before and before.model}
 
@@ -249,11 +259,6 @@ class ServingDesk(Desk):
             header.session, header.attempt, "inference", terms.model, machine, on_result=keep
         )
 
-    def _forget(self) -> None:
-        kept = {each.model for each in self._deployments.kept()}
-        for model in set(self.answering.shares) - kept:
-            del self.answering.shares[model]
-
     def _refusal(self, header: Header, terms: ModelDeploy) -> str:
         try:
             self.at.consent.serving(header, terms.model, terms.mode)
@@ -266,6 +271,12 @@ class ServingDesk(Desk):
         return ""
 
     # Both.
+
+    def _forget(self) -> None:
+        """What no name stands for, or stood for just before, lies in memory no more."""
+        kept = {each.model for each in self._deployments.kept()}
+        self.answering.forget_all_but(kept)
+        self.scorer.forget_all_but(kept)
 
     async def _load(self, deployment: Deployment, level: int = logging.ERROR) -> None:
         try:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from datetime import datetime
+from random import Random
 from typing import Any
 
 from fedmq.boosting.model import ActiveShare
-from fedmq.errors import ConfigError, DaemonError, DataError, ProtocolError, Refused
+from fedmq.errors import (
+    Aborted,
+    ConfigError,
+    DaemonError,
+    DataError,
+    ProtocolError,
+    Refused,
+    SourceAway,
+)
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
@@ -26,12 +37,18 @@ from fedmq.party.store.sessions import StoredSession
 from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.trace import Trace
 from fedmq.privacy.registry import ENGINES, engine_named
+from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.step import ActiveTree, PassiveTree
 from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 from fedmq.protocol.training_tables import ActiveTable
+from fedmq.transport.backoff import Backoff
 
 __all__ = ["TrainingDesk"]
+
+log = logging.getLogger(__name__)
+
+_UNTIL_IN_REACH = Backoff(first=1.0, limit=60.0)
 
 
 class TrainingDesk(Desk):
@@ -40,6 +57,8 @@ class TrainingDesk(Desk):
     def __init__(self, premises: Premises) -> None:
         super().__init__(premises)
         self._courses: dict[str, Course] = {}
+        self._beginning: set[str] = set()
+        """Models whose table is being read, before their session is in the store."""
         self._returning: set[str] = set()
         """Sessions whose table is read anew, before a new attempt."""
 
@@ -78,6 +97,7 @@ class TrainingDesk(Desk):
             self.at.pool.parallelism,
             [step for step in saved if isinstance(step, PassiveTree)],
             smallest_node=config.policy.smallest_node,
+            returning=header.attempt > 1,
         )
         session = StoredSession(header.session, terms.model, header.attempt)
         running = self.at.sessions.open(
@@ -99,26 +119,35 @@ class TrainingDesk(Desk):
     async def _train(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         self.at.only_active("train")
         job = TrainingJob.model_validate(request["job"])
-        model = job.model or f"model-{datetime.now():%Y%m%d-%H%M%S}"
-        growing = {session.model for session in await self.at.kept.running()}
-        if model in self.at.store.ids() or model in growing:
-            raise ConfigError(f"model {model!r} exists already; choose another name")
         if ENGINES[job.engine].known_leak:  # some leak towards either side
             refusal = self.at.config.policy.refusal(self.at.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
         drawn = engine_named(job.engine, job.engine_options, "job").drawn()
         job = job.model_copy(update={"engine_options": {**job.engine_options, **drawn}})
+        growing = {session.model for session in await self.at.kept.running()}
+        model = self._name(job.model, growing | self._beginning | set(self.at.store.ids()))
         session = StoredSession(
             secrets.token_hex(8), model, 1, job=json.dumps(job.model_dump(mode="json"))
         )
-        table = await self._table(session, job)
-        await self.at.kept.begin(session)
+        self._beginning.add(model)
+        try:
+            table = await self._table(session, job)
+            await self.at.kept.begin(session)
+        finally:
+            self._beginning.discard(model)
         await say({"event": "opened", "session": session.id, "model": model})
         trace = Trace() if request.get("trace") else None
         course = self._course(session, job, table, trace)
         result = await self._watched(session, course, say)
         return {**result, **({"trace": trace.document()} if trace else {})}
+
+    def _name(self, wanted: str | None, taken: Set[str]) -> str:
+        if wanted in taken:
+            raise ConfigError(f"model {wanted!r} exists already; choose another name")
+        now = f"model-{datetime.now():%Y%m%d-%H%M%S}"
+        later = (f"{now}-{number}" for number in itertools.count(2))
+        return wanted or next(each for each in itertools.chain([now], later) if each not in taken)
 
     async def take_up(self, session: StoredSession) -> None:
         """Go on with a session from the store, in a new attempt."""
@@ -128,15 +157,34 @@ class TrainingDesk(Desk):
         again = replace(session, attempt=session.attempt + 1)
         self._returning.add(session.id)
         try:
-            table = await self._table(session, job)
-            stored = await self.at.kept.find(session.id)
-            if stored is not None and stored.state != "failed":  # cancelled meanwhile
+            table = await self._table_at_last(session, job)
+            if table is not None and await self._goes_on(session):
                 self._course(again, job, table)
-        except (DataError, Refused) as error:
+        except Refused as error:
             await self.at.kept.end(session.id, "failed", str(error))
+            raise
+        except DataError:
+            await self.at.kept.end(session.id, "failed", UNLOADED)
             raise
         finally:
             self._returning.discard(session.id)
+
+    async def _goes_on(self, session: StoredSession) -> bool:
+        """Whether nobody has cancelled it meanwhile."""
+        stored = await self.at.kept.find(session.id)
+        return stored is not None and stored.state != "failed"
+
+    async def _table_at_last(self, session: StoredSession, job: TrainingJob) -> ActiveTable | None:
+        """The table, in reach at last after a restart; None if somebody cancelled before."""
+        for delay in _UNTIL_IN_REACH.delays(Random()):
+            try:
+                return await self._table(session, job)
+            except SourceAway as error:
+                log.warning("session %s waits for this party's data: %s", session.id, error)
+            await asyncio.sleep(delay)
+            if not await self._goes_on(session):
+                break
+        return None
 
     async def _table(self, session: StoredSession, job: TrainingJob) -> ActiveTable:
         load = LoadActiveTable(
@@ -155,7 +203,7 @@ class TrainingDesk(Desk):
             same = grown_on == table.features and rows == len(table.label)
             if not same or step.table not in ("", table.digest):
                 what = "values" if same else "rows or columns"
-                raise DataError(
+                raise Refused(
                     f"the table of {self.at.party} has other {what} than when session {session.id} "
                     "began, so the session has ended; train anew with: fedmq train"
                 )
@@ -171,6 +219,7 @@ class TrainingDesk(Desk):
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             kept = await self.at.kept.find(session.id)
             saved = await self.at.kept.steps(session.id)
+            self._check_not_cancelled(session.id, kept)
             machine = ActiveTraining(
                 session.model,
                 self.at.party,
@@ -198,6 +247,17 @@ class TrainingDesk(Desk):
         self.at.sessions.drive(course)
         course.ended.add_done_callback(lambda _: self._courses.pop(session.id, None))
         return course
+
+    def _check_not_cancelled(self, session: str, kept: StoredSession | None) -> None:
+        """Raise Aborted where the owner has ended it since the last attempt."""
+        if kept is not None and kept.state == "failed":
+            raise Aborted(kept.reason)
+        last = self.at.sessions.running.get(session)
+        outcome = None if last is None else last.runner.outcome
+        if outcome is None or not outcome.done() or outcome.cancelled():
+            return
+        if outcome.exception() is not None:
+            raise Aborted(str(outcome.exception()))
 
     # What its owner may ask
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from functools import partial
 
 from fedmq.errors import ProtocolError, Refused
 from fedmq.messages.body import Body
@@ -30,6 +31,7 @@ class Answering:
         audit: OnlineAudit | None,
         clock: Callable[[], float] = time.monotonic,
         consent: Callable[[Header], None] = lambda _: None,
+        agree: Callable[[Header, int], None] = lambda _, __: None,
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
@@ -37,6 +39,12 @@ class Answering:
         self._section = section
         self._audit = audit
         self._consent = consent
+        self._agree = agree
+
+    def forget_all_but(self, kept: Set[str]) -> None:
+        """Keep the shares of these models in memory, and no others."""
+        for model in set(self.shares) - kept:
+            del self.shares[model]
 
     async def answer(self, header: Header, body: Body) -> Body | None:
         """What to say to ``body``; None where it is no question."""
@@ -65,6 +73,7 @@ class Answering:
         share = self.shares.get(body.model)
         if share is None:
             return self._refusal(body, "model", f"model {body.model} is not served here")
+        agree = partial(self._agree, header)
         try:
             if isinstance(body, OnlineHop):
                 self.guard.check(
@@ -74,9 +83,10 @@ class Answering:
                     body.ids,
                     body.rows.numpy(),
                     body.records.numpy(),
+                    agree=agree,
                 )
                 return (await share.about(body.ids, body.budget)).exits(body)
-            self.guard.check(header.sender, header.session, body.batch, body.ids)
+            self.guard.check(header.sender, header.session, body.batch, body.ids, agree=agree)
             return (await share.about(body.ids, body.budget)).bitmaps(body)
         except Turned as turned:
             return self._refusal(body, turned.cause, str(turned))

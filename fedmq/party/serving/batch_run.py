@@ -60,7 +60,7 @@ class BatchRun:
 
     def start(self) -> None:
         """Set out."""
-        self._feed(Start())
+        self._act_on(Start())
 
     def receive(self, sender: str, body: Body) -> None:
         """Hand in an answer of ``sender``.
@@ -99,10 +99,18 @@ class BatchRun:
 
     def _fire(self, name: str) -> None:
         self._timers.pop(name, None)
+        self._act_on(TimerFired(name))
+
+    def _act_on(self, event: Event) -> None:
+        """``_feed``, where whatever fails ends the batch: it must not hold its place for ever."""
         try:
-            self._feed(TimerFired(name))
-        except FedmqError:
-            log.exception("an online batch failed on its timer %s", name)
+            self._feed(event)
+        except Exception as error:  # a fault of ours
+            log.exception("an online batch failed on %s", event)
+            failure = FedmqError(f"internal error: {type(error).__name__}")
+            for request in self.machine.unanswered:
+                self._on_answer(request, failure)
+            self._end()
 
     def _cancel(self, name: str) -> None:
         timer = self._timers.pop(name, None)

@@ -89,7 +89,8 @@ class Deployments:
         Raises:
             ConfigError: the disk refuses.
         """
-        versions = self._document.names.setdefault(name, [])
+        document = self._document.model_copy(deep=True)
+        versions = document.names.setdefault(name, [])
         if len(versions) > 1 and versions[-2].model == deployment.model:
             versions.pop()
         if versions and versions[-1].model == deployment.model:
@@ -100,10 +101,11 @@ class Deployments:
         try:
             part.parent.mkdir(parents=True, exist_ok=True)
             with part.open("w", encoding="utf-8") as file:
-                file.write(self._document.model_dump_json())
+                file.write(document.model_dump_json())
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(self._path)
         except OSError as error:
             part.unlink(missing_ok=True)
             raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from None
+        self._document = document

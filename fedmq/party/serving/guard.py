@@ -61,8 +61,11 @@ class Guard:
         ids: Sequence[str],
         rows: NDArray[np.uint32] | None = None,
         records: NDArray[np.uint32] | None = None,
+        agree: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Count a question about ``ids``, in mode hop with the pairs (``rows``, ``records``).
+
+        ``agree`` is asked last, with the number of rows that were not counted before.
 
         Raises:
             Turned: it exceeds a limit; nothing was counted.
@@ -72,7 +75,7 @@ class Guard:
             self._batches.popitem(last=False)
         fresh = set(ids) - counted
         try:
-            self._count(caller, ids, fresh, rows, records)
+            self._count(caller, ids, fresh, rows, records, agree)
         except Turned:
             self.turned_away += 1
             raise
@@ -85,9 +88,10 @@ class Guard:
         fresh: set[str],
         rows: NDArray[np.uint32] | None,
         records: NDArray[np.uint32] | None,
+        agree: Callable[[int], None],
     ) -> None:
         limits, now = self._limits, self._clock()
-        left = 0.0
+        left, asked, wanted = 0.0, list[_Asked](), list[set[int]]()
         if limits.rows_per_second is not None:
             most = limits.rows_per_second * _BURST
             before, at = self._filled.get(caller, (most, now))
@@ -104,9 +108,13 @@ class Guard:
                 most_records = limits.records_per_id
                 if most_records is not None and len(each.records | more) > most_records:
                     raise Turned("records", f"more than {most_records} records per id and hour")
-            for name, each, more in zip(ids, asked, wanted, strict=True):
-                each.times += name in fresh
-                each.records |= more
+        try:
+            agree(len(fresh))
+        except Refused as refused:
+            raise Turned("rate", str(refused)) from None
+        for name, each, more in zip(ids, asked, wanted, strict=False):
+            each.times += name in fresh
+            each.records |= more
         if limits.rows_per_second is not None:
             self._filled[caller] = (left, now)
 

@@ -14,7 +14,9 @@ from fedmq.party.serving.scorer import Scored, Scorer
 
 __all__ = ["Answered", "Counter", "PredictRequest", "PredictResponse", "Wrong"]
 
-Id = Annotated[str, Field(min_length=1, max_length=256)]
+_LONGEST_ID = 256
+
+Id = Annotated[str, Field(min_length=1, max_length=_LONGEST_ID)]
 
 
 class PredictRequest(BaseModel):
@@ -80,6 +82,13 @@ class Wrong(Exception):
         """The status that fits ``error``."""
         status = _status(error)
         return cls(status, f"deadline_ms: {error}" if status == 504 else str(error))
+
+
+def _check_lengths(ids: Sequence[str]) -> None:
+    # Normalisation may add letters: the upper case of one sharp s is two.
+    for place, each in enumerate(ids):
+        if len(each) > _LONGEST_ID:
+            raise Wrong(422, f"ids.{place}: longer than {_LONGEST_ID} characters once normalised")
 
 
 def _status(error: FedmqError) -> int:
@@ -171,6 +180,7 @@ class Counter:
         seconds = None if asked.deadline_ms is None else asked.deadline_ms / 1000
         try:
             ids = self._comparable(asked.ids)
+            _check_lengths(ids)
             scored = await self.scorer.score(model, ids, asked.features, seconds)
         except FedmqError as error:
             raise Wrong.of(error) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +149,12 @@ class Scorer:
             for outcome in outcomes:
                 if not outcome.cancel() and not outcome.cancelled():
                     outcome.exception()  # seen, so that asyncio does not complain
+
+    def forget_all_but(self, kept: Set[str]) -> None:
+        """Keep these models in memory, by whatever name, and no others; requests keep theirs."""
+        for name, served in list(self.models.items()):
+            if served.id not in kept:
+                del self.models[name]
 
     def receive(self, envelope: Envelope) -> None:
         """Take an answer that came on the online lane."""

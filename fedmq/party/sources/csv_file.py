@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from fedmq.errors import DataError
+from fedmq.errors import DataError, SourceAway
 from fedmq.party.sources.source import Batch, Source
 
 __all__ = ["CsvFile"]
@@ -32,9 +32,9 @@ class CsvFile(Source):
         try:
             self._file = self._path.open(newline="", encoding="utf-8-sig")
         except FileNotFoundError:
-            raise DataError(f"{self.name}: there is no such file") from None
+            raise SourceAway(f"{self.name}: there is no such file") from None
         except OSError as error:
-            raise DataError(f"{self.name}: cannot be read: {error.strerror}") from None
+            raise SourceAway(f"{self.name}: cannot be read: {error.strerror}") from None
         self._reader = csv.reader(self._file, strict=True)
         try:
             self.columns = self._header()

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import ConfigError, DataError, SourceAway
 from fedmq.party.sources.source import Batch, Cells, Source
 
 __all__ = ["ParquetFile"]
@@ -34,7 +34,7 @@ class ParquetFile(Source):
         try:
             self._file = parquet.ParquetFile(self._path)
         except FileNotFoundError:
-            raise DataError(f"{self.name}: there is no such file") from None
+            raise SourceAway(f"{self.name}: there is no such file") from None
         except (OSError, arrow.ArrowException) as error:
             raise DataError(f"{self.name}: not a Parquet file: {_line(error)}") from None
         self.columns = tuple(self._file.schema_arrow.names)

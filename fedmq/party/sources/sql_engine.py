@@ -32,7 +32,7 @@ def sql_engine(
             f"{name}: url: its driver is not installed ({driver_line(error)}); "
             "for PostgreSQL: pip install 'fedmq[postgresql]'"
         ) from None
-    except sqlalchemy.exc.ArgumentError:
+    except (sqlalchemy.exc.ArgumentError, ValueError):  # which may quote a password
         raise ConfigError(f"{name}: url: not a database URL") from None
 
 

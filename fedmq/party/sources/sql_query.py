@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from fedmq.errors import DataError
+from fedmq.errors import DataError, SourceAway
 from fedmq.party.sources.source import Batch, Source
 from fedmq.party.sources.sql_engine import driver_line, sql_engine
 
@@ -34,6 +34,10 @@ class SqlQuery(Source):
         self._open.callback(engine.dispose)
         try:
             connection = self._open.enter_context(engine.connect())
+        except sqlalchemy.exc.SQLAlchemyError as error:
+            self._open.close()
+            raise SourceAway(f"{self.name}: no connection: {driver_line(error)}") from None
+        try:
             streaming = connection.execution_options(stream_results=True, yield_per=_BATCH)
             self._result = streaming.execute(sqlalchemy.text(self._query))
             self._open.callback(self._result.close)

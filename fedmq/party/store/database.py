@@ -59,6 +59,10 @@ _LOG_PAGES = 256
 disk twice more, so it is not done at each tree."""
 
 
+class _Full(Exception):
+    """The disk takes nothing at the moment."""
+
+
 class Database:
     """One SQLite file in WAL mode; work is done in order, by one thread, each in a transaction.
 
@@ -75,11 +79,13 @@ class Database:
     async def open(self) -> None:
         """Open the file, make it if it is missing, and bring its schema up to date.
 
+        Waits for a full disk.
+
         Raises:
             ConfigError: it is damaged, cannot be written, or a newer fedmq has made it.
         """
         try:
-            await self._in_thread(self._migrate)
+            await self._until_taken(self._migrated, _Full)
         except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"{self._path}: the store cannot be used: {error}") from None
 
@@ -99,13 +105,15 @@ class Database:
         """
         return await self._until_taken(lambda: self._committed(work))
 
-    async def _until_taken(self, work: Callable[[], T]) -> T:
+    async def _until_taken(
+        self, work: Callable[[], T], refusal: type[Exception] = sqlite3.OperationalError
+    ) -> T:
         def tell(trouble: str) -> None:
             self.trouble = trouble
 
         return await until_taken(
             lambda: self._in_thread(work),
-            sqlite3.OperationalError,
+            refusal,
             named=f"{self._path} cannot be used: ",
             backoff=self._backoff,
             on_trouble=tell,
@@ -141,6 +149,14 @@ class Database:
         if connection is not None:
             with suppress(sqlite3.Error):
                 connection.close()
+
+    def _migrated(self) -> None:
+        try:
+            self._migrate()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+                raise _Full(str(error)) from None
+            raise
 
     def _migrate(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -41,7 +41,7 @@ class PassiveTrainingState(Enum):
     BETWEEN_TREES = "waiting for a tree to begin"
     RECEIVING = "the gradient broadcast comes in"
     GROWING = "sums are answered and splits are made"
-    INTERRUPTED = "the active party was restarted: its new attempt is awaited"
+    INTERRUPTED = "a new attempt is awaited: a party was restarted, or cannot reach its data yet"
     FINISHED = "this party's share of the model is complete"
     FAILED = "the session ended without a model"
 
@@ -116,7 +116,7 @@ PASSIVE_TRAINING: Table = session_table(
             _P.PREPARING,
             {
                 Computed: ("_on_computed", (_P.PREPARING, _P.BETWEEN_TREES, _P.FAILED)),
-                ComputationFailed: ("_on_unprepared", (_P.FAILED,)),
+                ComputationFailed: ("_on_unprepared", (_P.FAILED, _P.INTERRUPTED)),
             },
         ),
         **rows(

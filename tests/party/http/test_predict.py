@@ -18,7 +18,7 @@ from fedmq.errors import ConfigError, DaemonError, DataError, PeerSilent
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.serving.request import Counter
+from fedmq.party.serving.request import Counter, PredictRequest, Wrong
 from fedmq.party.serving.rows import Rows, ServedRows, Unavailable
 from tests.party.serving.town import ACTIVE, Town
 from tests.protocol.test_online import World
@@ -63,6 +63,14 @@ async def test_scores_come_in_the_order_of_the_ids(served: httpx.AsyncClient, wo
             {"id": "P3", "score": float(world.margins[3])},
         ],
     }
+
+
+async def test_an_id_that_normalisation_makes_too_long_is_named(town: Town) -> None:
+    counter = Counter(town.scorer, ACTIVE, False, lambda ids: [each.upper() for each in ids])
+    asked = PredictRequest(ids=["P1", "ß" * 129])
+    with pytest.raises(Wrong, match=r"ids\.1: longer than 256 characters once") as wrong:
+        await counter.answer("production", asked)
+    assert wrong.value.status == 422
 
 
 async def test_arrow_in_and_out(served: httpx.AsyncClient, world: World) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.errors import DataError, Overloaded, PeerSilent, Refused
+from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent import Consent
@@ -162,6 +162,31 @@ async def test_a_request_under_way_keeps_the_model_it_began_with(world: World) -
     np.testing.assert_array_equal(await under_way, world.margins[:9])
 
 
+async def test_what_is_not_kept_is_served_no_more_but_for_what_is_under_way(world: World) -> None:
+    town = Town(world, delay=0.05)
+    town.scorer.models["simulated"] = town.scorer.models["production"]
+    under_way = asyncio.create_task(town.margins(world.ids[:9]))
+    await asyncio.sleep(0.01)
+
+    town.scorer.forget_all_but({"newer"})
+
+    assert not town.scorer.models
+    np.testing.assert_array_equal(await under_way, world.margins[:9])
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_batch_that_cannot_be_asked_about_fails_at_once_and_gives_its_place_back(
+    world: World, mode: Mode
+) -> None:
+    town = Town(world, mode=mode)
+    for _ in range(10):
+        with pytest.raises(FedmqError, match="internal error: ValidationError"):
+            await town.margins(["x" * 300])
+
+    assert town.scorer.batcher.idle
+    np.testing.assert_array_equal(await town.margins(world.ids[:9]), world.margins[:9])
+
+
 @pytest.mark.parametrize(
     ("limits", "mode", "text"),
     [
@@ -199,4 +224,18 @@ async def test_a_party_whose_policy_takes_scoring_back_answers_no_more_at_once(
     consent.take_up(PolicySection.model_validate({"sessions": ["training"]}))
 
     with pytest.raises(Refused, match="telco does not take part in inference"):
+        await town.margins(world.ids[:9])
+
+
+@pytest.mark.parametrize("mode", ["hop", "bitmap"])
+async def test_the_hourly_rows_of_a_policy_hold_online_too(
+    world: World, tmp_path: Path, mode: Mode
+) -> None:
+    town = Town(world, mode=mode, drop=0.2, deadline=20.0)
+    consent = Consent("telco", PolicySection(most_rows_per_hour=20), AuditLog(tmp_path))
+    town.parties["telco"]._agree = consent.scoring
+    for _ in range(2):
+        np.testing.assert_array_equal(await town.margins(world.ids[:9]), world.margins[:9])
+
+    with pytest.raises(Refused, match="it answers for 20 rows an hour; 18 were asked for"):
         await town.margins(world.ids[:9])

@@ -1,0 +1,37 @@
+"""Deliveries, and what is said of those that nobody gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedmq.errors import Replayed
+from fedmq.messages.codec import encode
+from fedmq.messages.envelope import Envelope
+from fedmq.party.dead_letters import Redelivery
+from fedmq.party.sealer import Clear
+from fedmq.party.switchboard import Switchboard
+from tests.party.sealed_parties import envelope
+
+
+class Forgetless(Clear):
+    """Has seen everything before."""
+
+    def open(self, _: bytes) -> Envelope:
+        raise Replayed("a message that was taken before came again")
+
+
+@pytest.mark.parametrize(
+    ("sealer", "reason"),
+    [
+        (Forgetless(), "a message that was taken before came again"),
+        (Clear(), "session s1 does not run here, or not this attempt any more"),
+    ],
+)
+async def test_a_dead_letter_that_nobody_gets_was_not_taken(sealer: Clear, reason: str) -> None:
+    letter = envelope(session="s1")
+    header = letter.header
+    switchboard = Switchboard(header.federation, header.recipient, sealer=sealer)
+
+    again = Redelivery(encode(letter), header.id, header.sender)
+
+    assert await switchboard.take(again.delivery()) == reason
