@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest chaos histories bench bench-training bench-safety
+.PHONY: help demo test lint pytest oldest chaos histories bench bench-training bench-safety
 .PHONY: bench-apart bench-estimate soak bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
@@ -33,6 +33,12 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 
 pytest: $(VENV)/test.stamp rabbitmq postgresql lint
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
+
+oldest: rabbitmq postgresql ## the tests with the oldest versions of all that pyproject.toml allows
+	@test -x .oldest/bin/uv || { $(PYTHON) -m venv .oldest && .oldest/bin/pip install --quiet uv; }
+	@.oldest/bin/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct \
+		--editable '.[test,bench,papers]'
+	@.oldest/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a real broker
 	@FEDMQ_CHAOS_FAULTS=$(or $(FAULTS),200) $(BIN)/pytest tests/chaos --capture no --timeout 7200
@@ -85,7 +91,7 @@ docs: $(VENV)/test.stamp ## write the generated pages of docs/reference
 	@$(BIN)/python docs/generate.py
 
 clean: ## remove the virtual environment and all caches
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .oldest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than pyproject.toml when what that file asks for is installed.

@@ -350,7 +350,9 @@ def test_a_source_that_cannot_be_reached_may_be_there_later(tmp_path: Path) -> N
     sections = [
         DataSection(type="csv", path=tmp_path / "a.csv", id="id"),
         DataSection(type="parquet", path=tmp_path / "a.parquet", id="id"),
-        DataSection(type="sql", url="postgresql://u:p@127.0.0.1:1/db", query="SELECT 1", id="id"),
+        DataSection(
+            type="sql", url="postgresql+psycopg://u:p@127.0.0.1:1/db", query="SELECT 1", id="id"
+        ),
     ]
     for section in sections:
         with pytest.raises(SourceAway):
