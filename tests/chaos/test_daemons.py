@@ -36,6 +36,13 @@ def begun(status: dict[str, Any]) -> bool:
     return bool(status) and status["done"] >= 2
 
 
+def at_rest(federation: ChaosFederation, session: str) -> None:
+    """Pause the session, as soon as there is one, and wait until it rests."""
+    federation.await_status(session, bool)
+    federation.ask("bank", "pause", session=session)
+    federation.await_status(session, lambda status: status["state"] == "paused")
+
+
 @pytest.mark.parametrize("victim", PARTIES)
 def test_a_killed_party_goes_on_by_itself(federation: ChaosFederation, victim: str) -> None:
     model = f"without-{victim}"
@@ -193,8 +200,7 @@ def test_data_that_are_out_of_reach_after_a_restart_are_waited_for(
 ) -> None:
     model, daemon = f"out-of-reach-at-{victim}", federation.daemons[victim]
     session = federation.train(model, TREES)
-    federation.ask("bank", "pause", session=session)
-    federation.await_status(session, lambda status: status["state"] == "paused")
+    at_rest(federation, session)
     daemon.terminate()
     table = daemon.file.with_name("data.csv")
     table.rename(table.with_suffix(".away"))
@@ -203,7 +209,7 @@ def test_data_that_are_out_of_reach_after_a_restart_are_waited_for(
     time.sleep(2)
     table.with_suffix(".away").rename(table)
 
-    federation.await_status(session, lambda status: status.get("state") == "paused")
+    at_rest(federation, session)
     federation.ask("bank", "resume", session=session)
     federation.await_shares([model], 60)
 
@@ -216,13 +222,13 @@ def test_why_a_table_cannot_be_read_stays_with_its_party(
 ) -> None:
     model, daemon = f"unreadable-at-{victim}", federation.daemons[victim]
     session = federation.train(model, 50)
-    federation.ask("bank", "pause", session=session)
-    federation.await_status(session, lambda status: status["state"] == "paused")
+    at_rest(federation, session)
     daemon.terminate()
     table = daemon.file.with_name("data.csv")
     former = table.read_text()
     number = next(cell for cell in former.splitlines()[1].split(",")[2:] if cell)
-    table.write_text(former.replace(number, "private", 1))
+    private = f"private-{victim}"
+    table.write_text(former.replace(number, private, 1))
     try:
         daemon.start()
         ends = federation.await_ends(model)
@@ -230,11 +236,11 @@ def test_why_a_table_cannot_be_read_stays_with_its_party(
         table.write_text(former)
 
     assert {state for state, _ in ends.values()} == {"failed"}
-    assert "its own data could not be loaded" in ends["bank"][1]
-    daemon.await_words("'private'")
+    assert "its own data could not be loaded" in ends[victim][1]
+    daemon.await_words(repr(private))
     for party, each in federation.daemons.items():
-        assert "private" not in ends[party][1]
-        assert party == victim or "private" not in each.said
+        assert private not in ends[party][1]
+        assert party == victim or private not in each.said
 
 
 def test_two_trainings_at_once_do_not_get_the_same_name(federation: ChaosFederation) -> None:
@@ -263,9 +269,10 @@ def test_a_training_does_not_go_on_with_a_table_of_other_values(
         table.write_text(former)
 
     assert {state for state, _ in ends.values()} == {"failed"}
-    for party in {"bank", victim}:
-        assert f"the table of {victim} has other values than when" in ends[party][1]
-        assert "train anew with: fedmq train" in ends[party][1]
+    reason = f"the table of {victim} has other values than when"
+    assert reason in ends[victim][1]
+    assert "train anew with: fedmq train" in ends[victim][1]
+    federation.bank.await_words(reason)
 
 
 def test_a_party_may_cancel_what_waits_for_the_others(federation: ChaosFederation) -> None:
@@ -347,7 +354,7 @@ def test_a_policy_changes_on_sighup(federation: ChaosFederation) -> None:
         federation.train("refused-by-policy", TREES)
         assert (
             "does not take part with engine 'plain'"
-            in federation.await_ends("refused-by-policy")["bank"][1]
+            in federation.await_ends("refused-by-policy")["telco"][1]
         )
         telco.file.write_text("nonsense")
         telco.reload("nothing is taken up")
