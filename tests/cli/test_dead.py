@@ -152,7 +152,9 @@ async def test_what_a_restarted_daemon_can_read_is_taken_again(
 ) -> None:
     """As after ``fedmq keys trust``: the letter was refused for want of the sender's key."""
     pins = {party: (ring.current.public,) for party, ring in rings.items()}
-    letter = EndToEnd(rings["bank"], pins).seal(envelope(session="s7"))
+    body = InferenceOpen(model="m", rows=1, id_pieces=0)
+    header = envelope(session="s7").header.model_copy(update={"kind": body.kind})
+    letter = EndToEnd(rings["bank"], pins).seal(Envelope(header, body))
 
     for trusted in (False, True):
         if trusted:
@@ -163,8 +165,25 @@ async def test_what_a_restarted_daemon_can_read_is_taken_again(
                 await listed(telco, 1)
                 continue
             [done] = fedmq("dead", "requeue", telco, "--all")
-            assert done["taken"]
+            assert done["taken"], done
             assert fedmq("dead", "list", telco) == []
+
+
+async def test_a_letter_that_nobody_waits_for_any_more_stays_with_the_reason(
+    telco: Path, node: RabbitNode, rings: dict[str, KeyRing]
+) -> None:
+    pins = {party: (ring.current.public,) for party, ring in rings.items()}
+    letter = EndToEnd(rings["bank"], pins).seal(envelope(session="s8"))
+
+    with running(telco):
+        await posted(node, letter)
+        await listed(telco, 1)
+    pin(telco.with_name("federation.toml"), "bank", pins["bank"])
+    with running(telco):
+        [done] = fedmq("dead", "requeue", telco, "--all")
+        assert not done["taken"]
+        assert "session s8 does not run here" in done["reason"]
+        assert len(fedmq("dead", "drop", telco, "--all")) == 1
 
 
 async def test_a_recorded_session_opens_nothing_after_a_restart(
