@@ -32,6 +32,8 @@ ALIASES: Mapping[str, str] = {
 }
 """XGBoost's other names for a parameter, each accepted wherever the parameter is."""
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 _METRICS_OF: Mapping[str, tuple[MetricName, ...]] = {
     "binary:logistic": ("logloss", "auc", "rmse"),
     "reg:squarederror": ("rmse",),
@@ -55,16 +57,16 @@ class TrainParams(BaseModel):
     num_boost_round: Annotated[int, Field(ge=1)] = 10
     max_depth: Annotated[int, Field(ge=1, le=16)] = 6
     eta: Annotated[float, Field(gt=0, le=1)] = 0.3
-    reg_lambda: Annotated[float, Field(ge=0)] = 1.0
-    gamma: Annotated[float, Field(ge=0)] = 0.0
-    min_child_weight: Annotated[float, Field(ge=0)] = 1.0
+    reg_lambda: Annotated[float, Field(ge=0, le=_LARGEST)] = 1.0
+    gamma: Annotated[float, Field(ge=0, le=_LARGEST)] = 0.0
+    min_child_weight: Annotated[float, Field(ge=0, le=_LARGEST)] = 1.0
     subsample: Annotated[float, Field(gt=0, le=1)] = 1.0
     colsample_bytree: Annotated[float, Field(gt=0, le=1)] = 1.0
     goss: bool = False
     top_rate: Annotated[float, Field(ge=0, lt=1)] = 0.2
     other_rate: Annotated[float, Field(gt=0, le=1)] = 0.1
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
-    base_score: float = 0.5
+    base_score: Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)] = 0.5
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     eval_metric: tuple[MetricName, ...] = ()
     early_stopping_rounds: Annotated[int, Field(ge=1)] | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -18,7 +19,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one li
 
 def print_result(result: Any, as_json: bool, in_words: Callable[[Any], str]) -> None:
     """Print ``result`` to standard output."""
-    click.echo(json.dumps(result) if as_json else printable(in_words(result)))
+    if as_json:
+        click.echo(json.dumps(_with_nulls(result), allow_nan=False))
+    else:
+        click.echo(printable(in_words(result)))
+
+
+def _with_nulls(value: Any) -> Any:
+    """What is no number, such as the AUC of one label, is null in JSON."""
+    if isinstance(value, Mapping):
+        return {key: _with_nulls(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_nulls(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_error(error: FedmqError) -> None:

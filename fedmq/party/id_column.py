@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,22 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.normalisation import normalised
 from fedmq.party.sources.source import Cells
 
-__all__ = ["IdColumn", "comparable"]
+__all__ = ["LONGEST_ID", "IdColumn", "check_lengths", "comparable"]
 
 _SHOWN = 3  # repeated ids that a message quotes
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+LONGEST_ID = 256
+"""Characters of an id once normalised: no message takes more."""
+
+
+def check_lengths(ids: Sequence[str], where: Callable[[int], str]) -> None:
+    """Raise DataError for an id that is too long; ``where`` says where the one of a place is."""
+    # Normalisation may add letters: the upper case of one sharp s is two.
+    for place, each in enumerate(ids):
+        if len(each) > LONGEST_ID:
+            raise DataError(f"{where(place)}: the id is longer than {LONGEST_ID} characters")
 
 
 def comparable(ids: Sequence[str], data: DataSection) -> list[str]:
@@ -43,6 +55,7 @@ class IdColumn:
         """Take the next ids; DataError names the row of one that is missing or no id."""
         values = cells.tolist() if isinstance(cells, np.ndarray) else cells
         ids = self._normalised(self._text(values, numbers))
+        check_lengths(ids, lambda place: f"{self._name}, {self._unit} {numbers[place]}")
         for place, each in enumerate(ids):
             if not each:
                 raise DataError(f"{self._name}, {self._unit} {numbers[place]}: the id is empty")

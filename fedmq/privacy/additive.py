@@ -18,6 +18,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.additive_active import AdditiveActive, Scheme
 from fedmq.privacy.additive_passive import AdditivePassive
+from fedmq.privacy.arithmetic.scheme import MOST_BITS
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf, Values
 
 __all__ = ["SAFE_KEY_BITS", "AdditiveEngine", "Scheme"]
@@ -64,6 +65,9 @@ class AdditiveEngine(Engine):
                 f"key_bits = {self.key_bits}: below {SAFE_KEY_BITS} nothing is kept secret for "
                 "long; set allow_weak_keys = true for a trial"
             )
+
+        if self.key_bits > MOST_BITS:
+            raise ConfigError(f"key_bits = {self.key_bits}: {MOST_BITS} is the most")
 
     def key_bits_of(self, public: Values) -> int | None:
         n = public.get("n")

@@ -56,6 +56,7 @@ WhenExposed = Literal["smm1", "refuse"]
 
 _LEAST_LEVERAGE = 1e-3  # of the mean; random vectors over rows that share bins stay far above
 _REST_BITS = 16
+_MOST_VECTORS = 8192  # of a node: a passive party makes as many columns as the active one asks for
 _PUBLIC = ("r", "r_used", "l1", "l2")
 _TERMS = {"g_sum", "h_sum", "g_bits", "h_bits", "reg_lambda", "min_child_weight"}
 
@@ -104,6 +105,8 @@ class Smm2(Engine):
         if set(public) != set(_PUBLIC) or any(not isinstance(n, int) for n in public.values()):
             raise Refused("the active party's numbers of vectors and columns are malformed")
         r, r_used, l1, l2 = (public[key] for key in _PUBLIC)
+        if not 0 < r + max(l1, 0) + max(l2, 0) <= _MOST_VECTORS:
+            raise Refused(f"smm2: r + l1 + l2 is more than {_MOST_VECTORS}, or nothing")
         asked = replace(self, r=r, r_used=r_used, l1=max(l1, self.l1), l2=max(l2, self.l2))
         return _Passive(asked, bins)
 
@@ -217,11 +220,11 @@ class VectorsOffSplits:
     def vectors(self) -> Columns:
         """Z: (rows, r), or (rows, 0)."""
         none, rows = np.empty((len(self.rows), 0)), len(self.rows)
+        if rows <= self.r + self.l1 + self.l2:
+            return none
         random = np.random.default_rng(self.seed)
         binary = random.integers(0, 2, (rows, self.l1)).astype(np.float64)
         numeric = random.standard_normal((rows, self.l2))
-        if rows <= self.r:
-            return none
         codes = self.bins.codes[np.ix_(self.rows, self.features)]
         span = OneHotSpan(codes, np.concatenate((binary, numeric), axis=1))
         if span.largest_rank > rows - self.r:

@@ -19,7 +19,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import salt_of, sampled_columns
 from fedmq.boosting.split import best, first_order_gains, split_gains
 from fedmq.boosting.tree import LookupTable
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DataError
 from fedmq.privacy.engine import Best
 
 __all__ = [
@@ -32,6 +32,9 @@ __all__ = [
     "tree_candidates",
     "went_left",
 ]
+
+# Of the largest gradient: the resolution is 2^-40 of it, and float32 has 24 bits.
+_NARROWEST = 2.0**-24
 
 _ROWS_OF_SALT = 256  # nobody guesses so many, and their bytes take no time
 
@@ -102,7 +105,8 @@ class BinTable:
 class DeriveGradients:
     """The gradients from which the next tree grows, and the metrics of the model so far.
 
-    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``.
+    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``. Raises `DataError`
+    where the labels span more than sums of the fixed resolution can keep.
     """
 
     params: TrainParams
@@ -114,6 +118,8 @@ class DeriveGradients:
     def run(self) -> tuple[Gradients, dict[str, float]]:
         training = ~self.evaluation
         gradients = Gradients.of(self.margins, self.labels, training, self.params, self.tree)
+        if self.tree == 0:
+            self._check_spread(training)
         predictions = OBJECTIVES[self.params.objective].predictions(self.margins)
         metrics = {
             f"{name}-{metric}": METRICS[metric].of(self.labels[rows], predictions[rows])
@@ -122,6 +128,16 @@ class DeriveGradients:
             for metric in self.params.eval_metric
         }
         return gradients, metrics
+
+    def _check_spread(self, training: NDArray[np.bool_]) -> None:
+        objective = OBJECTIVES[self.params.objective]
+        g = np.abs(objective.gradients(self.margins, self.labels)[training, 0])
+        most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0
+        if usual < most * _NARROWEST:
+            raise DataError(
+                f"label: one lies {most:g} from base_score, and half of them within {usual:g}; "
+                "sums would lose the small ones: clip the label, or take its logarithm"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,6 +33,11 @@ def test_an_alias_beside_its_name_is_refused() -> None:
         ({"max_depth": True}, "max_depth = True: input should be a valid integer"),
         ({"eta": "0.3"}, "eta = '0.3': input should be a valid number"),
         ({"eta": float("nan")}, "eta = nan: input should be"),
+        ({"reg_lambda": 1e39}, "reg_lambda = 1e+39: input should be less than or equal to 34028"),
+        (
+            {"objective": "reg:squarederror", "base_score": -1e39},
+            "base_score = -1e+39: input should be greater than or equal to -34028",
+        ),
         ({"subsample": 0}, "subsample = 0: input should be greater than 0"),
         ({"base_score": 1}, "base_score = 1.0: a probability strictly between 0 and 1"),
         ({"eval_metric": ["rmse", "map"]}, "eval_metric = 'map'"),

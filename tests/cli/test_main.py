@@ -61,6 +61,11 @@ def test_results_and_errors_cannot_steer_the_terminal(capsys: pytest.CaptureFixt
     assert shown.err == "fedmq: telco gave up: \\x1b]0;x\\x07\n"
 
 
+def test_what_is_no_number_is_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result({"metrics": {"auc": float("nan")}, "list": (1.5, float("inf"))}, True, str)
+    assert json.loads(capsys.readouterr().out) == {"metrics": {"auc": None}, "list": [1.5, None]}
+
+
 @pytest.mark.parametrize("command", [("dead", "list"), ("broker", "check"), ("run",)])
 def test_a_broker_that_is_away_is_one_line(tmp_path: Path, command: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost_parity import compare, train_reference
+from fedmq.errors import DataError
 from tests.boosting.tables import Table, pooled, scattered
 
 pytest.importorskip("xgboost")
@@ -52,6 +54,18 @@ def assert_identical(
     parity = compare(train_reference(bins, table.y, params), model.joined_trees(), bins)
     assert parity.first_difference is None
     assert parity.identical == parity.total > 5 * params.num_boost_round
+
+
+def test_a_label_that_spans_more_than_sums_can_keep_is_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    params = fedmq.TrainParams(objective="reg:squarederror", num_boost_round=2)
+    for largest, refused in ((1e6, False), (1e9, True)):
+        y = np.abs(X[:, 0])
+        y[7] = largest
+        with pytest.raises(DataError, match="label: one lies 1e") if refused else nullcontext():
+            fedmq.simulate(
+                active=X[:, :1], label=y, passive={"telco": X[:, 1:]}, params=params, engine="plain"
+            )
 
 
 def shares(model: fedmq.SimulatedModel) -> Mapping[str, str]:

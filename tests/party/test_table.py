@@ -77,6 +77,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(path: Path) -> None:
         ("id,age,y\na,1,0\nb,2\n", ", line 3: 2 cells, the header has 3"),
         ("id,age,y\na,1,0\nb,2,0,4\n", ", line 3: 4 cells, the header has 3"),
         ("id,age,y\na,1,0\n,2,1\n", ", line 3: the id is empty"),
+        (f"id,age,y\na,1,0\n{'b' * 257},2,1\n", ", line 3: the id is longer than 256 characters"),
         (
             "id,age,y\na,1,0\nb,2,1\na,3,1\nb,4,0\n",
             ": 2 ids are repeated, such as 'a' in line 4, 'b' in line 5; each row needs an id",

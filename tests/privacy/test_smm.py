@@ -199,6 +199,12 @@ def test_malformed_terms_are_refused(engine: Engine, public: dict) -> None:
         engine.passive(public, table(10, 1, seed=0), 1)
 
 
+def test_more_columns_than_a_party_has_room_for_are_refused() -> None:
+    public = {"r": 16, "r_used": 8, "l1": 10**6, "l2": 8}
+    with pytest.raises(Refused, match=r"smm2: r \+ l1 \+ l2 is more than 8192"):
+        Smm2().passive(public, table(10, 1, seed=0), 1)
+
+
 def test_a_reply_is_made_for_each_query_of_a_wave() -> None:
     bins = table(50, 2, seed=0)
     passive = Smm2().passive({"r": 16, "r_used": 8, "l1": 8, "l2": 8}, bins, 1)

@@ -16,7 +16,7 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.control import Command, Say
 from fedmq.party.course import Course, OnChange
 from fedmq.party.desks.desk import Desk, Opening
-from fedmq.party.id_column import comparable
+from fedmq.party.id_column import check_lengths, comparable
 from fedmq.party.sessions import RunningSession
 from fedmq.party.tables import LoadActiveRows, LoadPassiveRows
 from fedmq.protocol.inference_active import ActiveInference
@@ -63,6 +63,7 @@ class InferenceDesk(Desk):
         model = request.get("model") or known[-1]
         share = self.at.store.active(model)
         ids = tuple(comparable(request["ids"], self._serving))
+        check_lengths(ids, lambda place: f"ids, row {place + 1}")
         values = await self.at.pool.run(LoadActiveRows(self.at.party, self._serving, share, ids))
         session = secrets.token_hex(8)
 

@@ -75,7 +75,11 @@ def predict_router(counter: Counter) -> APIRouter:
                 if kind not in (ARROW, JSON):
                     raise Wrong(415, f"Content-Type: {JSON} or {ARROW} is taken")
                 is_arrow = kind == ARROW
-                asked = _from_arrow(body, request) if is_arrow else PredictRequest.read(body)
+                asked = (
+                    _from_arrow(body, request, counter.scorer.most_rows)
+                    if is_arrow
+                    else PredictRequest.read(body)
+                )
                 answered = await counter.answer(model, asked)
             if ARROW in request.headers.get("accept", ""):
                 return Response(_to_arrow(answered), headers=headers, media_type=ARROW)
@@ -95,16 +99,14 @@ def _refused(wrong: Wrong, headers: Mapping[str, str]) -> JSONResponse:
     )
 
 
-def _from_arrow(body: bytes, request: Request) -> PredictRequest:
+def _from_arrow(body: bytes, request: Request, most_rows: int) -> PredictRequest:
     """A stream with a column ``id``; any other column is a feature of the label holder."""
     arrow = _arrow()
     try:
-        table = arrow.ipc.open_stream(body).read_all()
-    except (arrow.ArrowInvalid, OSError, ValueError):
+        table = _read_table(arrow, body, most_rows)
+        ids = [None if each is None else str(each) for each in table.column("id").to_pylist()]
+    except (arrow.ArrowException, OSError, ValueError):
         raise Wrong(400, "body: no Arrow stream") from None
-    if "id" not in table.column_names:
-        raise Wrong(422, "id: the column is missing")
-    ids = [None if each is None else str(each) for each in table.column("id").to_pylist()]
     if not ids or None in ids or "" in ids:
         raise Wrong(422, "id: no rows, or a row without an id")
     features = None
@@ -124,6 +126,26 @@ def _from_arrow(body: bytes, request: Request) -> PredictRequest:
         )
     except ValidationError as error:
         raise Wrong.field(error) from None
+
+
+def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
+    reader = arrow.ipc.open_stream(body)
+    names = reader.schema.names
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Wrong(422, f"{twice}: the column appears more than once")
+    if "id" not in names:
+        raise Wrong(422, "id: the column is missing")
+    kind, types = reader.schema.field("id").type, arrow.types
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
+        raise Wrong(422, f"id: {kind} is neither text nor a whole number")
+    batches, rows = [], 0
+    for batch in reader:
+        rows += batch.num_rows
+        if rows > most_rows:  # before any is made into objects
+            raise Wrong(413, f"id: more than {most_rows} rows in one request")
+        batches.append(batch)
+    return arrow.Table.from_batches(batches, reader.schema)
 
 
 def _to_arrow(answered: Answered) -> bytes:

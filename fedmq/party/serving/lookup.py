@@ -23,7 +23,8 @@ __all__ = ["Lookup", "PlanLookup"]
 
 log = logging.getLogger(__name__)
 
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python writes a number of 64 bits
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes it
+_LARGEST = 2**63 - 1  # of a database's whole numbers
 _TEXT = re.compile(r"[^\0]*")
 
 
@@ -48,12 +49,17 @@ class Lookup:
         one, counts as unknown and stands in the log: it must not cost all others their answer.
         """
         # What no such column can hold is unknown, and would be an error to ask about.
-        wanted = [each for each in ids if (_WHOLE if self.whole else _TEXT).fullmatch(each)]
+        wanted = [each for each in ids if self._may_be_there(each)]
         known = dict.fromkeys(ids)
         rows = self._fetched(connection, wanted) if wanted else []
         if rows:
             known |= {each: row for each, row in self._read(rows).items() if each in known}
         return known
+
+    def _may_be_there(self, each: str) -> bool:
+        if not self.whole:
+            return _TEXT.fullmatch(each) is not None
+        return _WHOLE.fullmatch(each) is not None and -_LARGEST <= int(each) <= _LARGEST
 
     def _fetched(self, connection: Any, ids: Sequence[str]) -> Sequence[Sequence[Any]]:
         from sqlalchemy.exc import DataError as Unfit

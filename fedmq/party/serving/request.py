@@ -9,14 +9,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
+from fedmq.party.id_column import LONGEST_ID, check_lengths
 from fedmq.party.serving.meters import ScoreMeters
 from fedmq.party.serving.scorer import Scored, Scorer
 
 __all__ = ["Answered", "Counter", "PredictRequest", "PredictResponse", "Wrong"]
 
-_LONGEST_ID = 256
-
-Id = Annotated[str, Field(min_length=1, max_length=_LONGEST_ID)]
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 
 
 class PredictRequest(BaseModel):
@@ -82,13 +81,6 @@ class Wrong(Exception):
         """The status that fits ``error``."""
         status = _status(error)
         return cls(status, f"deadline_ms: {error}" if status == 504 else str(error))
-
-
-def _check_lengths(ids: Sequence[str]) -> None:
-    # Normalisation may add letters: the upper case of one sharp s is two.
-    for place, each in enumerate(ids):
-        if len(each) > _LONGEST_ID:
-            raise Wrong(422, f"ids.{place}: longer than {_LONGEST_ID} characters once normalised")
 
 
 def _status(error: FedmqError) -> int:
@@ -180,7 +172,7 @@ class Counter:
         seconds = None if asked.deadline_ms is None else asked.deadline_ms / 1000
         try:
             ids = self._comparable(asked.ids)
-            _check_lengths(ids)
+            check_lengths(ids, lambda place: f"ids.{place}")
             scored = await self.scorer.score(model, ids, asked.features, seconds)
         except FedmqError as error:
             raise Wrong.of(error) from None

@@ -168,6 +168,11 @@ class Scorer:
         return self._peers.breakers
 
     @property
+    def most_rows(self) -> int:
+        """Of one request."""
+        return self._section.request_rows
+
+    @property
     def queued_rows(self) -> int:
         """Rows that wait for a batch."""
         return self.batcher.queued_rows

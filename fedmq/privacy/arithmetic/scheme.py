@@ -18,7 +18,14 @@ from fedmq.errors import DataError, MessageError, Refused
 from fedmq.privacy.arithmetic.noise import public_noise
 from fedmq.privacy.arithmetic.primes import Prime
 
-__all__ = ["PrivateKey", "PublicKey", "check_modulus", "check_noise", "discrete_logarithms"]
+__all__ = [
+    "MOST_BITS",
+    "PrivateKey",
+    "PublicKey",
+    "check_modulus",
+    "check_noise",
+    "discrete_logarithms",
+]
 
 
 @dataclass(frozen=True)
@@ -135,13 +142,21 @@ def discrete_logarithms(ciphertexts: Sequence[mpz], prime: Prime, scale: mpz) ->
         yield lifted * scale % p
 
 
+MOST_BITS = 16_384
+"""Of a modulus: nobody needs more, and a test of one takes half a second."""
+
+
 def check_modulus(n: int, smallest_bits: int, owner: str) -> mpz:
     """The n of the public key of the party ``owner``, if it can be one and is long enough.
 
     Raises `Refused` for an n that is not positive, even, a prime or a square (nothing is hidden
-    under it, or nothing decrypts), or has fewer than ``smallest_bits`` bits.
+    under it, or nothing decrypts), or has fewer than ``smallest_bits`` bits or more than 16,384.
     """
     candidate = mpz(n)
+    if candidate.bit_length() > MOST_BITS:  # to look at it would take hours
+        raise Refused(
+            f"{owner}: its public key has {candidate.bit_length()} bits, {MOST_BITS} is the most"
+        )
     if candidate <= 0 or candidate.is_even() or is_prime(candidate) or is_square(candidate):
         raise Refused(f"{owner}: its public key is no product of odd primes; make a new key")
     if candidate.bit_length() < smallest_bits:

@@ -68,7 +68,7 @@ async def test_scores_come_in_the_order_of_the_ids(served: httpx.AsyncClient, wo
 async def test_an_id_that_normalisation_makes_too_long_is_named(town: Town) -> None:
     counter = Counter(town.scorer, ACTIVE, False, lambda ids: [each.upper() for each in ids])
     asked = PredictRequest(ids=["P1", "ß" * 129])
-    with pytest.raises(Wrong, match=r"ids\.1: longer than 256 characters once") as wrong:
+    with pytest.raises(Wrong, match=r"ids\.1: the id is longer than 256 characters") as wrong:
         await counter.answer("production", asked)
     assert wrong.value.status == 422
 
@@ -158,7 +158,9 @@ async def test_bad_input_names_the_field(
         ({"id": ["P1"], "f0": ["much"]}, "", 422, "f0: string is no number"),
         ({"id": ["P1"], "f0": [float("inf")]}, "", 422, "features.0.f0: infinite"),
         ({"id": ["P1"], "wages": [1]}, "", 422, "features.0.wages"),
-        ({"id": ["P1"] * 10_001}, "", 413, "ids: 10001 rows"),
+        ({"id": ["P1"] * 10_001}, "", 413, "id: more than 10000 rows in one request"),
+        ({"id": pyarrow.nulls(10**9)}, "", 422, "id: null is neither text nor a whole number"),
+        ({"id": [1.5]}, "", 422, "id: double is neither text"),
         ({"id": ["P1"]}, "?deadline_ms=soon", 422, "deadline_ms: "),
         ({"id": ["P1"]}, "?output=rank", 422, "output: "),
     ],
@@ -176,6 +178,27 @@ async def test_bad_input_in_arrow_names_the_field(
 
     assert answer.status_code == status
     assert text in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("names", "ids", "status", "text"),
+    [
+        (["id", "id"], pyarrow.array(["P1"]), 422, "id: the column appears more than once"),
+        (["id", "f0"], pyarrow.array([b"\xff"]).view(pyarrow.string()), 400, "no Arrow stream"),
+    ],
+)
+async def test_arrow_that_cannot_be_read_is_no_error_of_ours(
+    served: httpx.AsyncClient, names: list[str], ids: pyarrow.Array, status: int, text: str
+) -> None:
+    batch = pyarrow.RecordBatch.from_arrays([ids, pyarrow.array([1.0])], names)
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    body, kind = sink.getvalue().to_pybytes(), {"Content-Type": ARROW}
+
+    answer = await served.post(PREDICT, content=body, headers=kind)
+
+    assert (answer.status_code, text in answer.json()["error"]) == (status, True)
 
 
 @pytest.mark.parametrize("kind", ["application/json", ARROW])

@@ -407,3 +407,24 @@ async def test_no_more_connections_are_opened_than_are_allowed(postgres: Postgre
     seen = await database.pool.run(lambda connection: connection.execute(count).scalar())
     assert seen <= 3
     database.pool.close()
+
+
+def test_whole_numbers_of_64_bits_are_found_and_longer_ones_are_not_asked_for(
+    tmp_path: Path,
+) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/people.sqlite")
+    largest = 2**63 - 1
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE people (id INTEGER, age REAL)"))
+        for each, age in ((largest, 1.0), (7, 2.0)):
+            insert = sqlalchemy.text("INSERT INTO people VALUES (:id, :age)")
+            connection.execute(insert, {"id": each, "age": age})
+    data = DataSection(type="sql", url=str(engine.url), query="SELECT * FROM people", id="id")
+    lookup = PlanLookup("telco", data, ("age",), "m").run()
+
+    ids = [str(largest), "7", str(largest + 1), "9" * 20]
+    with engine.connect() as connection:
+        known = lookup.read(connection, ids)
+    engine.dispose()
+
+    assert [known[each] is not None for each in ids] == [True, True, False, False]

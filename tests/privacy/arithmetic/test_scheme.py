@@ -227,6 +227,14 @@ def test_a_short_public_key_is_refused_with_both_lengths_and_its_owner(scheme: M
         check(scheme, scheme.generate(256).public, 2048)
 
 
+@every_scheme
+def test_a_public_key_that_would_take_hours_to_look_at_is_refused_at_once(
+    scheme: ModuleType,
+) -> None:
+    with pytest.raises(Refused, match=r"^bank: its public key has 4000000 bits, 16384 is the most"):
+        scheme.check_public((1 << 4_000_000) - 1, 2, 10, 2048, "bank")
+
+
 PRIME = primes(paillier.generate(256))[0]
 
 
