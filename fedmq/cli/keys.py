@@ -112,7 +112,7 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
     newest = ring.next.public if ring.next else signing
     pin(config.federation, config.party, list(dict.fromkeys([signing, newest])))
     result = _told(config, _described(config.party, newest))
-    print_result(result, as_json, partial(_to_send, only=now))
+    print_result(result, as_json, partial(_to_send, only=now or finish))
 
 
 # Every 64th public key begins with a hyphen, and is no row of short options.
@@ -163,8 +163,10 @@ def _with_daemon(key: Any) -> str:
 
 def _to_send(key: Any, only: bool = False) -> str:
     command = f"fedmq keys trust PARTY.toml {key['party']} {key['public']}"
+    if only:
+        return f"{_with_daemon(key)}\nThe others forget the old one:\n  {command} --only"
     return (
         f"{_with_daemon(key)}\n"
         "The others pin it, once they have heard the fingerprint from you:\n"
-        f"  {command}{' --only' if only else ''}"
+        f"  {command}"
     )

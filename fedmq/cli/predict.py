@@ -37,11 +37,13 @@ def predict(
     """
     config, _ = PartyFile.read(party)
     names = read_ids(ids, (config.serving or config.data).id)
+    if not output.parent.is_dir():  # before others are asked about people
+        raise ConfigError(f"{output}: there is no folder {output.parent}; make it first")
     request = {"do": "predict", "model": model, "ids": names, "output_margin": margin}
     with ProgressBar("predicting, leaves", quiet=as_json) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
-            if event["total"]:
+            if event["total"] or event["waiting"]:
                 bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
 
         result = ask_daemon(config.state, request, show)

@@ -7,6 +7,7 @@ import heapq
 import logging
 import os
 import pickle
+import signal
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -179,6 +180,8 @@ class ProcessPool(ComputePool):
 
 def _serve(owner: int) -> None:
     """What a worker does first: it gives way to the event loops, for whose answers people wait."""
+    # Ctrl-C in a terminal reaches all; a worker that ends on it may hold the queue of all others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
     _die_with(owner)
 

@@ -133,7 +133,7 @@ class Consent:
                 self._record(
                     "ended",
                     header,
-                    outcome="cancelled" if done.cancelled() else str(error or "finished"),
+                    outcome="interrupted" if done.cancelled() else str(error or "finished"),
                     answered={kind: volume.messages for kind, volume in said.items()},
                 )
 

@@ -6,7 +6,8 @@ import asyncio
 import secrets
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,8 @@ __all__ = ["MEMORY", "in_own_loop", "run_machines"]
 MEMORY = "memory://"
 
 _RETRY = RetryPolicy(resends=8)  # nobody restarts a party that lives in this process
+
+_END_SECONDS = 5.0
 
 T = TypeVar("T")
 
@@ -123,16 +126,30 @@ def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` on an event loop of its own thread, whatever loop runs here already."""
     outcome: list[T] = []
     failure: list[BaseException] = []
+    cancels: list[Callable[[], object]] = []
+
+    async def watched() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        cancels.append(partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel))
+        return await work
 
     def run() -> None:
         try:
-            outcome.append(asyncio.run(work))
+            outcome.append(asyncio.run(watched()))
         except BaseException as error:  # it is raised again below, in the caller's thread
             failure.append(error)
 
     thread = threading.Thread(target=run, name="fedmq-simulation", daemon=True)
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:  # Ctrl-C: the work must not go on behind its caller's back
+        with suppress(RuntimeError):  # it has ended meanwhile
+            for cancel in cancels:
+                cancel()
+        thread.join(_END_SECONDS)
+        raise
     if failure:
         raise failure[0]
     return outcome[0]

@@ -107,6 +107,11 @@ class Mailbox:
         """Whether everything that was said has been acknowledged."""
         return not any(peer.unacknowledged for peer in self._peers.values())
 
+    def is_stranger(self, peer: str) -> bool:
+        """Whether nothing was ever said to ``peer``, nor heard from it, in this session."""
+        mail = self._peers[peer]
+        return self.address.attempt == 1 and not mail.sent and not mail.taken
+
     def send(self, recipient: str, body: Body) -> list[Effect]:
         """Say ``body`` to ``recipient``, and see to it that it arrives."""
         peer = self._peers[recipient]

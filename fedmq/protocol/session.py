@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedmq.errors import FedmqError, MessageError, ProtocolError
-from fedmq.messages.body import SessionUnknown
+from fedmq.messages.body import Abort, SessionUnknown
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -113,6 +113,8 @@ class Session:
         effects: list[Effect] = []
         for effect in wanted:
             if isinstance(effect, Send):
+                if isinstance(effect.body, Abort) and self.mailbox.is_stranger(effect.recipient):
+                    continue  # who was never asked need not know, and would not answer
                 effects += self.mailbox.send(effect.recipient, effect.body)
             else:
                 effects.append(effect)

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from fedmq.boosting.params import TrainParams
 from fedmq.errors import DaemonError
+from fedmq.party.configuration.job import TrainingJob
 from tests.chaos.federation import FEDMQ, PARTIES, ChaosFederation, DaemonProcess
 from tests.rabbitmq_node import RabbitNode
 
@@ -370,3 +372,25 @@ def test_only_the_active_party_pauses(federation: ChaosFederation) -> None:
         federation.ask("telco", "pause", session="any")
     with pytest.raises(DaemonError, match="does not run here"):
         federation.ask("bank", "pause", session="any")
+
+
+@pytest.mark.parametrize(
+    ("engine", "options", "params"),
+    [
+        ("plain", {}, {"early_stopping_rounds": 2}),
+        ("paillier", {"key_bits": 513, "allow_weak_keys": True}, {}),
+    ],
+)
+def test_a_training_that_cannot_begin_leaves_no_session_and_nobody_waiting(
+    federation: ChaosFederation, engine: str, options: dict[str, Any], params: dict[str, Any]
+) -> None:
+    job = TrainingJob(
+        model="unbegun", engine=engine, engine_options=options, params=TrainParams(**params)
+    )
+    for _ in range(2):  # the name is free again
+        with pytest.raises(DaemonError, match=r"early_stopping_rounds needs|513 bits cannot be"):
+            federation.ask("bank", "train", job=job.model_dump(mode="json"))
+
+    status = federation.ask("bank", "status")
+    assert "unbegun" not in str(status["idle"])
+    assert not [each for each in status["sessions"] if each["waiting"]]

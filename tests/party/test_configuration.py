@@ -101,6 +101,16 @@ def test_what_is_left_out_has_a_safe_default(folder: Path) -> None:
         ),
         (
             "[data]",
+            "[http]\nprt = 1\n[data]",
+            "http.prt: there is no such key; did you mean 'port'?",
+        ),
+        (
+            "[data]",
+            "[online]\nwait_for_broker = true\n[data]",
+            "online.wait_for_broker: wait_for_broker belongs at the top of the file, above the first",
+        ),
+        (
+            "[data]",
             '[policy]\nengine = ["paillier"]\n[data]',
             "policy.engine: there is no such key; did you mean 'engines'?",
         ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -74,10 +75,25 @@ def _line(error: Any, model: type[Section]) -> str:
     if error["type"] == "missing":
         return f"{key}: this key is missing"
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(error["loc"][-1]), _keys(model), n=1)
+        *place, wrong = error["loc"]
+        if place and wrong in model.model_fields:
+            return f"{key}: {wrong} belongs at the top of the file, above the first [table]"
+        keys = _keys(_section(model, place))
+        near = difflib.get_close_matches(str(wrong), keys, n=1)
         return f"{key}: there is no such key" + (f"; did you mean {near[0]!r}?" if near else "")
     message = error["msg"].removeprefix("Value error, ")
     return f"{key}: {message}" if key else message
+
+
+def _section(model: type[BaseModel], place: Sequence[Any]) -> type[BaseModel]:
+    """The model of the table at ``place``."""
+    for part in place:
+        field = model.model_fields.get(part)
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                model = kind
+    return model
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

@@ -7,7 +7,7 @@ import itertools
 import json
 import logging
 import secrets
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from random import Random
@@ -19,6 +19,7 @@ from fedmq.errors import (
     ConfigError,
     DaemonError,
     DataError,
+    FedmqError,
     ProtocolError,
     Refused,
     SourceAway,
@@ -38,7 +39,7 @@ from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.trace import Trace
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.step import ActiveTree, PassiveTree
+from fedmq.protocol.step import ActiveTree, PassiveTree, Step
 from fedmq.protocol.training_active import ActiveTraining
 from fedmq.protocol.training_passive import PassiveTraining
 from fedmq.protocol.training_tables import ActiveTable
@@ -133,6 +134,7 @@ class TrainingDesk(Desk):
         self._beginning.add(model)
         try:
             table = await self._table(session, job)
+            self._machine(session, job, table)  # raises where the job and the table do not fit
             await self.at.kept.begin(session)
         finally:
             self._beginning.discard(model)
@@ -220,17 +222,12 @@ class TrainingDesk(Desk):
             kept = await self.at.kept.find(session.id)
             saved = await self.at.kept.steps(session.id)
             self._check_not_cancelled(session.id, kept)
-            machine = ActiveTraining(
-                session.model,
-                self.at.party,
-                self.at.federation.passive,
-                table,
-                job.params,
-                engine_named(job.engine, job.engine_options, "job"),
-                self.at.pool.parallelism,
-                [step for step in saved if isinstance(step, ActiveTree)],
-                paused=kept is not None and kept.paused,
-            )
+            try:
+                machine = self._machine(session, job, table, saved, kept)
+            except FedmqError as error:
+                log.warning("session %s cannot go on: %s", session.id, error)
+                await self.at.kept.end(session.id, "failed", UNLOADED)
+                raise
             current = replace(session, attempt=number)
             return self.at.sessions.open(
                 session.id,
@@ -247,6 +244,26 @@ class TrainingDesk(Desk):
         self.at.sessions.drive(course)
         course.ended.add_done_callback(lambda _: self._courses.pop(session.id, None))
         return course
+
+    def _machine(
+        self,
+        session: StoredSession,
+        job: TrainingJob,
+        table: ActiveTable,
+        saved: Sequence[Step] = (),
+        kept: StoredSession | None = None,
+    ) -> ActiveTraining:
+        return ActiveTraining(
+            session.model,
+            self.at.party,
+            self.at.federation.passive,
+            table,
+            job.params,
+            engine_named(job.engine, job.engine_options, "job"),
+            self.at.pool.parallelism,
+            [step for step in saved if isinstance(step, ActiveTree)],
+            paused=kept is not None and kept.paused,
+        )
 
     def _check_not_cancelled(self, session: str, kept: StoredSession | None) -> None:
         """Raise Aborted where the owner has ended it since the last attempt."""
