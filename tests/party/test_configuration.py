@@ -107,7 +107,7 @@ def test_what_is_left_out_has_a_safe_default(folder: Path) -> None:
         (
             "[data]",
             "[online]\nwait_for_broker = true\n[data]",
-            "online.wait_for_broker: wait_for_broker belongs at the top of the file, above the first",
+            "online.wait_for_broker: wait_for_broker belongs at the top of the file, above the",
         ),
         (
             "[data]",
