@@ -347,7 +347,7 @@ def test_scores_that_cannot_be_written_are_an_error(
     outcome = command("predict", demo.config(ACTIVE), asked, "-m", trained, "-o", output)
     assert (outcome.code, outcome.error) == (
         3,
-        f"{output}: cannot be written: No such file or directory",
+        f"{output}: there is no folder {output.parent}; make it first",
     )
 
 
