@@ -177,6 +177,19 @@ def no_note_of_openings(daemon: DaemonProcess) -> Iterator[None]:
         aside.rename(openings)
 
 
+@contextmanager
+def another_cell(daemon: DaemonProcess, cell: str) -> Iterator[None]:
+    """A table whose first number is ``cell`` instead."""
+    table = daemon.file.with_name("data.csv")
+    former = table.read_text()
+    number = next(each for each in former.splitlines()[1].split(",")[2:] if each)
+    table.write_text(former.replace(number, cell, 1))
+    try:
+        yield
+    finally:
+        table.write_text(former)
+
+
 @pytest.mark.parametrize("refusing", [full_disk, no_note_of_openings])
 def test_a_session_that_is_taken_up_waits_for_a_party_whose_disk_refuses(
     federation: ChaosFederation,
@@ -226,16 +239,10 @@ def test_why_a_table_cannot_be_read_stays_with_its_party(
     session = federation.train(model, 50)
     at_rest(federation, session)
     daemon.terminate()
-    table = daemon.file.with_name("data.csv")
-    former = table.read_text()
-    number = next(cell for cell in former.splitlines()[1].split(",")[2:] if cell)
     private = f"private-{victim}"
-    table.write_text(former.replace(number, private, 1))
-    try:
+    with another_cell(daemon, private):
         daemon.start()
         ends = federation.await_ends(model)
-    finally:
-        table.write_text(former)
 
     assert {state for state, _ in ends.values()} == {"failed"}
     assert "its own data could not be loaded" in ends[victim][1]
@@ -260,15 +267,9 @@ def test_a_training_does_not_go_on_with_a_table_of_other_values(
     session = federation.train(model, 50)
     federation.await_status(session, begun)
     daemon.terminate()
-    table = daemon.file.with_name("data.csv")
-    former = table.read_text()
-    number = next(cell for cell in former.splitlines()[1].split(",")[2:] if cell)
-    table.write_text(former.replace(number, "77", 1))
-    try:
+    with another_cell(daemon, "77"):
         daemon.start()
         ends = federation.await_ends(model)
-    finally:
-        table.write_text(former)
 
     assert {state for state, _ in ends.values()} == {"failed"}
     reason = f"the table of {victim} has other values than when"
