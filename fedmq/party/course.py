@@ -13,6 +13,7 @@ from fedmq.party.control import Say
 from fedmq.transport.backoff import Backoff
 
 if TYPE_CHECKING:
+    from fedmq.party.runner import SessionRunner
     from fedmq.party.sessions import RunningSession
 
 __all__ = ["Course", "first_of"]
@@ -75,16 +76,16 @@ class Course:
             self._current, runner = running, running.runner
             runner.start()
             await first_of(runner.outcome, runner.interrupted)
-            self._take(runner.outcome, everywhere=False)
+            await self._take(runner, everywhere=False)
             await first_of(runner.closed, runner.interrupted)
             if not runner.interrupted.done():
-                self._take(runner.outcome, everywhere=True)
+                await self._take(runner, everywhere=True)
                 return
             if running.report is not None:
                 delays = _BETWEEN.delays(Random())
             await asyncio.sleep(next(delays))
             if runner.outcome.done() and runner.outcome.exception() is not None:
-                self._take(runner.outcome, everywhere=False)  # cancelled meanwhile
+                await self._take(runner, everywhere=False)  # cancelled meanwhile
                 return
             self._attempt += 1
 
@@ -114,9 +115,11 @@ class Course:
         for watcher in self._watchers:
             watcher.set()
 
-    def _take(self, outcome: asyncio.Future[Any], *, everywhere: bool) -> None:
+    async def _take(self, runner: SessionRunner, *, everywhere: bool) -> None:
+        outcome = runner.outcome
         if not outcome.done() or outcome.cancelled() or self.result.done():
             return
+        await runner.written()  # whoever is told of the end may ask the same anew at once
         error = outcome.exception()
         if error is not None:
             self.result.set_exception(error)

@@ -365,7 +365,9 @@ class Daemon:
             await self._kept.end(session, "failed", reason)
             self._reminder.discard(session)
         else:
-            self._premises.sessions.live(session).runner.cancel(reason)
+            runner = self._premises.sessions.live(session).runner
+            runner.cancel(reason)
+            await runner.written()
         return {"session": session}
 
     async def _health(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:

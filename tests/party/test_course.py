@@ -2,11 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import numpy as np
 import pytest
 
-from fedmq.errors import FedmqError
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import Aborted, FedmqError
+from fedmq.party.compute import ThreadPool
 from fedmq.party.course import Course, OnChange
+from fedmq.party.keeper import Keeper
+from fedmq.party.runner import SessionRunner
 from fedmq.party.sessions import RunningSession
+from fedmq.party.traffic import Traffic
+from fedmq.privacy.plain import Plain
+from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.session import Session
+from fedmq.protocol.step import Step
+from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training_tables import ActiveTable
+
+
+class SlowDisk(Keeper):
+    """Keeps an end only when it is let."""
+
+    def __init__(self) -> None:
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+
+    async def begin(self) -> None: ...
+
+    async def save(self, step: Step) -> None: ...
+
+    async def finish(self, result: Any) -> None: ...
+
+    async def fail(self, told: str) -> None:
+        self.asked.set()
+        await self.let.wait()
+
+
+async def nowhere(recipient: str, body: bytes, *, message_id: str) -> None: ...
 
 
 async def test_whoever_waits_is_told_of_a_fault_of_ours() -> None:
@@ -19,3 +54,32 @@ async def test_whoever_waits_is_told_of_a_fault_of_ours() -> None:
     assert course.ended.done()
     with pytest.raises(FedmqError, match="internal error: OSError"):
         await course.result
+
+
+async def test_a_failure_is_told_once_it_is_written_down_so_that_its_name_is_free() -> None:
+    keeper, pool = SlowDisk(), ThreadPool()
+    column = np.arange(4, dtype=np.float32)
+    table = ActiveTable(column[:, None], ("a",), column % 2, np.zeros(4, bool), "the same ids")
+    machine = ActiveTraining("m", "bank", (), table, TrainParams(), Plain())
+    mailbox = Mailbox(
+        Address("demo", "0123", 1, "bank"), (), RetryPolicy(), np.random.default_rng(0)
+    )
+    runner = SessionRunner(Session(machine, mailbox), nowhere, pool, keeper=keeper)
+
+    async def opened(_: int, __: OnChange) -> RunningSession:
+        return RunningSession("0123", "training", "m", runner, Traffic())
+
+    course = Course(opened, everywhere=True)
+    running = asyncio.create_task(course.run())
+    await asyncio.sleep(0)
+    runner.cancel("enough")
+    await keeper.asked.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not course.result.done()
+
+    keeper.let.set()
+    await running
+    with pytest.raises(Aborted, match="enough"):
+        await course.result
+    await pool.close()
