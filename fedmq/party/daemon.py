@@ -290,6 +290,9 @@ class Daemon:
                 await self._kept.end(header.session, "failed", reason[:2000])
                 self._reminder.discard(header.session)
             case Fate.REFUSE:
+                earlier = self._premises.sessions.running.get(header.session)
+                if earlier is not None:
+                    earlier.runner.silence(header.sender)
                 unknown = f"{self._party} has no such session"
                 await self._reply(header, Abort(reason=stored.reason if stored else unknown))
             case Fate.DISOWN:

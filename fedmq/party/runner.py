@@ -139,6 +139,12 @@ class SessionRunner:
         for effect in self.session.handle(Pause() if paused else Resume()):
             self._act(effect)
 
+    def silence(self, peer: str) -> None:
+        """Send nothing again to ``peer``: it is told of the end in another attempt."""
+        for effect in self.session.mailbox.silence(peer):
+            self._act(effect)
+        self._close_when_done()
+
     async def written(self) -> None:
         """Wait until all is on disk that is to be kept so far."""
         if self._kept is not None:

@@ -65,19 +65,20 @@ class RunningSession:
     def status(self) -> dict[str, Any]:
         """What ``fedmq status`` shows, as plain data."""
         state = self.runner.session.machine.state
+        waiting = [] if self.runner.closed.done() else list(self.waiting.values())
         return {
             "session": self.id,
             "purpose": self.purpose,
             "model": self.model,
             "attempt": self.runner.session.mailbox.address.attempt,
-            "state": "waiting" if self.waiting else state.name.lower(),
+            "state": "waiting" if waiting else state.name.lower(),
             "meaning": state.value,
             "started": self.started.isoformat(timespec="seconds"),
             "done": self.report.done if self.report else 0,
             "total": self.report.total if self.report else None,
             "unit": self.report.unit if self.report else None,
             "details": dict(self.report.details) if self.report else {},
-            "waiting": [self.wait(*each) for each in self.waiting.values()],
+            "waiting": [self.wait(*each) for each in waiting],
             "bytes_sent": self.traffic.total.bytes,
         }
 

@@ -98,6 +98,8 @@ class Session:
         return self._drive(Cancelled(silent))
 
     def _heard(self, event: Received) -> list[Effect]:
+        if isinstance(event.body, Abort):  # it needs nothing more of what was said to it
+            return self._drive(event) + self.mailbox.silence(event.sender)
         if not isinstance(event.body, SessionUnknown) or not self.over:
             return self._drive(event)
         if self.machine.state is self.machine.failed_state or self.closed:

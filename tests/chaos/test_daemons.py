@@ -296,6 +296,21 @@ def test_a_party_may_cancel_what_waits_for_the_others(federation: ChaosFederatio
     assert "telco cancelled the session" in (federation.settled("abandoned") or ("", ""))[1]
 
 
+def test_who_has_cancelled_waits_no_longer_once_the_others_know(
+    federation: ChaosFederation,
+) -> None:
+    session = federation.train("left", 50)
+    federation.await_status(session, begun)
+    federation.bank.kill()
+    federation.ask("telco", "cancel", session=session)
+    federation.await_status(session, lambda status: bool(status["waiting"]), "telco")
+
+    federation.bank.start()
+    federation.await_ends("left")
+    for party in federation.daemons:
+        federation.await_status(session, lambda status: not status["waiting"], party)
+
+
 def keys(*words: object) -> dict[str, Any]:
     """What ``fedmq keys`` answers."""
     command = [*FEDMQ, "keys", *map(str, words), "--json"]
