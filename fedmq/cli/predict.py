@@ -33,7 +33,7 @@ def predict(
 ) -> None:
     """Score the people whose ids stand in the CSV file IDS.
 
-    The id column is the one that PARTY names, or the only one.
+    The id column has the header that PARTY names.
     """
     config, _ = PartyFile.read(party)
     names = read_ids(ids, (config.serving or config.data).id)

@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fedmq.messages.body import Body
 
-__all__ = ["PROTOCOL_VERSION", "Envelope", "Header", "PartyName"]
+__all__ = ["NAME_OF_PARTY", "PROTOCOL_VERSION", "Envelope", "Header", "PartyName"]
 
 PROTOCOL_VERSION = 2
 
-PartyName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+NAME_OF_PARTY = r"^[a-z][a-z0-9_-]{0,31}$"
+PartyName = Annotated[str, Field(pattern=NAME_OF_PARTY)]
 
 
 class Header(BaseModel):

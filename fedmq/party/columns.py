@@ -13,7 +13,14 @@ from fedmq.errors import DataError
 from fedmq.party.configuration.data import ColumnType
 from fedmq.party.sources.source import Cells
 
-__all__ = ["CategoryColumn", "Column", "FeatureColumn", "NumberColumn", "reads_as_number"]
+__all__ = [
+    "CategoryColumn",
+    "Column",
+    "FeatureColumn",
+    "LabelColumn",
+    "NumberColumn",
+    "reads_as_number",
+]
 
 Where = Callable[[int], str]
 """How messages name the place of cell number i of a batch."""
@@ -35,14 +42,17 @@ class Column(ABC):
 
 
 class NumberColumn(Column):
-    """Numbers as float64 or float32 (rows,), NaN is missing. Text that reads as one is one."""
+    """Numbers as float32 (rows,), NaN is missing. Text that reads as one is one."""
 
-    def __init__(
-        self, name: str, markers: Sequence[str], dtype: type[np.floating[Any]] = np.float32
-    ) -> None:
+    _dtype: type[np.floating[Any]] = np.float32
+    _remedy = (
+        "leave the column out with ignore, name the value under missing, "
+        'or declare the column a "category" under types'
+    )
+
+    def __init__(self, name: str, markers: Sequence[str]) -> None:
         self._name = name
         self._markers = frozenset(markers)
-        self._dtype = dtype
         self._parts: list[NDArray[np.floating[Any]]] = []
 
     def take(self, cells: Cells, where: Where) -> None:
@@ -86,10 +96,16 @@ class NumberColumn(Column):
             except (ValueError, TypeError, OverflowError):
                 return DataError(
                     f"{where(index)}, column {self._name!r}: {str(cell)[:_SHOWN]!r} is no number; "
-                    "leave the column out with ignore, name the value under missing, "
-                    'or declare the column a "category" under types'
+                    + self._remedy
                 )
         raise AssertionError("every cell is a number")
+
+
+class LabelColumn(NumberColumn):
+    """The label as float64 (rows,)."""
+
+    _dtype = np.float64
+    _remedy = "write the label as a number: 1 and 0 for yes and no"
 
 
 class CategoryColumn(Column):

@@ -11,13 +11,15 @@ __all__ = ["read_ids"]
 
 
 def read_ids(path: Path, column: str | None) -> list[str]:
-    """The ids in a CSV file: its ``column``, or its only one; in the order of the file."""
+    """The ids in the ``column`` of a CSV file, or its only one; in the order of the file."""
     with CsvFile(str(path), path) as file:
-        if column not in file.columns and len(file.columns) == 1:
+        if column is None and len(file.columns) == 1:
             column = file.columns[0]
         if column is None or column not in file.columns:
+            # A file without a header must not lose its first person.
             raise DataError(
-                f"{path}: there is no id column {column or ''!r}; it has {list(file.columns[:5])}"
+                f"{path}: there is no column {column or 'id'!r} in line 1, which is "
+                f"{list(file.columns[:5])}; give the ids this header"
             )
         ids = [each.strip() for batch in file.batches([column]) for each in batch.cells[column]]
     if not ids:

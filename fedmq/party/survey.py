@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.errors import DataError
-from fedmq.party.columns import CategoryColumn, FeatureColumn, NumberColumn
+from fedmq.party.columns import CategoryColumn, FeatureColumn, LabelColumn
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.id_column import IdColumn
 from fedmq.party.sources.opening import source_of
@@ -68,13 +68,13 @@ class _Columns:
     data: DataSection
     roles: Roles
     ids: IdColumn = field(init=False)
-    label: NumberColumn = field(init=False)
+    label: LabelColumn = field(init=False)
     features: Mapping[str, FeatureColumn] = field(init=False)
     watched: dict[str, _Watched] = field(init=False)
 
     def __post_init__(self) -> None:
         self.ids = IdColumn(self.source.name, self.source.unit, self.data)
-        self.label = NumberColumn(self.roles.label or "", self.data.missing, np.float64)
+        self.label = LabelColumn(self.roles.label or "", self.data.missing)
         self.features = {name: feature_column(name, self.data) for name in self.roles.features}
         self.watched = {
             self.roles.id: _Watched(lambda cells, batch: self.ids.take(cells, batch.numbers))

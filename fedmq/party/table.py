@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import DataError
-from fedmq.party.columns import CategoryColumn, FeatureColumn, NumberColumn
+from fedmq.party.columns import CategoryColumn, FeatureColumn, LabelColumn
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.id_column import IdColumn
 from fedmq.party.sources.opening import source_of
@@ -156,7 +156,7 @@ def table_of(
         DataError: naming the source, row and column.
     """
     ids = IdColumn(source.name, source.unit, data)
-    label = NumberColumn(roles.label or "", data.missing, np.float64)
+    label = LabelColumn(roles.label or "", data.missing)
     features = {name: feature_column(name, data) for name in roles.features}
     for batch in source.batches(roles.all):
         where = in_batch(source, batch.numbers)

@@ -80,7 +80,11 @@ def test_what_is_left_out_has_a_safe_default(folder: Path) -> None:
         ("[data]", "[dta]", "dta: there is no such key; did you mean 'data'?"),
         ("label =", "zzz =", "data.zzz: there is no such key"),
         ('"id"', "3", "data.id: Input should be a valid string"),
-        ('party = "bank"', 'party = "Bank"', "party: String should match pattern"),
+        (
+            'party = "bank"',
+            'party = "Bank"',
+            "party: 'Bank' is no name; a name is a small letter, and up to 31",
+        ),
         (
             'party = "bank"',
             'party = "shop"',
@@ -144,7 +148,7 @@ def test_a_wrong_party_file_is_one_line_that_names_file_and_key(
         ('active = "bank"\n', "", "active: this key is missing"),
         ('"telco", ', '"telco", "telco", ', "passive: a party is named twice"),
         ('["telco", "retail"]', '"telco"', "passive: Input should be a valid tuple"),
-        ('"demo"', '"a demo"', "name: String should match pattern"),
+        ('"demo"', '"a demo"', "name: 'a demo' is no name; a name is a small letter"),
     ],
 )
 def test_a_wrong_federation_file_is_one_line_that_names_file_and_key(
@@ -167,7 +171,12 @@ def test_a_wrong_federation_file_is_one_line_that_names_file_and_key(
         ("max_depth = 3", "lambda = 1\nreg_lambda = 2", "params: lambda and reg_lambda are the"),
         ("max_depth = 3", 'objective = "multi:softmax"', "params: objective = 'multi:softmax'"),
         ("[params]", "[parms]", "parms: there is no such key; did you mean 'params'?"),
-        ("[params]", 'model = "a/b"\n[params]', "model: String should match pattern"),
+        ("[params]", '[params]\nalignment = "a"', "params.alignment: alignment belongs at the top"),
+        (
+            "[params]",
+            'model = "a/b"\n[params]',
+            "model: 'a/b' is no name; a name is a letter or digit, and up to 63",
+        ),
         (
             "[params]",
             "engine_options = { key_bits = 1024 }\n[params]",
@@ -193,6 +202,14 @@ def test_a_wrong_job_is_one_line_that_names_file_and_key(
         TrainingJob.read(path)
     assert str(caught.value).startswith(f"{path}: {line}")
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_kind_is_said_to_be_one(folder: Path) -> None:
+    path = written(folder, "party.toml", PARTY)
+    with pytest.raises(ConfigError, match=rf"^{path}: this is no training job, where there is no"):
+        TrainingJob.read(path)
+    with pytest.raises(ConfigError, match=r": this is no party file, where there is no 'name'; is"):
+        PartyFile.read(folder / "../federation.toml")
 
 
 def test_a_job_knows_xgboosts_aliases(folder: Path) -> None:

@@ -323,7 +323,7 @@ def test_only_the_active_party_is_asked(demo: ExampleFederation, do: str, tmp_pa
     [
         ("id\nP0001\nX1\nX2\n", [], "2 of the ids are not in it, such as 'X1', 'X2'"),
         ("id\n", [], "there are no ids"),
-        ("a,b\n1,2\n", [], "there is no id column 'id'"),
+        ("a,b\n1,2\n", [], "there is no column 'id' in line 1"),
         ("id\nP0001\n", ["--model", "nothing"], "model 'nothing' has no share here; there are: "),
     ],
 )

@@ -73,7 +73,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(path: Path) -> None:
         ("id,age\na,1\n", ": there is no column 'y' (label)"),
         ("id,age,age,y\na,1,2,0\n", ": column 'age' appears more than once"),
         ("id,age,y\na,1,0\nb,old,1\n", ", line 3, column 'age': 'old' is no number;"),
-        ("id,age,y\na,1,0\nb,2,yes\n", ", line 3, column 'y': 'yes' is no number;"),
+        (
+            "id,age,y\na,1,0\nb,2,yes\n",
+            ", line 3, column 'y': 'yes' is no number; write the label as",
+        ),
         ("id,age,y\na,1,0\nb,2\n", ", line 3: 2 cells, the header has 3"),
         ("id,age,y\na,1,0\nb,2,0,4\n", ", line 3: 4 cells, the header has 3"),
         ("id,age,y\na,1,0\n,2,1\n", ", line 3: the id is empty"),
@@ -151,7 +154,13 @@ def test_the_only_column_of_ids_needs_no_name(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("a,b\n1,2\n", "there is no id column 'id'"), ("id\n", "there are no ids"), ("", "empty")],
+    [
+        ("a,b\n1,2\n", "there is no column 'id' in line 1"),
+        ("p17\np18\n", "there is no column 'id' in line 1, which is .'p17'.; give the ids this"),
+        ("id\n", "there are no ids"),
+        ("", "empty"),
+        ("id;b\n1;2\n", "its cells are separated by ';'; write it with commas"),
+    ],
 )
 def test_a_wrong_file_of_ids_is_named(path: Path, text: str, line: str) -> None:
     path.write_text(text)

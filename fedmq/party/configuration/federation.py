@@ -35,6 +35,8 @@ Pinned = Annotated[
 class Federation(Section):
     """The federation's name, its label holder, and the others in the order that decides ties."""
 
+    file = "federation file"
+
     name: PartyName
     """The federation's name; it is part of every queue's name on the broker. Names, of parties too,
     are a small letter and up to 31 small letters, digits, ``_`` or ``-``."""

@@ -6,13 +6,24 @@ import ipaddress
 import ssl
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from fedmq.party.configuration.toml_file import FilePath, Section
 
 __all__ = ["HttpSection"]
 
-Token = Annotated[SecretStr, Field(min_length=16)]
+_SHORTEST_TOKEN = 16
+
+
+def _long_enough(token: SecretStr) -> SecretStr:
+    if len(token) < _SHORTEST_TOKEN:
+        raise ValueError(
+            f"a token has at least {_SHORTEST_TOKEN} characters, as from: openssl rand -hex 16"
+        )
+    return token
+
+
+Token = Annotated[SecretStr, AfterValidator(_long_enough)]
 
 
 class HttpSection(Section):
@@ -27,8 +38,8 @@ class HttpSection(Section):
     port: Annotated[int, Field(ge=0, lt=65536)] = 8470
     """The port; 0 for any free one."""
     tokens: tuple[Token, ...] = ()
-    """What a caller sends one of, as ``Authorization: Bearer ...``; none is asked for when left
-    out."""
+    """What a caller sends one of, as ``Authorization: Bearer ...``, of 16 characters or more;
+    none is asked for when left out."""
     body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
     """The longest body of a request that is read."""
     certificate: FilePath | None = None

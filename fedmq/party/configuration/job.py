@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError
 from fedmq.messages.body import ModelId
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
@@ -20,12 +21,19 @@ def _params(values: Any) -> TrainParams:
     if isinstance(values, TrainParams):
         return values
     if isinstance(values, dict):
+        misplaced = next((key for key in values if key in TrainingJob.model_fields), None)
+        if misplaced is not None:
+            raise ConfigError(
+                f"params.{misplaced}: {misplaced} belongs at the top of the file, above [params]"
+            )
         return TrainParams.parse(values, "params")
     raise ValueError("a table of training parameters is needed")
 
 
 class TrainingJob(Section):
     """What to train, with which engine, and which share of the rows to hold out for evaluation."""
+
+    file = "training job"
 
     party: FilePath = Path("party.toml")
     """The active party's file; relative to the folder of this one."""
@@ -52,6 +60,8 @@ class TrainingJob(Section):
 
 class AlignmentJob(Section):
     """An alignment of all parties of the federation; one of the same name is replaced."""
+
+    file = "alignment job"
 
     party: FilePath = Path("party.toml")
     """The active party's file: its daemon is asked."""

@@ -81,6 +81,8 @@ def _compute(value: object) -> object:
 class PartyFile(Section):
     """One party of a federation: its broker account, its data, its state folder, its policy."""
 
+    file = "party file"
+
     party: PartyName
     """This party's name, which is also its user's on the broker."""
     federation: FilePath

@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -17,10 +17,18 @@ from pydantic import (
 )
 
 from fedmq.errors import ConfigError
+from fedmq.messages.body import NAME_OF_MODEL
+from fedmq.messages.envelope import NAME_OF_PARTY
 
 __all__ = ["FilePath", "Section", "in_folder", "read_toml"]
 
 Model = TypeVar("Model", bound="Section")
+
+
+_NAMES = {
+    NAME_OF_PARTY: "a small letter, and up to 31 small letters, digits, _ or -",
+    NAME_OF_MODEL: "a letter or digit, and up to 63 letters, digits, dots, _ or -",
+}
 
 
 def in_folder(path: Path, info: ValidationInfo) -> Path:
@@ -42,6 +50,8 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
     )
+    file: ClassVar[str] = ""
+    """What users call the file, where this is all of one."""
 
 
 def read_toml(path: Path, model: type[Model]) -> Model:
@@ -65,6 +75,12 @@ def read_toml(path: Path, model: type[Model]) -> Model:
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     except ValidationError as error:
+        foreign = [key for key in document if key not in model.model_fields]
+        if 2 * len(foreign) > len(document):
+            raise ConfigError(
+                f"{path}: this is no {model.file}, where there is no {foreign[0]!r}; is it the "
+                "right file?"
+            ) from None
         # A key that is misspelt is missing too: the misspelling says more.
         first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         raise ConfigError(f"{path}: {_line(first, model)}") from None
@@ -81,6 +97,9 @@ def _line(error: Any, model: type[Section]) -> str:
         keys = _keys(_section(model, place))
         near = difflib.get_close_matches(str(wrong), keys, n=1)
         return f"{key}: there is no such key" + (f"; did you mean {near[0]!r}?" if near else "")
+    name = _NAMES.get(error.get("ctx", {}).get("pattern"))
+    if name is not None:
+        return f"{key}: {error['input']!r} is no name; a name is {name}"
     message = error["msg"].removeprefix("Value error, ")
     return f"{key}: {message}" if key else message
 

@@ -15,6 +15,7 @@ from fedmq.party.sources.source import Batch, Source
 __all__ = ["CsvFile"]
 
 _BATCH = 10_000
+_OTHER_SEPARATORS = ";\t|"
 
 
 class CsvFile(Source):
@@ -66,6 +67,11 @@ class CsvFile(Source):
         header = next(self._rows(), None)
         if not header:
             raise DataError(f"{self.name}: the file is empty")
+        other = next((each for each in _OTHER_SEPARATORS if each in header[0]), None)
+        if len(header) == 1 and other is not None:
+            raise DataError(
+                f"{self.name}: its cells are separated by {other!r}; write it with commas"
+            )
         twice = [column for column in header if header.count(column) > 1]
         if twice:
             raise DataError(f"{self.name}: column {twice[0]!r} appears more than once")
