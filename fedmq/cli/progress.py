@@ -29,6 +29,8 @@ class ProgressBar:
         self._console = Console(stderr=True)
         self._plain = not self._console.is_terminal
         self._printed = -1
+        self._met: tuple[int, float] | None = None
+        """How much was done, and after how many seconds, when the first was seen of it."""
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -65,16 +67,20 @@ class ProgressBar:
         """Set the bar to ``done`` of ``total``; ``note`` says what it waits for."""
         numbers = "  ".join(f"{name} {value:.5f}" for name, value in (details or {}).items())
         text = "  ".join(part for part in (numbers, note) if part)
+        if self._met is None or done < self._met[0]:
+            # What was done before anybody looked says nothing of the speed.
+            self._progress.reset(self._task, completed=done, total=total)
+            self._met = done, self._progress.tasks[self._task].elapsed or 0.0
         self._progress.update(self._task, completed=done, total=total, details=text)
         if self._plain and not self._quiet and (note or done != self._printed):
             self._printed = done
             self._console.print(self._line(done, total, text), highlight=False, soft_wrap=True)
 
     def _line(self, done: int, total: int | None, text: str) -> str:
-        task = self._progress.tasks[self._task]
+        elapsed = self._progress.tasks[self._task].elapsed
+        before, since = self._met or (0, 0.0)
         left = ""
-        if task.elapsed and done and total:
-            left = (
-                f"  {task.elapsed:.1f} s, about {task.elapsed / done * (total - done):.1f} s left"
-            )
+        if elapsed and done > before and total:
+            rest = (elapsed - since) / (done - before) * (total - done)
+            left = f"  {elapsed:.1f} s, about {rest:.1f} s left"
         return f"{self._what} {done}/{total if total is not None else '?'}{left}  {text}".rstrip()

@@ -15,6 +15,7 @@ from fedmq.transport.backoff import Backoff
 if TYPE_CHECKING:
     from fedmq.party.runner import SessionRunner
     from fedmq.party.sessions import RunningSession
+    from fedmq.party.traffic import Traffic
 
 __all__ = ["Course", "first_of"]
 
@@ -51,6 +52,7 @@ class Course:
         self._everywhere = everywhere
         self._attempt = first
         self._current: RunningSession | None = None
+        self._traffic: list[Traffic] = []
         self._watchers: set[asyncio.Event] = set()
 
     async def run(self) -> None:
@@ -74,6 +76,7 @@ class Course:
                     self.result.set_exception(error)
                 return
             self._current, runner = running, running.runner
+            self._traffic.append(running.traffic)
             runner.start()
             await first_of(runner.outcome, runner.interrupted)
             await self._take(runner, everywhere=False)
@@ -108,8 +111,8 @@ class Course:
 
     @property
     def bytes_sent(self) -> int:
-        """By this party, in the last attempt."""
-        return self._current.traffic.total.bytes if self._current else 0
+        """By this party, in all attempts since it was started."""
+        return sum(each.total.bytes for each in self._traffic)
 
     def _changed(self, _: RunningSession) -> None:
         for watcher in self._watchers:

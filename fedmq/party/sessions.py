@@ -37,12 +37,13 @@ __all__ = ["Purpose", "RunningSession", "Sessions"]
 
 log = logging.getLogger(__name__)
 
-Purpose = Literal["alignment", "training", "inference"]
+Purpose = Literal["alignment", "training", "inference", "activation"]
 
 _LANES: Mapping[Purpose, Lane] = {
     "alignment": "training",
     "training": "training",
     "inference": "inference",
+    "activation": "inference",
 }
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
 _CLOSE_SECONDS = 3.0

@@ -92,6 +92,11 @@ class LoadActiveTable:
         held_out = drawn < self.evaluation
         if held_out.all():
             raise DataError(f"{self.party}: evaluation = {self.evaluation} leaves no rows to learn")
+        if self.evaluation and not held_out.any():
+            raise DataError(
+                f"{self.party}: evaluation = {self.evaluation} holds out no row of {len(label)}; "
+                "take a larger share, or leave it out"
+            )
         digest = _digest(table.features, table.values, label)
         return ActiveTable(table.values, table.features, label, held_out, alignment, name, digest)
 

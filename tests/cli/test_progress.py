@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 
 from fedmq.cli.progress import ProgressBar
@@ -18,6 +21,20 @@ def test_plain_lines_tell_time_what_is_known_and_for_whom_it_waits(
     assert first.startswith("training, trees 1/4  0.0 s, about 0.")
     assert first.endswith("left  train-auc 0.50000")
     assert second == "training, trees 2/?"
+
+
+def test_what_was_done_before_says_nothing_of_the_time_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ProgressBar("training, trees") as bar:
+        bar.show(30, 1030)
+        time.sleep(0.02)
+        bar.show(31, 1030)
+    met, next_one = capsys.readouterr().err.splitlines()
+    assert met == "training, trees 30/1030"
+    seconds = re.search(r"about ([0-9.]+) s left", next_one)
+    assert seconds is not None
+    assert float(seconds[1]) > 0.02 * 900
 
 
 def test_quiet_is_silent(capsys: pytest.CaptureFixture[str]) -> None:

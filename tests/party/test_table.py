@@ -131,6 +131,19 @@ def test_the_rows_held_out_are_the_same_each_time(path: Path) -> None:
     assert 30 <= first.evaluation.sum() <= 70
 
 
+@pytest.mark.parametrize(
+    ("share", "line"),
+    [(1e-9, "evaluation = 1e-09 holds out no row of 3"), (1 - 1e-9, "leaves no rows to learn")],
+)
+def test_a_share_to_hold_out_holds_out_some_rows_and_leaves_some(
+    path: Path, share: float, line: str
+) -> None:
+    path.write_text(GOOD)
+    load = LoadActiveTable("bank", section(path), TrainParams(), evaluation=share, salt="s")
+    with pytest.raises(DataError, match=line):
+        load.run()
+
+
 def test_the_digest_tells_same_ids_from_others(path: Path) -> None:
     def digest(text: str, salt: str) -> str:
         return table(path, text).digest(salt)

@@ -197,7 +197,7 @@ class ServingDesk(Desk):
     async def _agreed(self, model: str, machine: Deploying, say: Say) -> None:
         changes: asyncio.Queue[RunningSession] = asyncio.Queue()
         running = self.at.sessions.open(
-            secrets.token_hex(8), 1, "inference", model, machine, on_change=changes.put_nowait
+            secrets.token_hex(8), 1, "activation", model, machine, on_change=changes.put_nowait
         )
         await followed(running, changes, say)
 
@@ -220,7 +220,7 @@ class ServingDesk(Desk):
         try:
             async with self._switching:
                 running = self.at.sessions.open(
-                    secrets.token_hex(8), 1, "inference", model, machine
+                    secrets.token_hex(8), 1, "activation", model, machine
                 )
                 running.runner.start()
                 await running.runner.outcome
@@ -256,7 +256,7 @@ class ServingDesk(Desk):
             asyncio.get_running_loop().call_later(_GRACE, self._forget)
 
         return self.at.sessions.open(
-            header.session, header.attempt, "inference", terms.model, machine, on_result=keep
+            header.session, header.attempt, "activation", terms.model, machine, on_result=keep
         )
 
     def _refusal(self, header: Header, terms: ModelDeploy) -> str:

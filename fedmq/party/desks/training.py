@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import secrets
+import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
@@ -289,7 +290,6 @@ class TrainingDesk(Desk):
         return await self._watched(session, course, say)
 
     async def _watched(self, session: StoredSession, course: Course, say: Say) -> dict[str, Any]:
-        begun = asyncio.get_running_loop().time()
         share: ActiveShare = await course.followed(say)
         job = TrainingJob.model_validate(json.loads(session.job))
         engine = engine_named(job.engine, job.engine_options, "job")
@@ -299,7 +299,7 @@ class TrainingDesk(Desk):
             "trees": len(share.trees),
             "best_iteration": share.best_iteration,
             "metrics": {name: values[-1] for name, values in share.history.items()},
-            "seconds": round(asyncio.get_running_loop().time() - begun, 3),
+            "seconds": round(max(0.0, time.time() - session.begun), 3),
             "bytes_sent": course.bytes_sent,
             "epsilon_spent": engine.epsilon_spent(broadcast),
         }

@@ -50,6 +50,10 @@ MIGRATIONS: Sequence[str] = (
     INSERT INTO margins SELECT session, tree, margin FROM steps WHERE margin IS NOT NULL;
     ALTER TABLE steps DROP COLUMN margin;
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN begun REAL NOT NULL DEFAULT 0;
+    UPDATE sessions SET begun = changed;
+    """,
 )
 """What leads from one schema version to the next; a file's ``user_version`` counts those done."""
 

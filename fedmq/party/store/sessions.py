@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedmq.party.store.database import Database
@@ -25,7 +25,10 @@ _MARGINS = 2
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One training session. ``job`` is what the active party was asked for, as JSON."""
+    """One training session. ``job`` is what the active party was asked for, as JSON.
+
+    ``begun`` is in seconds since the epoch, by this party's clock.
+    """
 
     id: str
     model: str
@@ -34,9 +37,10 @@ class StoredSession:
     reason: str = ""
     paused: bool = False
     job: str = ""
+    begun: float = field(default_factory=time.time)
 
 
-_COLUMNS = "id, model, attempt, state, reason, paused, job"
+_COLUMNS = "id, model, attempt, state, reason, paused, job, begun"
 
 
 class SessionStore:
@@ -81,11 +85,12 @@ class SessionStore:
             session.attempt,
             session.paused,
             session.job,
+            session.begun,
             self._clock(),
         )
         await self._write(
-            "INSERT INTO sessions (id, model, attempt, paused, job, changed, state, reason) "
-            "VALUES (?, ?, ?, ?, ?, ?, 'running', '') ON CONFLICT (id) DO UPDATE SET "
+            "INSERT INTO sessions (id, model, attempt, paused, job, begun, changed, state, reason) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, 'running', '') ON CONFLICT (id) DO UPDATE SET "
             "attempt = excluded.attempt, changed = excluded.changed, state = 'running', "
             "reason = ''",
             values,
@@ -149,8 +154,8 @@ class SessionStore:
 
         rows = await self.database.read(select)
         return [
-            StoredSession(name, model, attempt, state, reason, bool(paused), job)
-            for name, model, attempt, state, reason, paused, job in rows
+            StoredSession(name, model, attempt, state, reason, bool(paused), job, begun)
+            for name, model, attempt, state, reason, paused, job, begun in rows
         ]
 
     async def _write(self, statement: str, values: tuple[Any, ...]) -> None:
