@@ -62,8 +62,8 @@ def _logs(party: Path, online: bool) -> list[AuditLog]:
 
 
 def _verified(log: AuditLog) -> dict[str, Any]:
-    entries = sum(1 for _ in log.entries())
-    return {"file": log.path.name, "entries": entries, "hash": log.last_hash()}
+    entries, last = log.verified()
+    return {"file": log.path.name, "entries": entries, "hash": last}
 
 
 def _unbroken(log: Mapping[str, Any], named: bool) -> str:

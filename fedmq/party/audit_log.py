@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fedmq.errors import ConfigError, DataError
 
@@ -22,6 +23,8 @@ __all__ = ["AuditLog", "now"]
 
 _BEGINNING = "0" * 64
 _ROOM = 4096  # bytes; the longest entry takes a few hundred
+_BLOCK = 65536  # bytes that are read at once, from the end
+_LOOKED_AT = 1000  # entries, when a daemon goes on with its log
 
 
 class AuditLog:
@@ -85,46 +88,103 @@ class AuditLog:
         Raises:
             DataError: one of them does not follow from the one before it.
         """
+        for entry, _ in self._chain():
+            yield entry
+
+    def latest(self) -> Iterator[dict[str, Any]]:
+        """The entries, the newest first, as they stand there; DataError for one that is none."""
+        for line in self._backwards():
+            yield self._entry(line)
+
+    def verified(self) -> tuple[int, str]:
+        """How many entries there are, and the hash of the last; DataError as for ``entries``."""
+        number, last = 0, _BEGINNING
+        for entry, hashed in self._chain():
+            number, last = entry["number"], hashed
+        return number, last
+
+    def _chain(self) -> Iterator[tuple[dict[str, Any], str]]:
+        """Each entry with its hash; DataError as for ``entries``."""
         previous = _BEGINNING
         for number, line in enumerate(self._lines(), start=1):
-            try:
-                entry = json.loads(line)
-                right = entry["previous"] == previous and entry["number"] == number
-            except (ValueError, TypeError, KeyError):
-                right = False
-            if not right:
-                raise DataError(
-                    f"{self.path}: line {number} does not follow from the one before it: "
-                    "the log was changed"
-                )
-            yield entry
+            entry = self._entry(line)
+            if (entry["number"], entry["previous"]) != (number, previous):
+                raise self._changed(f"line {number}")
             previous = _hash(line)
-
-    def last_hash(self) -> str:
-        """The hash of the last line; DataError as for ``entries``."""
-        for _ in self.entries():
-            pass
-        lines = self._lines()
-        return _hash(lines[-1]) if lines else _BEGINNING
+            yield entry, previous
 
     def _continue(self) -> None:
+        """Cut off what a crash has left, and find the end; the entries before it are looked at.
+
+        Years of them are not: that is for the owner to ask.
+        """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.exists():
                 with self.path.open("rb+") as file:
                     # A line without its end was cut off by a crash, before anything came of it.
-                    file.truncate(file.read().rfind(b"\n") + 1)
+                    file.truncate(file.seek(0, os.SEEK_END) - len(next(_backwards(file), b"")))
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be used: {error.strerror}") from None
-        self._number = sum(1 for _ in self.entries())
-        self._previous = self.last_hash()
+        lines = self._backwards()
+        line = next(lines, None)
+        number = 0 if line is None else self._entry(line)["number"]
+        end = number, _BEGINNING if line is None else _hash(line)
+        for before in itertools.islice(itertools.chain(lines, [None]), _LOOKED_AT):
+            if line is None:
+                break
+            entry = self._entry(line)
+            expected = (1, _BEGINNING) if before is None else (number, _hash(before))
+            if (entry["number"], entry["previous"]) != expected:
+                raise self._changed(f"entry {number}")
+            line, number = before, number - 1
+        self._number, self._previous = end
 
-    def _lines(self) -> list[str]:
+    def _lines(self) -> Iterator[str]:
         if not self.path.exists():
-            return []
-        text = self.path.read_text(encoding="utf-8", errors="replace")
-        # What has no end yet is being written, or was cut off by a crash: it is no entry.
-        return text[: text.rfind("\n") + 1].splitlines()
+            return
+        with self.path.open("rb") as file:
+            for line in file:
+                # What has no end yet is being written, or was cut off by a crash: it is no entry.
+                if line.endswith(b"\n"):
+                    yield _text(line[:-1])
+
+    def _backwards(self) -> Iterator[str]:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            for line in itertools.islice(_backwards(file), 1, None):
+                yield _text(line)
+
+    def _entry(self, line: str) -> dict[str, Any]:
+        try:
+            entry = json.loads(line)
+            if {"number", "previous"} <= set(entry):
+                return dict(entry)
+        except (ValueError, TypeError):
+            pass
+        raise self._changed("a line")
+
+    def _changed(self, what: str) -> DataError:
+        return DataError(
+            f"{self.path}: {what} does not follow from the one before it: the log was changed"
+        )
+
+
+def _backwards(file: BinaryIO) -> Iterator[bytes]:
+    """What stands between the ends of lines, from the last on: after the last end there is none."""
+    place, rest = file.seek(0, os.SEEK_END), b""
+    while place:
+        start = max(0, place - _BLOCK)
+        file.seek(start)
+        rest, *lines = (file.read(place - start) + rest).split(b"\n")
+        yield from reversed(lines)
+        place = start
+    yield rest
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace")
 
 
 def now() -> str:

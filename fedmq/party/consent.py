@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.disk import until_taken
-from fedmq.party.row_quota import RowQuota
+from fedmq.party.row_quota import HOUR, RowQuota
 from fedmq.party.traffic import Traffic
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
@@ -38,6 +39,7 @@ class Consent:
         self._party = party
         self._policy = policy
         self._remembered = False
+        self._began = time.time()
         self._written_ahead = 0
 
     def take_up(self, policy: PolicySection) -> None:
@@ -167,11 +169,12 @@ class Consent:
 
     def _remember(self) -> None:
         """A restart forgives nobody the rows of the last hour."""
-        if self._remembered:
+        if self._remembered or self.quota.most is None:
             return
         self._remembered = True
-        for entry in self.audit.entries():
-            # The one that is being decided is asked, but not agreed to yet.
-            if entry["event"] == "agreed":
-                at = datetime.fromisoformat(entry["at"]).timestamp()
+        for entry in self.audit.latest():
+            at = datetime.fromisoformat(entry["at"]).timestamp()
+            if at < self._began - HOUR:
+                break
+            if entry["event"] == "agreed" and at < self._began:
                 self.quota.remember(at, entry["rows"])

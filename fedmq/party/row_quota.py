@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from fedmq.errors import Refused
 
-__all__ = ["RowQuota"]
+__all__ = ["HOUR", "RowQuota"]
 
-_HOUR = 3600.0
+HOUR = 3600.0
 _TOGETHER = 1.0  # seconds whose rows are kept as one number
 
 
@@ -24,14 +24,14 @@ class RowQuota:
         self._used = 0
 
     def remember(self, at: float, rows: int) -> None:
-        """Rows that were scored before this process began, at ``at`` in Unix seconds."""
-        self._taken.append((at, at, rows))
+        """Rows that were scored before all that is known, at ``at`` in Unix seconds."""
+        self._taken.appendleft((at, at, rows))
         self._used += rows
 
     def take(self, rows: int) -> None:
         """Use up ``rows``; raises Refused, and uses none, when they are too many."""
         now = self._clock()
-        while self._taken and self._taken[0][1] <= now - _HOUR:
+        while self._taken and self._taken[0][1] <= now - HOUR:
             self._used -= self._taken.popleft()[2]
         if self.most is not None and self._used + rows > self.most:
             raise Refused(

@@ -197,8 +197,17 @@ class TestAuditLog:
         with pytest.raises(DataError):
             AuditLog(log.path.parent).record("asked")
 
+    def test_the_newest_comes_first_however_long_the_lines_are(self, log: AuditLog) -> None:
+        ids = [str(number) for number in range(20_000)]  # a line longer than what is read at once
+        log.record_all([{"event": "asked online", "ids": ids, "rows": each} for each in (5, 6)])
+        log.record_all([{"event": "asked", "rows": each} for each in range(7, 2000)])
+
+        assert [entry["rows"] for entry in log.latest()] == list(range(1999, -1, -1))
+        AuditLog(log.path.parent).record("asked", rows=2000)
+        assert [entry["rows"] for entry in log.entries()] == list(range(2001))
+
     def test_a_line_cut_off_by_a_crash_is_none(self, log: AuditLog) -> None:
-        before = log.last_hash()
+        _, before = log.verified()
         with log.path.open("a") as file:
             file.write(json.dumps({"number": 6})[:-4])
         assert [entry["rows"] for entry in log.entries()] == list(range(5))
