@@ -10,7 +10,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.party.meters import Meters
 from fedmq.party.runner import SessionRunner
 from fedmq.party.sealer import Clear, Sealer
-from fedmq.transport.link import Delivery
+from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery
 
 __all__ = ["Switchboard"]
 
@@ -103,6 +103,11 @@ class Switchboard:
         return await self._on_unknown(envelope)
 
     def _checked(self, delivery: Delivery) -> Envelope:
+        if len(delivery.body) > MAX_MESSAGE_BYTES:  # before anything is made of it
+            raise MessageError(
+                f"{len(delivery.body)} bytes are no fedmq message, which has {MAX_MESSAGE_BYTES} at "
+                "most"
+            )
         envelope = self._sealer.open(delivery.body)
         header = envelope.header
         if header.federation != self._federation or header.recipient != self._party:

@@ -23,6 +23,7 @@ from fedmq.party.sealer import EndToEnd
 from fedmq.transport.address import BrokerAddress
 from fedmq.transport.connection import BrokerConnection
 from fedmq.transport.keys import PrivateKeys
+from fedmq.transport.link import MAX_MESSAGE_BYTES
 from fedmq.transport.topology import exchange_name, routing_key
 from tests.party.sealed_parties import envelope
 from tests.rabbitmq_node import RabbitNode
@@ -145,6 +146,38 @@ async def test_letters_are_listed_with_their_reasons_taken_again_and_dropped(
     assert "no dead letter beef" in fedmq("dead", "show", daemon, "beef", code=4)
     assert len(fedmq("dead", "drop", daemon, "--all")) == 2
     assert fedmq("dead", "list", daemon) == []
+
+
+async def test_what_is_too_long_is_put_aside_unread(
+    telco: Path, node: RabbitNode, rings: dict[str, KeyRing]
+) -> None:
+    with running(telco):
+        await posted(node, bytes(MAX_MESSAGE_BYTES + 1))
+        [letter] = await listed(telco, 1)
+        assert letter["reason"].startswith(f"{MAX_MESSAGE_BYTES + 1} bytes are no fedmq message")
+        assert len(fedmq("dead", "drop", telco, "--all")) == 1
+
+
+async def test_messages_of_sessions_that_do_not_run_are_dropped_and_counted(
+    telco: Path, node: RabbitNode, rings: dict[str, KeyRing]
+) -> None:
+    pins = {party: (ring.current.public,) for party, ring in rings.items()}
+    pin(telco.with_name("federation.toml"), "bank", pins["bank"])
+    bank = EndToEnd(rings["bank"], pins)
+    body = InferenceOpen(model="m", rows=1, id_pieces=0)
+    opening = Envelope(envelope().header.model_copy(update={"kind": body.kind}), body)
+    newer = Envelope(
+        opening.header.model_copy(update={"attempt": 2, "id": "s1/2/bank/telco/1"}), body
+    )
+    with running(telco):
+        await posted(node, bank.seal(envelope(session="unknown")))
+        assert await seen(telco, lambda it: it["dropped"] == 1)
+        await posted(node, bank.seal(newer))
+        assert await seen(telco, lambda it: it["sessions"])
+        await posted(node, bank.seal(opening))  # of an attempt before
+        status = await seen(telco, lambda it: it["dropped"] == 2)
+        assert [each["attempt"] for each in status["sessions"]] == [2]
+        assert fedmq("dead", "list", telco) == []
 
 
 async def test_what_a_restarted_daemon_can_read_is_taken_again(
