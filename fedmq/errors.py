@@ -38,12 +38,14 @@ __all__ = [
     "MessageError",
     "Overloaded",
     "Oversized",
+    "PeerAway",
     "PeerSilent",
     "ProtocolError",
     "Refused",
     "Replayed",
     "SessionError",
     "SourceAway",
+    "TooManyRows",
     "Unroutable",
     "Untrusted",
 ]
@@ -69,6 +71,10 @@ class DataError(FedmqError):
 
 class SourceAway(DataError):
     """A table's file cannot be opened, or its database does not answer: perhaps only for now."""
+
+
+class TooManyRows(DataError):
+    """More rows are asked for in one request than its service takes."""
 
 
 class LinkError(FedmqError):
@@ -101,6 +107,10 @@ class Aborted(SessionError):
 
 class PeerSilent(SessionError):
     """A party did not answer within the retry policy."""
+
+
+class PeerAway(PeerSilent):
+    """A party has not answered for a while, so nobody waited for it."""
 
 
 class Overloaded(SessionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,6 +23,11 @@ def health(party: Path, as_json: bool) -> None:
     It needs no HTTP; for a load balancer there is /health/ready.
     """
     result = ask_daemon(state_of(party), {"do": "health"})
-    print_result(result, as_json, lambda found: "; ".join(found["reasons"]) or "ready")
+    print_result(result, as_json, _in_words)
     if not result["ready"]:
         raise LinkError("; ".join(result["reasons"]))
+
+
+def _in_words(found: Any) -> str:
+    away = [f"{party} answers no questions for scores" for party in found["away"]]
+    return "; ".join([*(found["reasons"] or ["ready"]), *away])

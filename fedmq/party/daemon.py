@@ -16,6 +16,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.audit_log import AuditLog
 from fedmq.party.broker_access import BrokerAccess
 from fedmq.party.compute import ProcessPool
+from fedmq.party.condition import Condition
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent import Consent
@@ -230,7 +231,7 @@ class Daemon:
             ScoreCollector(serving.counter) if is_active else AnsweringCollector(serving.answering)
         )
         routers = [
-            health_router(self._troubles),
+            health_router(self._condition),
             metrics_router(
                 self._meters, self._gauges, scores, LookupCollector(serving.source.meters)
             ),
@@ -239,10 +240,10 @@ class Daemon:
             routers.append(predict_router(serving.counter))
         return HttpServer(section, routers)
 
-    def _troubles(self) -> list[str]:
-        """Why no session can be served now, in a line each."""
+    def _condition(self) -> Condition:
         link = self._link_state
-        return [] if link.connected else [f"the broker is not connected: {link.reason}"]
+        reasons = () if link.connected else (f"the broker is not connected: {link.reason}",)
+        return Condition(reasons, tuple(self._serving.scorer.away))
 
     def _gauges(self) -> Gauges:
         running = self._premises.sessions.running.values()
@@ -374,8 +375,7 @@ class Daemon:
         return {"session": session}
 
     async def _health(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
-        reasons = self._troubles()
-        return {"ready": not reasons, "reasons": reasons}
+        return self._condition().told()
 
     async def _reread(self) -> None:
         try:

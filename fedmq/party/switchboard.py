@@ -105,8 +105,8 @@ class Switchboard:
     def _checked(self, delivery: Delivery) -> Envelope:
         if len(delivery.body) > MAX_MESSAGE_BYTES:  # before anything is made of it
             raise MessageError(
-                f"{len(delivery.body)} bytes are no fedmq message, which has {MAX_MESSAGE_BYTES} at "
-                "most"
+                f"{len(delivery.body)} bytes are no fedmq message: those have {MAX_MESSAGE_BYTES} "
+                "at most"
             )
         envelope = self._sealer.open(delivery.body)
         header = envelope.header

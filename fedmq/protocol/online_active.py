@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.served_forest import ServedForest
 from fedmq.boosting.tree import LEAF
-from fedmq.errors import DataError, FedmqError, PeerSilent, ProtocolError, Refused
+from fedmq.errors import DataError, FedmqError, PeerAway, PeerSilent, ProtocolError, Refused
 from fedmq.messages import online as say
 from fedmq.messages.array import Array
 from fedmq.protocol.doubts import Doubts
@@ -120,7 +120,7 @@ class OnlineBatch(Machine):
             self._emit(SetTimer(f"deadline:{index}", request.seconds))
         if self._away and self._degrade == "fail":
             for index in list(self._requests):
-                self._give_up(index)
+                self._answer(index, PeerAway("; ".join(self._away.values())))
         elif self._mode == "bitmap":
             self._gather()
             self._walk_when_gathered()

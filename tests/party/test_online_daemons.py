@@ -149,12 +149,15 @@ async def test_a_killed_party_degrades_scores_and_its_return_heals_them(
     assert all(status == 200 and (degraded or exact) for status, degraded, exact in answers)
     assert sum(degraded for _, degraded, _ in answers) > len(answers) / 2
     assert caller.longest < SECONDS + 0.5
+    health = await caller.client.get("/health/ready")
+    assert (health.status_code, health.json()["away"]) == (200, [party])
 
     await asyncio.to_thread(federation.start, party)
     back = time.monotonic()
     while await caller.ask([5, 6]) != (200, False, True):
         assert time.monotonic() - back < 5
         await asyncio.sleep(0.1)
+    assert (await caller.client.get("/health/ready")).json()["away"] == []
     assert await caller.ask(list(range(200))) == (200, False, True)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from fedmq.party.condition import Condition
 from fedmq.party.http.guards import is_stranger
 
 __all__ = ["health_router"]
 
 
-def health_router(troubles: Callable[[], Sequence[str]]) -> APIRouter:
-    """``troubles`` says, in a line each, why the daemon cannot serve now; none: it can."""
+def health_router(condition: Callable[[], Condition]) -> APIRouter:
+    """``condition`` says how the daemon is now."""
     router = APIRouter(prefix="/health")
 
     @router.get("/live")
@@ -25,10 +26,11 @@ def health_router(troubles: Callable[[], Sequence[str]]) -> APIRouter:
     async def ready(request: Request) -> JSONResponse:
         """200 when sessions can be served, 503 when not. No need to restart.
 
-        The reasons name the broker, so where there are tokens they are for whoever shows one.
+        The reasons name the broker and its parties, so where there are tokens they are for whoever
+        shows one.
         """
-        reasons = list(troubles())
-        answer = {"ready": not reasons} | ({} if is_stranger(request) else {"reasons": reasons})
-        return JSONResponse(answer, status_code=503 if reasons else 200)
+        now = condition()
+        answer = {"ready": now.ready} if is_stranger(request) else now.told()
+        return JSONResponse(answer, status_code=200 if now.ready else 503)
 
     return router

@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
+from fedmq.errors import (
+    DataError,
+    FedmqError,
+    Overloaded,
+    PeerAway,
+    PeerSilent,
+    Refused,
+    TooManyRows,
+)
 from fedmq.party.id_column import LONGEST_ID, check_lengths
 from fedmq.party.serving.meters import ScoreMeters
 from fedmq.party.serving.scorer import Scored, Scorer
@@ -86,12 +94,14 @@ class Wrong(Exception):
 def _status(error: FedmqError) -> int:
     if isinstance(error, Overloaded):
         return 429
-    if isinstance(error, PeerSilent):
-        return 503 if "away" in str(error) else 504
-    if isinstance(error, Refused):
+    if isinstance(error, PeerAway | Refused):
         return 503
+    if isinstance(error, PeerSilent):
+        return 504
+    if isinstance(error, TooManyRows):
+        return 413
     if isinstance(error, DataError):
-        return 413 if "in one request" in str(error) else 422
+        return 422
     return 500
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import DataError, Overloaded, PeerSilent
+from fedmq.errors import DataError, Overloaded, PeerSilent, TooManyRows
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.party.configuration.online import OnlineSection
@@ -177,6 +177,11 @@ class Scorer:
         """Rows that wait for a batch."""
         return self.batcher.queued_rows
 
+    @property
+    def away(self) -> list[str]:
+        """Parties that do not answer, by name."""
+        return sorted(self._peers.away)
+
     def status(self) -> dict[str, Any]:
         """What people want to know, as plain data."""
         counts = {**asdict(self.counts), **asdict(self.batcher.counts)}
@@ -187,7 +192,7 @@ class Scorer:
                 for name, model in sorted(self.models.items())
                 if name != model.id
             },
-            "away": sorted(self._peers.away),
+            "away": self.away,
             "queued_rows": self.queued_rows,
             "batches_under_way": self.batcher.under_way,
             "counts": counts,
@@ -209,7 +214,7 @@ class Scorer:
         if self._closing:
             raise Overloaded(f"{self._party} is shutting down; ask again in a moment")
         if rows > self._section.request_rows:
-            raise DataError(
+            raise TooManyRows(
                 f"ids: {rows} rows in one request, at most {self._section.request_rows} are taken"
             )
         if self.queued_rows + rows > max(self._section.queue_rows, rows):

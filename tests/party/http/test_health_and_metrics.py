@@ -10,6 +10,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from fedmq.party.condition import Condition
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.health import health_router
 from fedmq.party.http.metrics import metrics_router
@@ -23,11 +24,11 @@ class Daemon:
     """As much of one as the endpoints see."""
 
     def __init__(self) -> None:
-        self.troubles: list[str] = []
+        self.condition = Condition()
         self.meters = Meters(clock=lambda: 100.0)
 
     def standing(self) -> Gauges:
-        return Gauges(not self.troubles, 3, {("training", "growing"): 2}, 1)
+        return Gauges(self.condition.ready, 3, {("training", "growing"): 2}, 1)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def daemon() -> Daemon:
 @pytest.fixture
 async def client(daemon: Daemon) -> AsyncIterator[httpx.AsyncClient]:
     routers = [
-        health_router(lambda: daemon.troubles),
+        health_router(lambda: daemon.condition),
         metrics_router(daemon.meters, daemon.standing),
     ]
     server = HttpServer(HttpSection(port=0), routers)
@@ -62,18 +63,32 @@ async def test_a_daemon_in_trouble_lives_but_is_not_ready(
     client: httpx.AsyncClient, daemon: Daemon
 ) -> None:
     assert (await client.get("/health/ready")).status_code == 200
-    daemon.troubles = ["the broker is not connected: it is gone"]
+    daemon.condition = Condition(("the broker is not connected: it is gone",))
     assert (await client.get("/health/live")).status_code == 200
     answer = await client.get("/health/ready")
     assert answer.status_code == 503
-    assert answer.json() == {"ready": False, "reasons": daemon.troubles}
+    assert answer.json() == {
+        "ready": False,
+        "reasons": ["the broker is not connected: it is gone"],
+        "away": [],
+    }
+
+
+async def test_a_party_that_is_away_is_told_and_no_reason_to_go_elsewhere(
+    client: httpx.AsyncClient, daemon: Daemon
+) -> None:
+    daemon.condition = Condition(away=("telco",))
+    answer = await client.get("/health/ready")
+    assert answer.status_code == 200
+    assert answer.json() == {"ready": True, "reasons": [], "away": ["telco"]}
 
 
 async def test_where_there_are_tokens_the_reasons_are_for_who_shows_one(daemon: Daemon) -> None:
-    daemon.troubles = ["the broker is not connected: mq.example.org:5671 does not answer"]
+    reason = "the broker is not connected: mq.example.org:5671 does not answer"
+    daemon.condition = Condition((reason,), ("telco",))
     token = "a-token-of-sixteen-characters"
     section = HttpSection.model_validate({"port": 0, "tokens": [token]})
-    server = HttpServer(section, [health_router(lambda: daemon.troubles)])
+    server = HttpServer(section, [health_router(lambda: daemon.condition)])
     await server.start()
     async with httpx.AsyncClient(base_url=server.url) as client:
         for shown in ({}, {"Authorization": "Bearer another-token-of-this-length"}):
@@ -81,7 +96,7 @@ async def test_where_there_are_tokens_the_reasons_are_for_who_shows_one(daemon: 
             assert answer.status_code == 503
             assert answer.json() == {"ready": False}
         answer = await client.get("/health/ready", headers={"Authorization": f"Bearer {token}"})
-        assert answer.json() == {"ready": False, "reasons": daemon.troubles}
+        assert answer.json() == {"ready": False, "reasons": [reason], "away": ["telco"]}
     await server.close()
 
 
