@@ -105,7 +105,8 @@ class ControlServer:
             writer.write(json.dumps(event).encode() + b"\n")
             await writer.drain()
 
-        with contextlib.suppress(ConnectionError):
+        # Cancelled when the daemon ends: asyncio would log that as an error.
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             line = await reader.readline()
             if line:
                 await say(await self._answer(line, say))

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from fedmq.errors import FedmqError
+from fedmq.errors import FedmqError, PeerSilent
 from fedmq.party.control import Say
 from fedmq.transport.backoff import Backoff
 
@@ -126,5 +126,10 @@ class Course:
         error = outcome.exception()
         if error is not None:
             self.result.set_exception(error)
+        elif everywhere and runner.session.mailbox.lost:
+            lost = ", ".join(sorted(runner.session.mailbox.lost))
+            self.result.set_exception(
+                PeerSilent(f"{lost} did not confirm the end; it will have it once it is back")
+            )
         elif everywhere or not self._everywhere:
             self.result.set_result(outcome.result())

@@ -290,6 +290,10 @@ class Daemon:
                 reason = f"{header.sender} gave up: {body.reason}"
                 await self._kept.end(header.session, "failed", reason[:2000])
                 self._reminder.discard(header.session)
+                earlier = self._premises.sessions.running.get(header.session)
+                if earlier is not None:
+                    earlier.runner.cancel(reason)
+                    earlier.runner.silence(header.sender)
             case Fate.REFUSE:
                 earlier = self._premises.sessions.running.get(header.session)
                 if earlier is not None:
@@ -368,10 +372,11 @@ class Daemon:
         if idle and session not in self._premises.sessions.running:
             await self._kept.end(session, "failed", reason)
             self._reminder.discard(session)
-        else:
-            runner = self._premises.sessions.live(session).runner
-            runner.cancel(reason)
-            await runner.written()
+            if session not in self._premises.sessions.running:  # nor was it opened meanwhile
+                return {"session": session}
+        runner = self._premises.sessions.live(session).runner
+        runner.cancel(reason)
+        await runner.written()
         return {"session": session}
 
     async def _health(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Protocol
 
 from fedmq.party.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.protocol.step import Step
 
-__all__ = ["FORGETFUL", "Keeper", "StoreKeeper"]
+__all__ = ["FORGETFUL", "Forgetful", "HostKeeper", "Keeper", "StoreKeeper"]
 
 
 class Keeper(Protocol):
     """Writes down one attempt at a session. Each call returns once it is on disk."""
+
+    durable: ClassVar[bool]
+    """Whether a new attempt can go on where this one stands."""
 
     async def begin(self) -> None:
         """The attempt begins."""
@@ -29,7 +32,11 @@ class Keeper(Protocol):
         """The session has ended without a result; ``told`` is what other parties may read of it."""
 
 
-class _Forgetful:
+class Forgetful:
+    """Keeps nothing."""
+
+    durable: ClassVar[bool] = False
+
     async def begin(self) -> None: ...
 
     async def save(self, step: Step) -> None: ...
@@ -39,12 +46,24 @@ class _Forgetful:
     async def fail(self, told: str) -> None: ...
 
 
-FORGETFUL: Keeper = _Forgetful()
+FORGETFUL: Keeper = Forgetful()
 """Keeps nothing: for sessions that are simply asked for again."""
+
+
+class HostKeeper(Forgetful):
+    """Has a model served, from then on, by ``serve``."""
+
+    def __init__(self, serve: Callable[[Any], Awaitable[None]]) -> None:
+        self._serve = serve
+
+    async def finish(self, result: Any) -> None:
+        await self._serve(result)
 
 
 class StoreKeeper:
     """Keeps one attempt in the store; ``on_result`` puts the result where it belongs."""
+
+    durable: ClassVar[bool] = True
 
     def __init__(
         self, store: SessionStore, session: StoredSession, on_result: Callable[[Any], None]

@@ -101,13 +101,12 @@ class SessionRunner:
         self._keeper = keeper
         self._on_computed = on_computed
         self._kept: asyncio.Task[None] | None = None
-        if self.durable:
-            self._keep(keeper.begin())
+        self._keep(keeper.begin)
 
     @property
     def durable(self) -> bool:
         """Whether a new attempt can go on where this one stands."""
-        return self._keeper is not FORGETFUL
+        return self._keeper.durable
 
     def start(self) -> None:
         """Begin, if this party is the one to begin."""
@@ -206,19 +205,14 @@ class SessionRunner:
             case Waiting():
                 self._on_waiting(effect, self._link_trouble)
             case Checkpoint(step):
-                if self.durable:
-                    self._keep(self._keeper.save(step))
+                self._keep(partial(self._keeper.save, step))
             case Interrupted(party, reason):
                 if not self.interrupted.done():
                     self.interrupted.set_result(f"{party} {reason}")
             case Finish(result):
-                if self.durable:
-                    self._keep(self._finish(result))
-                elif not self.outcome.done():
-                    self.outcome.set_result(result)
+                self._keep(partial(self._finish, result))
             case Fail(error, told):
-                if self.durable:
-                    self._keep(self._keeper.fail(told or str(error)))
+                self._keep(partial(self._keeper.fail, told or str(error)))
                 if not self.outcome.done():
                     self.outcome.set_exception(self._explained(error))
             case _:
@@ -250,7 +244,7 @@ class SessionRunner:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have ``work`` done after what was to be written before it."""
         before = self._kept
 
@@ -258,7 +252,9 @@ class SessionRunner:
             if before is not None:
                 await asyncio.wait([before])
             try:
-                await work
+                await work()
+            except FedmqError as error:
+                self._feed(Cancelled(str(error)))
             except Exception as error:  # a fault of ours must not leave the session hanging
                 log.exception("%s: cannot be kept", self.session.mailbox.address)
                 self._feed(Cancelled(f"internal error: {type(error).__name__}"))

@@ -134,15 +134,11 @@ class Sessions:
         purpose: Purpose,
         model: str,
         machine: Machine,
-        on_result: Callable[[Any], None] = lambda _: None,
         on_change: Callable[[RunningSession], None] = lambda _: None,
         trace: Trace | None = None,
         keeper: Keeper = FORGETFUL,
     ) -> RunningSession:
-        """Make an attempt known and ready to receive; it takes the place of an older one.
-
-        ``on_result`` takes the session's result; what it raises is an error of its own.
-        """
+        """Make an attempt known and ready to receive; it takes the place of an older one."""
         if trace is None and self._traces is not None:
             trace = Trace()
         before = self.running.pop(session, None)
@@ -195,7 +191,7 @@ class Sessions:
         self.running[session] = running
         self._switchboard.add(runner)
         self._on_idle(session, False)
-        self._spawn(self._watch(running, on_result, trace))
+        self._spawn(self._watch(running, trace))
         return running
 
     def drive(self, course: Course) -> Course:
@@ -245,9 +241,7 @@ class Sessions:
         self._watches.add(task)
         task.add_done_callback(self._watches.discard)
 
-    async def _watch(
-        self, running: RunningSession, on_result: Callable[[Any], None], trace: Trace | None
-    ) -> None:
+    async def _watch(self, running: RunningSession, trace: Trace | None) -> None:
         what = f"{running.purpose} {running.id} of {running.model}"
         about = {"session": running.id}
         runner = running.runner
@@ -257,10 +251,13 @@ class Sessions:
             log.warning("%s: %s, a new attempt is due", what, why, extra=about)
             if runner.durable:
                 self._on_idle(running.id, True)
-                return
+                # Until a new attempt takes its place, or it is given up.
+                await asyncio.wait([runner.outcome])
+                if runner.outcome.cancelled():
+                    return
         try:
             if runner.outcome.done():
-                on_result(runner.outcome.result())
+                runner.outcome.result()
                 self._meters.sessions_ended[running.purpose, "finished"] += 1
                 log.info("%s finished", what, extra=about)
         except FedmqError as error:

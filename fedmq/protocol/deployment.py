@@ -37,6 +37,9 @@ class Deploying(Machine):
         self._only_asks = only_asks
         self._waiting: set[str] = set()
 
+    def is_done_with(self, peer: str) -> bool:
+        return self.state is DeployingState.SWITCHING and peer not in self._waiting
+
     def _on_start(self, _: Start) -> None:
         for owner, peer in self._served.asked.items():
             chains = self._served.chains(owner)
@@ -114,8 +117,8 @@ class Hosting(Machine):
 
     def _on_switch(self, _: Received) -> None:
         self.state = HostingState.FINISHED
+        self._emit(Finish(self._loaded))  # first: what is said waits until that is kept
         self._send(self.peers[0], say.ModelDeployed())
-        self._emit(Finish(self._loaded))
 
     def _on_dismiss(self, _: Received) -> None:
         self.state = HostingState.FINISHED

@@ -72,6 +72,8 @@ class Machine:
     failed_state: ClassVar[Enum]
     interrupted_state: ClassVar[Enum | None] = None
     """Where it waits for another attempt; None where a restart of a party ends the session."""
+    ends_everywhere: ClassVar[bool] = False
+    """Whether its end counts only once every peer has taken it."""
 
     def __init__(self, state: Enum, peers: Sequence[str]) -> None:
         self.state = state
@@ -105,6 +107,10 @@ class Machine:
     def rests(self) -> bool:
         """Whether it waits for its own party: for a computation, or for its owner."""
         return bool(self._tickets)
+
+    def is_done_with(self, peer: str) -> bool:
+        """Whether nothing more is expected of ``peer``, which may have forgotten the session."""
+        return False
 
     def check(self) -> None:
         """Raise AssertionError where an invariant of this machine does not hold."""

@@ -101,6 +101,8 @@ class Mailbox:
         self._random = random
         self._peers = {peer: _Peer() for peer in peers}
         self._probing = True
+        self.lost: set[str] = set()
+        """Who has not acknowledged anything after all the resends of the policy."""
 
     @property
     def idle(self) -> bool:
@@ -162,6 +164,7 @@ class Mailbox:
         peer.retry += 1
         if peer.retry > self.policy.resends:
             lost = Lost(recipient, f"{recipient} has not answered {peer.retry} times")
+            self.lost.add(recipient)
             return lost, self.silence(recipient)
         peer.recovering = peer.sent
         return None, [

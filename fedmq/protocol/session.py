@@ -82,6 +82,13 @@ class Session:
             case _:
                 return self._drive(event)
 
+    @property
+    def _awaits_the_others(self) -> bool:
+        """Whether this party has finished, and some of the others may not have."""
+        machine = self.machine
+        given_up = machine.state in (machine.failed_state, machine.interrupted_state)
+        return machine.ends_everywhere and self.over and not given_up and not self.closed
+
     def _stall_timer(self) -> Effect:
         return SetTimer("stall", self.mailbox.policy.stall)
 
@@ -98,8 +105,14 @@ class Session:
         return self._drive(Cancelled(silent))
 
     def _heard(self, event: Received) -> list[Effect]:
-        if isinstance(event.body, Abort):  # it needs nothing more of what was said to it
+        if isinstance(event.body, Abort):
+            if self._awaits_the_others:
+                # It gave up before it took the end: a new attempt will be told why.
+                return [Interrupted(event.sender, "gave up"), *self.mailbox.silence_all()]
+            # It needs nothing more of what was said to it.
             return self._drive(event) + self.mailbox.silence(event.sender)
+        if isinstance(event.body, SessionUnknown) and self.machine.is_done_with(event.sender):
+            return self.mailbox.silence(event.sender)
         if not isinstance(event.body, SessionUnknown) or not self.over:
             return self._drive(event)
         if self.machine.state is self.machine.failed_state or self.closed:

@@ -70,6 +70,7 @@ class ActiveTraining(Machine):
     TABLE = ACTIVE_TRAINING
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
+    ends_everywhere = True
 
     def __init__(
         self,

@@ -100,8 +100,8 @@ class AlignmentDesk(Desk):
                 session, number, "alignment", name, machine, on_change=on_change
             )
 
-        await say({"event": "opened", "session": session, "alignment": name})
         course = self.at.sessions.drive(Course(attempt))
+        await say({"event": "opened", "session": session, "alignment": name})
         rows: int = await course.followed(say)
         return {
             "alignment": name,

@@ -16,7 +16,9 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, OnlineHop, OnlineRows
 from fedmq.party.control import Command, Say
 from fedmq.party.desks.desk import Desk, Opening, Premises, followed
+from fedmq.party.disk import until_taken
 from fedmq.party.id_column import comparable
+from fedmq.party.keeper import HostKeeper
 from fedmq.party.sealer import Sealer
 from fedmq.party.serving.answering import Answering
 from fedmq.party.serving.audit import OnlineAudit
@@ -239,7 +241,7 @@ class ServingDesk(Desk):
         load = LoadShare(self.at.store, self.source.reading, terms.model, left, right)
         machine = Hosting(header.sender, load, self._refusal(header, terms))
 
-        def keep(loaded: LoadedShare | None) -> None:
+        async def keep(loaded: LoadedShare | None) -> None:
             if loaded is None:
                 return
             chains = loaded.chains
@@ -249,14 +251,23 @@ class ServingDesk(Desk):
                 left=tuple(chains.left.tolist()),
                 right=tuple(chains.right.tolist()),
             )
-            self._deployments.put(terms.alias, deployment)
+
+            async def put() -> None:
+                self._deployments.put(terms.alias, deployment)
+
+            await until_taken(put)
             self.answering.shares[terms.model] = loaded.hosted(self.source)
             self.at.pool.give_way(self._right_of_way)
             # Rows that are under way may still ask for what no name stands for any more.
             asyncio.get_running_loop().call_later(_GRACE, self._forget)
 
         return self.at.sessions.open(
-            header.session, header.attempt, "activation", terms.model, machine, on_result=keep
+            header.session,
+            header.attempt,
+            "activation",
+            terms.model,
+            machine,
+            keeper=HostKeeper(keep),
         )
 
     def _refusal(self, header: Header, terms: ModelDeploy) -> str:

@@ -139,9 +139,10 @@ class TrainingDesk(Desk):
             await self.at.kept.begin(session)
         finally:
             self._beginning.discard(model)
-        await say({"event": "opened", "session": session.id, "model": model})
         trace = Trace() if request.get("trace") else None
         course = self._course(session, job, table, trace)
+        # Only now: whoever asked may be gone.
+        await say({"event": "opened", "session": session.id, "model": model})
         result = await self._watched(session, course, say)
         return {**result, **({"trace": trace.document()} if trace else {})}
 
@@ -220,8 +221,9 @@ class TrainingDesk(Desk):
         trace: Trace | None = None,
     ) -> Course:
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
-            kept = await self.at.kept.find(session.id)
             saved = await self.at.kept.steps(session.id)
+            # Last: from what its owner wants now to its beginning nothing comes between.
+            kept = await self.at.kept.find(session.id)
             self._check_not_cancelled(session.id, kept)
             try:
                 machine = self._machine(session, job, table, saved, kept)
@@ -312,8 +314,9 @@ class TrainingDesk(Desk):
 
     async def _rest(self, session: str, paused: bool) -> dict[str, Any]:
         self.at.only_active("pause" if paused else "resume")
-        running = self.at.sessions.live(session)
+        self.at.sessions.live(session)
         await self.at.kept.pause(session, paused)
+        running = self.at.sessions.live(session)  # perhaps a newer attempt
         try:
             running.runner.pause(paused)
         except ProtocolError:

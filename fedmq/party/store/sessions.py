@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedmq.errors import Aborted
 from fedmq.party.store.database import Database
 from fedmq.party.store.steps import row_of, step_of
 from fedmq.protocol.step import Step
@@ -78,7 +79,11 @@ class SessionStore:
         return steps
 
     async def begin(self, session: StoredSession) -> None:
-        """Note a new attempt at a session, known or not. Messages of older ones are void now."""
+        """Note a new attempt at a session, known or not. Messages of older ones are void now.
+
+        Raises:
+            Aborted: it was given up before.
+        """
         values = (
             session.id,
             session.model,
@@ -88,13 +93,20 @@ class SessionStore:
             session.begun,
             self._clock(),
         )
-        await self._write(
+        statement = (
             "INSERT INTO sessions (id, model, attempt, paused, job, begun, changed, state, reason) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, 'running', '') ON CONFLICT (id) DO UPDATE SET "
             "attempt = excluded.attempt, changed = excluded.changed, state = 'running', "
-            "reason = ''",
-            values,
+            "reason = '' WHERE state != 'failed'"
         )
+
+        def write(connection: sqlite3.Connection) -> None:
+            if connection.execute(statement, values).rowcount == 0:
+                query = "SELECT reason FROM sessions WHERE id = ?"
+                (reason,) = connection.execute(query, (session.id,)).fetchone()
+                raise Aborted(reason)
+
+        await self.database.write(write)
 
     async def save(self, session: str, step: Step) -> None:
         """Keep a finished tree; what another attempt had from this tree on is forgotten."""

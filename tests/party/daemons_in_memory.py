@@ -1,0 +1,140 @@
+"""Whole daemons in one process, over a broker in memory: what comes between two steps is chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.params import TrainParams
+from fedmq.party import daemon as daemon_module
+from fedmq.party.compute import ThreadPool
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.control import ask
+from fedmq.party.daemon import Daemon
+from fedmq.party.files import PartyFiles
+from fedmq.transport.link import Lane, OnState
+from fedmq.transport.memory import MemoryBroker, MemoryLink
+
+__all__ = ["PARTIES", "DaemonsInMemory"]
+
+PARTIES = ("bank", "telco", "retail")
+
+Hold = Callable[[str, str, str], Awaitable[bool]]
+"""Given sender, recipient and message: waits as long as it likes; whether the message is lost."""
+
+
+async def _deliver(_: str, __: str, ___: str) -> bool:
+    return False
+
+
+class DaemonsInMemory:
+    """Three parties. ``hold`` sees every message before it leaves."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, settings: str = "") -> None:
+        self.folder = folder
+        self.hold: Hold = _deliver
+        self.daemons: dict[str, Daemon] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        broker = MemoryBroker()
+        held = self
+
+        class Link(MemoryLink):
+            def __init__(
+                self, _: Any, __: str, party: str, *, on_state: OnState, **___: Any
+            ) -> None:
+                super().__init__(broker, party, on_state=on_state)
+
+            async def publish(
+                self, recipient: str, lane: Lane, body: bytes, *, message_id: str
+            ) -> None:
+                if not await held.hold(self.party, recipient, body.decode("latin-1")):
+                    await super().publish(recipient, lane, body, message_id=message_id)
+
+        patch.setattr(daemon_module, "RabbitMQLink", Link)
+        patch.setattr(daemon_module, "ProcessPool", lambda *_, **__: ThreadPool())
+        names = json.dumps(PARTIES[1:])
+        (folder / "federation.toml").write_text(
+            f'name = "demo"\nactive = "bank"\npassive = {names}\n'
+        )
+        for party in PARTIES:
+            broker.declare(party)
+            (folder / party).mkdir()
+            self.write_table(party)
+            label = 'label = "label"\n' if party == "bank" else ""
+            (folder / party / "party.toml").write_text(
+                f'party = "{party}"\nfederation = "../federation.toml"\n'
+                'broker = "amqp://nobody:secret@127.0.0.1:1/"\n'
+                f'[data]\npath = "data.csv"\nid = "id"\n{label}'
+                f'[policy]\nengines = ["plain"]\nallow_unsealed = true\n{settings}'
+            )
+
+    def write_table(self, party: str, seed: int = 1) -> None:
+        """Forty people, two columns; at the bank a label."""
+        random = np.random.default_rng([seed, PARTIES.index(party)])
+        columns = ["id", *(["label"] if party == "bank" else []), "x0", "x1"]
+        lines = [",".join(columns)]
+        for row in range(40):
+            label = [str(random.integers(2))] if party == "bank" else []
+            lines.append(",".join([f"p{row:02}", *label, *map(str, random.normal(size=2))]))
+        (self.folder / party / "data.csv").write_text("\n".join(lines) + "\n")
+
+    async def start(self, *parties: str) -> None:
+        """Start these, or all, and return when they are ready."""
+        for party in parties or PARTIES:
+            made = Daemon(PartyFiles.read(self.folder / party / "party.toml"))
+            ready = asyncio.Event()
+            running = asyncio.create_task(made.run(ready.set))
+            waiting = asyncio.create_task(ready.wait())
+            await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+            self.daemons[party], self._running[party] = made, running
+
+    async def stop(self, *parties: str) -> None:
+        """Stop these, or all, as SIGTERM would."""
+        for party in parties or tuple(self.daemons):
+            self.daemons.pop(party).stop()
+            await self._running.pop(party)
+
+    async def ask(self, party: str, do: str, **request: Any) -> Any:
+        """What the daemon of ``party`` answers to its owner."""
+        state = self.folder / party / "state"
+        *_, last = [event async for event in ask(state, {"do": do, **request})]
+        return last["result"]
+
+    async def train(self, model: str, trees: int) -> Any:
+        """What the bank is told of a training at its end."""
+        params = TrainParams(num_boost_round=trees, max_depth=2, max_bin=8)
+        job = TrainingJob(model=model, engine="plain", params=params)
+        return await self.ask("bank", "train", job=job.model_dump(mode="json"))
+
+    async def until(self, seen: Callable[[], Awaitable[Any]]) -> Any:
+        """The first answer of ``seen`` that says something."""
+        async with asyncio.timeout(20):
+            while not (found := await seen()):
+                await asyncio.sleep(0.02)
+        return found
+
+    async def session(self, party: str = "bank") -> str:
+        """The session that runs at ``party``."""
+
+        async def running() -> str:
+            sessions = (await self.ask(party, "status"))["sessions"]
+            return next((each["session"] for each in sessions if each["done"]), "")
+
+        found: str = await self.until(running)
+        return found
+
+    def models(self) -> dict[str, list[str]]:
+        """The models whose share each party keeps."""
+        folders = {party: self.folder / party / "state" / "models" for party in PARTIES}
+        return {
+            party: sorted(path.stem for path in folder.glob("*.json"))
+            for party, folder in folders.items()
+        }

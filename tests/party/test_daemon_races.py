@@ -1,0 +1,211 @@
+"""Owners who ask, and parties that come back, just between two steps of a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedmq.errors import ConfigError, DaemonError
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.control import socket_path
+from fedmq.party.serving.deployments import Deployments
+from fedmq.party.store.sessions import SessionStore
+from fedmq.party.tables import LoadActiveTable
+from fedmq.protocol.step import Step
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+LONG = 400  # trees: more than a test waits for
+
+
+@pytest.fixture
+async def federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[DaemonsInMemory]:
+    federation = DaemonsInMemory(tmp_path, monkeypatch)
+    await federation.start()
+    yield federation
+    await federation.stop()
+
+
+class SlowStore:
+    """The steps of a session at ``party`` take until they are let to be read."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, party: str) -> None:
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+        read = SessionStore.steps
+
+        async def steps(store: SessionStore, session: str) -> list[Step]:
+            found = await read(store, session)
+            if f"/{party}/" in str(store.database._path):
+                self.asked.set()
+                await self.let.wait()
+            return found
+
+        patch.setattr(SessionStore, "steps", steps)
+
+
+async def state_of(federation: DaemonsInMemory, party: str, session: str) -> str:
+    stored = await federation.daemons[party]._kept.find(session)
+    return stored.state if stored is not None else ""
+
+
+async def begun(federation: DaemonsInMemory) -> tuple[str, asyncio.Task[Any]]:
+    """A long training, after its first trees."""
+    asking = asyncio.create_task(federation.train("m", LONG))
+    return await federation.session(), asking
+
+
+async def test_what_is_cancelled_while_it_is_joined_again_does_not_go_on(
+    federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, asking = await begun(federation)
+    asking.cancel()
+    await federation.stop("bank", "telco")
+    store = SlowStore(monkeypatch, "telco")
+    await federation.start("telco", "bank")
+    await store.asked.wait()
+
+    await federation.ask("telco", "cancel", session=session)
+    store.let.set()
+
+    async def over() -> bool:
+        return await state_of(federation, "bank", session) == "failed"
+
+    await federation.until(over)
+    assert await state_of(federation, "telco", session) == "failed"
+    assert await federation.daemons["telco"]._kept.steps(session) == []
+    assert not any(federation.models().values())
+
+
+async def test_a_pause_between_two_attempts_holds(
+    federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, asking = await begun(federation)
+    store = SlowStore(monkeypatch, "bank")
+    await federation.stop("telco")
+    await federation.start("telco")
+    await store.asked.wait()
+    await federation.ask("bank", "pause", session=session)
+    store.let.set()
+
+    async def rests() -> bool:
+        sessions = (await federation.ask("bank", "status"))["sessions"]
+        return [each["state"] for each in sessions] == ["paused"]
+
+    await federation.until(rests)
+    await federation.ask("bank", "cancel", session=session)
+    with pytest.raises(DaemonError, match="bank cancelled the session"):
+        await asking
+
+
+async def test_a_party_that_gives_up_before_it_has_its_share_is_told_of(
+    federation: DaemonsInMemory,
+) -> None:
+    held, let = asyncio.Event(), asyncio.Event()
+
+    async def hold(_: str, recipient: str, message: str) -> bool:
+        if recipient == "telco" and "session finished" in message:
+            held.set()
+            await let.wait()
+        return False
+
+    federation.hold = hold
+    asking = asyncio.create_task(federation.train("m", 2))
+    await held.wait()
+    session = await federation.session("telco")
+    await federation.ask("telco", "cancel", session=session)
+    let.set()
+    with pytest.raises(DaemonError, match="telco gave up: telco cancelled the session"):
+        await asking
+    assert federation.models()["telco"] == []
+
+
+async def test_a_party_that_never_confirms_its_share_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = "[retry]\nfirst = 0.05\nceiling = 0.05\nresends = 3\n"
+    federation = DaemonsInMemory(tmp_path, monkeypatch, impatient)
+    await federation.start()
+
+    async def lose(_: str, recipient: str, message: str) -> bool:
+        return recipient == "telco" and "session finished" in message
+
+    federation.hold = lose
+    with pytest.raises(DaemonError, match="telco did not confirm the end"):
+        await federation.train("m", 2)
+    assert federation.models() == {"bank": ["m"], "telco": [], "retail": ["m"]}
+    await federation.stop()
+
+
+async def test_who_goes_away_before_a_training_begins_has_one_nevertheless(
+    federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, let = asyncio.Event(), asyncio.Event()
+    pool = federation.daemons["bank"]._premises.pool
+    run = pool.run
+
+    async def slowly(computation: Any, *more: Any) -> Any:
+        if isinstance(computation, LoadActiveTable):
+            asked.set()
+            await let.wait()
+        return await run(computation, *more)
+
+    monkeypatch.setattr(pool, "run", slowly)
+    job = TrainingJob(model="m", engine="plain").model_dump(mode="json")
+    path = socket_path(federation.folder / "bank" / "state")
+    _, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(json.dumps({"do": "train", "job": job}).encode() + b"\n")
+    await writer.drain()
+    await asked.wait()
+    writer.close()  # Ctrl-C
+    await writer.wait_closed()
+    let.set()
+
+    async def kept() -> bool:
+        return all(found == ["m"] for found in federation.models().values())
+
+    await federation.until(kept)
+
+
+async def test_an_interrupted_session_that_is_given_up_leaves_nothing_behind(
+    federation: DaemonsInMemory,
+) -> None:
+    session, asking = await begun(federation)
+    asking.cancel()
+    await federation.stop("bank")
+    federation.write_table("bank", seed=2)
+    await federation.start("bank")
+
+    async def counted() -> bool:
+        meters = [federation.daemons[party]._meters for party in ("telco", "retail")]
+        return all(each.sessions_ended["training", "Aborted"] for each in meters)
+
+    await federation.until(counted)
+    for party in ("telco", "retail"):
+        assert await state_of(federation, party, session) == "failed"
+
+
+async def test_an_activation_is_told_once_every_party_keeps_it(
+    federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await federation.train("m", 2)
+    full = True
+    put = Deployments.put
+
+    def refuse(deployments: Deployments, name: str, deployment: Any) -> None:
+        if full and "telco" in str(deployments._path):
+            raise ConfigError("no space left on device")
+        put(deployments, name, deployment)
+
+    monkeypatch.setattr(Deployments, "put", refuse)
+    asking = asyncio.create_task(federation.ask("bank", "activate", model="m", name="production"))
+    done, _ = await asyncio.wait([asking], timeout=1)
+    assert not done
+    full = False
+    await asking
+    assert (await federation.ask("telco", "serving"))["models"]
