@@ -44,7 +44,9 @@ class Cuts(BaseModel):
         """Cuts of the training rows ``X`` (rows, features), at most ``max_bin`` bins a feature.
 
         The cuts are ``unique(numpy.quantile(x, i / max_bin, method="inverted_cdf"))`` for
-        i in 1..max_bin-1 over the present values x, with NumPy's own rounding of the rank.
+        i in 1..max_bin-1 over the present values x, with NumPy's own rounding of the rank. One at
+        the largest value would separate no rows, but values yet unseen from all others: there is
+        none, as in XGBoost, whose last bin has no end.
         """
         present = np.sort(X, axis=0)  # NaN sorts last
         counts = X.shape[0] - np.isnan(X).sum(axis=0)
@@ -52,7 +54,8 @@ class Cuts(BaseModel):
         thresholds = []
         for feature, count in enumerate(counts.tolist()):
             ranks = np.ceil(count * orders - 1).astype(np.intp) if count else np.empty(0, np.intp)
-            thresholds.append(np.unique(present[np.maximum(ranks, 0), feature]))
+            cuts = np.unique(present[np.maximum(ranks, 0), feature])
+            thresholds.append(cuts[cuts < present[count - 1, feature]])
         return cls(thresholds=tuple(thresholds), has_missing=counts < X.shape[0])
 
     @property

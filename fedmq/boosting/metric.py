@@ -28,7 +28,7 @@ class Metric:
 def logloss(labels: NDArray[np.float32], predictions: NDArray[np.float32]) -> float:
     """Mean negative log likelihood of 0/1 ``labels`` under float32 probabilities; both (rows,)."""
     likely = np.where(labels == 1, predictions, np.float32(1) - predictions)
-    return float(-np.log(np.maximum(likely.astype(np.float64), _SMALLEST_PROBABILITY)).mean())
+    return _printed(_mean(-np.log(np.maximum(likely.astype(np.float64), _SMALLEST_PROBABILITY))))
 
 
 def auc(labels: NDArray[np.float32], predictions: NDArray[np.float32]) -> float:
@@ -46,7 +46,22 @@ def auc(labels: NDArray[np.float32], predictions: NDArray[np.float32]) -> float:
 
 def rmse(labels: NDArray[np.float32], predictions: NDArray[np.float32]) -> float:
     """Root of the mean squared difference; both float32 (rows,)."""
-    return float(np.sqrt(np.square(predictions.astype(np.float64) - labels).mean()))
+    with np.errstate(over="ignore"):
+        return _printed(np.sqrt(_mean(np.square(predictions - labels))))
+
+
+def _mean(losses: NDArray[np.floating]) -> float:
+    """The mean as XGBoost has it, so that early stopping ends where its own does.
+
+    Losses in float32, summed in double one after the other.
+    """
+    summed = np.cumsum(losses.astype(np.float32).astype(np.float64))
+    return float(summed[-1] / len(losses)) if len(losses) else float("nan")
+
+
+def _printed(value: float) -> float:
+    """XGBoost compares what it prints, with 17 decimals; and no zero is negative."""
+    return round(float(value), 17) + 0.0
 
 
 METRICS: Mapping[str, Metric] = {

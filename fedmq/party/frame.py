@@ -65,7 +65,12 @@ def _read(data: Any, where: str) -> Table:
     if names is None and hasattr(data, "columns"):
         names = list(data.columns)  # pandas, Polars
     if names is None:
-        values = np.asarray(data)
+        if isinstance(data, np.ma.MaskedArray):
+            data = np.where(np.ma.getmaskarray(data), np.nan, np.ma.getdata(data))
+        try:
+            values = np.asarray(data)
+        except ValueError:
+            raise DataError(f"{where}: rows of several lengths are no table") from None
         if values.ndim != 2:
             raise DataError(f"{where}: a table has rows and columns, this has shape {values.shape}")
         if values.dtype.kind not in "fiub":
@@ -127,7 +132,7 @@ def _numbers(values: NDArray[Any], where: str, what: str) -> NDArray[np.float64]
     for row, value in enumerate(flat.tolist()):
         try:
             numbers[row] = np.nan if _is_missing(value) else value
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DataError(
                 f"{where}: {what}, row {row + 1} holds {value!r}, which is no number"
             ) from None

@@ -171,7 +171,13 @@ class SessionRunner:
         if self._trace is not None:
             self._trace.entered(self.session.mailbox.address.party, self.session.machine.state)
         for effect in effects:
-            self._act(effect)
+            try:
+                self._act(effect)
+            except Exception as error:  # such as an observer's: no reason to leave anybody waiting
+                log.exception("%s failed on its effects", self.session.mailbox.address)
+                for last in self._given_up(f"internal error: {type(error).__name__}"):
+                    self._act(last)
+                break
         self._close_when_done()
 
     def _close_when_done(self) -> None:

@@ -86,6 +86,8 @@ class SimulatedModel:
         Raises:
             DataError: a table has other columns, or another number of rows.
         """
+        if not isinstance(passive, Mapping):
+            raise DataError("passive: a dict of tables by the parties' names is needed")
         values = self._table(ACTIVE, active, self.share.lookup_table)
         missing = self.passive_shares.keys() - passive.keys()
         if missing:

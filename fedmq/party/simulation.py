@@ -37,7 +37,7 @@ def simulate(
     active: Any,
     label: ArrayLike,
     passive: Mapping[str, Any],
-    params: TrainParams | None = None,
+    params: TrainParams | Mapping[str, Any] | None = None,
     engine: str = "paillier",
     engine_options: Mapping[str, Any] | None = None,
     broker: str = MEMORY,
@@ -55,7 +55,8 @@ def simulate(
             or Arrow data frame. Missing values are NaN or null.
         label: (rows,); 0 and 1 for ``binary:logistic``.
         passive: each other party's features by its name, rows in the same order.
-        params: XGBoost's parameters; its defaults where left out.
+        params: XGBoost's parameters, as :class:`TrainParams` or a dict; its defaults where left
+            out.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ where this user may declare
             queues; they are deleted afterwards.
@@ -71,13 +72,14 @@ def simulate(
         ConfigError, DataError: a parameter or a table is wrong.
         LinkError: the broker cannot be used.
     """
-    params = params or TrainParams()
+    if not isinstance(params, TrainParams):
+        params = TrainParams.parse(params or {}, "params")
     spec = engine_named(engine, engine_options or {}, "simulate")
     values, names = feature_table(active, ACTIVE)
     labels = OBJECTIVES[params.objective].labels(_column(label), ACTIVE)
     rows = len(labels)
+    _check_parties(passive)
     tables = {party: feature_table(data, party) for party, data in passive.items()}
-    _check_parties(tables)
     for party, (table, _) in {ACTIVE: (values, names), **tables}.items():
         if len(table) != rows:
             raise DataError(f"{party} has {len(table)} rows, there are {rows} labels")
@@ -120,7 +122,10 @@ def _pool(compute: str | None, workers: int | None, engine: Engine) -> ComputePo
 
 
 def _column(label: Any) -> Any:
-    values = label.to_numpy() if hasattr(label, "to_numpy") else np.asarray(label)
+    try:
+        values = label.to_numpy() if hasattr(label, "to_numpy") else np.asarray(label)
+    except ValueError:
+        raise DataError(f"{ACTIVE}: the label is no array, one value per row is needed") from None
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
@@ -132,8 +137,12 @@ def _column(label: Any) -> Any:
     return values
 
 
-def _check_parties(tables: Mapping[str, Any]) -> None:
+def _check_parties(tables: Any) -> None:
+    if not isinstance(tables, Mapping):
+        raise ConfigError("passive: a dict of tables by the parties' names is needed")
     for party in tables:
+        if not isinstance(party, str):
+            raise ConfigError(f"passive: {party!r} is no name of a party; names are text")
         check_name("party", party)
         if party == ACTIVE:
             raise ConfigError(f"passive: {ACTIVE!r} is the name of the label holder here")
@@ -142,7 +151,10 @@ def _check_parties(tables: Mapping[str, Any]) -> None:
 def _mask(evaluation: ArrayLike | None, rows: int) -> NDArray[np.bool_]:
     if evaluation is None:
         return np.zeros(rows, dtype=np.bool_)
-    given = np.asarray(evaluation)
+    try:
+        given = np.asarray(evaluation)
+    except ValueError:  # of several lengths, such as (X, y)
+        given = np.empty((0, 0))
     mask = np.zeros(rows, dtype=np.bool_)
     if given.dtype == np.bool_ and given.shape == (rows,):
         mask = given.copy()

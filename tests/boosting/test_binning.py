@@ -22,7 +22,10 @@ def test_cuts_are_the_inverted_cdf_quantiles(X: np.ndarray, max_bin: int) -> Non
         x = column[~np.isnan(column)]
         orders = np.arange(1, max_bin) / max_bin
         expected = np.quantile(x, orders, method="inverted_cdf") if len(x) else x
-        np.testing.assert_array_equal(cuts, np.unique(expected).astype(np.float32))
+        expected = np.unique(expected).astype(np.float32)
+        if len(x):
+            expected = expected[expected < x.max()]
+        np.testing.assert_array_equal(cuts, expected)
 
 
 @given(tables, st.integers(2, 300))
@@ -53,7 +56,7 @@ def test_a_feature_without_values_has_no_cuts() -> None:
 
 @pytest.mark.parametrize(
     ("present", "missing", "dtype"),
-    [(256, 0, np.uint8), (254, 1, np.uint8), (255, 1, np.uint16), (257, 0, np.uint16)],
+    [(256, 0, np.uint8), (255, 1, np.uint8), (256, 1, np.uint16), (257, 0, np.uint16)],
 )
 def test_codes_are_bytes_where_they_fit(present: int, missing: int, dtype: type) -> None:
     x = np.array([*range(present), *[np.nan] * missing], np.float32)[:, None]
@@ -63,9 +66,9 @@ def test_codes_are_bytes_where_they_fit(present: int, missing: int, dtype: type)
 def test_cells_are_bins_and_one_missing_cell_per_feature() -> None:
     X = np.array([[1, 5], [2, 5], [3, np.nan]], np.float32)
     cuts = Cuts.of(X, 8)
-    assert cuts.n_bins.tolist() == [4, 2]
-    assert cuts.first_cell.tolist() == [0, 5, 8]
-    assert cuts.n_cells == 8
+    assert cuts.n_bins.tolist() == [3, 1]
+    assert cuts.first_cell.tolist() == [0, 4, 6]
+    assert cuts.n_cells == 6
 
 
 def test_cuts_return_through_json() -> None:

@@ -22,12 +22,13 @@ def test_metrics_are_those_of_xgboost(objective: str, metric: str) -> None:
     X, y = scattered(500, 3, seed=3)  # few distinct predictions, hence ties
     data = xgb.DMatrix(X, label=y)
     history: dict[str, dict[str, list[float]]] = {}
-    params = {"objective": objective, "eval_metric": metric, "max_depth": 2}
+    params = {"objective": objective, "eval_metric": metric, "max_depth": 2, "nthread": 1}
     booster = xgb.train(
         params, data, 3, evals=[(data, "train")], evals_result=history, verbose_eval=False
     )
     ours = METRICS[metric].of(y, booster.predict(data))
-    assert ours == pytest.approx(history["train"][metric][-1], abs=1e-6)
+    # Losses to the last bit, for early stopping compares them.
+    assert ours == pytest.approx(history["train"][metric][-1], abs=1e-6 * (metric == "auc"), rel=0)
 
 
 def test_certain_and_wrong_costs_a_finite_logloss() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xgboost
 from numpy.typing import NDArray
 
 import fedmq
@@ -93,6 +94,27 @@ def test_missing_values_go_where_xgboost_sends_them(max_depth: int) -> None:
     hands = shuffled(table, 3)
     params = fedmq.TrainParams(num_boost_round=10, max_depth=max_depth, max_bin=32)
     assert_identical(table, hands, params, trained(table, hands, params))
+
+
+def test_values_beyond_all_of_the_training_go_where_xgboost_sends_them() -> None:
+    """The only split there is parts the present from the missing."""
+    random = np.random.default_rng(0)
+    x = random.integers(1, 4, 200).astype(np.float32)
+    x[random.random(200) < 0.4] = np.nan
+    label = (~np.isnan(x)).astype(np.float32)
+    other = np.zeros((200, 1), np.float32)
+    params = fedmq.TrainParams(num_boost_round=2, max_depth=1)
+    model = fedmq.simulate(
+        active=other, label=label, passive={"t": x[:, None]}, engine="plain", params=params
+    )
+    settings = {"objective": "binary:logistic", "max_depth": 1, "base_score": 0.5}
+    data = np.c_[other, x]
+    booster = xgboost.train(settings, xgboost.DMatrix(data, label=label), 2)
+    new = np.array([0, 3, 3.001, 5.9, np.nan], np.float32)
+    nothing = np.zeros((len(new), 1), np.float32)
+    expected = booster.predict(xgboost.DMatrix(np.c_[nothing, new]))
+    scores = model.predict(active=nothing, passive={"t": new[:, None]})
+    np.testing.assert_allclose(scores, expected, rtol=1e-6)
 
 
 def test_a_regression_is_xgboosts() -> None:

@@ -95,6 +95,10 @@ def test_parameters_have_xgboosts_defaults() -> None:
         ({"passive": {"telco": np.full((400, 1), np.inf)}}, "telco: column 'f0', row 1 is inf"),
         ({"active": X[:0, :2], "label": Y[:0], "passive": {}}, "active: there are no rows"),
         ({"evaluation": np.ones(400, bool)}, "evaluation: no rows are left to learn from"),
+        ({"evaluation": (X, Y)}, "evaluation: a bool mask of 400 rows, or numbers of rows"),
+        ({"active": [[1, 2], [3]]}, "active: rows of several lengths are no table"),
+        ({"active": np.full((400, 1), 10**400, object)}, "active: the array, row 1 holds 1000"),
+        ({"label": [[1], [0, 1]]}, "active: the label is no array"),
         ({"evaluation": [400]}, "evaluation: a bool mask of 400 rows, or numbers of rows"),
     ],
 )
@@ -107,6 +111,9 @@ def test_a_wrong_table_is_one_line_that_names_the_party(changes: dict[str, Any],
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
+        ({"passive": [X]}, "passive: a dict of tables by the parties' names is needed"),
+        ({"passive": {1: X}}, "passive: 1 is no name of a party; names are text"),
+        ({"params": {"max_dept": 3}}, "params: max_dept: no such parameter; did you mean"),
         ({"engine": "magic"}, "simulate: engine: 'magic' is unknown; use plain, paillier, ou"),
         ({"engine_options": {"bits": 1}}, "simulate: engine_options: engine 'plain' has no 'bits'"),
         ({"broker": "kafka://"}, "broker: 'kafka://' is unknown; use memory:// or an amqp://"),
@@ -246,6 +253,20 @@ def reference(mask: NDArray[np.bool_], params: fedmq.TrainParams) -> tuple[Any, 
         verbose_eval=False,
     )
     return booster, result
+
+
+def test_parameters_may_be_a_dict_and_masked_cells_are_missing() -> None:
+    given = {"n_estimators": 3, "max_depth": 3, "max_bin": 16}
+    masked = np.ma.masked_invalid(X[:, :2])
+    assert shares(train(params=given, active=masked)) == shares(train())
+
+
+def test_a_callback_that_fails_ends_the_training() -> None:
+    def fail(_: Any) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(FedmqError, match="internal error: ZeroDivisionError"):
+        train(on_report=fail)
 
 
 @pytest.mark.parametrize("metrics", [("logloss",), ("logloss", "auc"), ("auc", "rmse")])
