@@ -18,6 +18,8 @@ from fedmq.party.csv_table import read_ids
 
 __all__ = ["predict"]
 
+_HEADER = ("id", "score")
+
 
 @click.command(epilog=party_argument_help)
 @click.argument("party", type=click.Path(path_type=Path))
@@ -37,8 +39,7 @@ def predict(
     """
     config, _ = PartyFile.read(party)
     names = read_ids(ids, (config.serving or config.data).id)
-    if not output.parent.is_dir():  # before others are asked about people
-        raise ConfigError(f"{output}: there is no folder {output.parent}; make it first")
+    _check(output)  # before others are asked about people
     request = {"do": "predict", "model": model, "ids": names, "output_margin": margin}
     with ProgressBar("predicting, leaves", quiet=as_json) as bar:
 
@@ -54,15 +55,33 @@ def predict(
     )
 
 
+def _check(output: Path) -> None:
+    """Only scores are overwritten: a slip must not cost a table, or keys."""
+    if not output.parent.is_dir():
+        raise ConfigError(f"{output}: there is no folder {output.parent}; make it first")
+    if output.is_dir():
+        raise ConfigError(f"{output}: is a folder; name a file in it")
+    if output.is_file():
+        with output.open("rb") as file:
+            if file.readline().strip() not in (b"", ",".join(_HEADER).encode()):
+                raise ConfigError(f"{output}: exists already and holds no scores; choose another")
+
+
 def _write(output: Path, ids: list[str], scores: list[float]) -> None:
-    """All scores or no file: a half-written one would look complete."""
-    part = output.with_name(output.name + ".part")
+    """All scores or no file: a half-written one would look complete. What is no file is written to.
+
+    Such as a pipe, or /dev/stdout.
+    """
+    whole = not output.is_symlink() and (output.is_file() or not output.exists())
+    part = output.with_name(output.name + ".part") if whole else output
     try:
         with part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(["id", "score"])
+            writer.writerow(_HEADER)
             writer.writerows(zip(ids, (f"{score:.9g}" for score in scores), strict=True))
-        part.replace(output)
+        if whole:
+            part.replace(output)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        if whole:
+            part.unlink(missing_ok=True)
         raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None

@@ -338,6 +338,25 @@ def test_predictions_that_cannot_be_made_leave_no_file(
     assert [path.name for path in tmp_path.iterdir()] == ["ids.csv"]
 
 
+def test_only_scores_are_overwritten(demo: ExampleFederation, trained: str, tmp_path: Path) -> None:
+    asked, output, keys = (tmp_path / name for name in ("ids.csv", "scores.csv", "keys.json"))
+    asked.write_text("id\nP0001\n")
+    keys.write_text("{}")
+    for taken in (asked, keys):
+        before = taken.read_text()
+        outcome = command("predict", demo.config(ACTIVE), asked, "-o", taken)
+        assert outcome.code == 3
+        assert "exists already and holds no scores; choose another" in outcome.error
+        assert taken.read_text() == before
+    for _ in range(2):
+        assert command("predict", demo.config(ACTIVE), asked, "-m", trained, "-o", output).code == 0
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    outcome = command("predict", demo.config(ACTIVE), asked, "-m", trained, "-o", full)
+    assert outcome.code == 3
+    assert full.is_symlink()
+
+
 def test_scores_that_cannot_be_written_are_an_error(
     demo: ExampleFederation, trained: str, tmp_path: Path
 ) -> None:
