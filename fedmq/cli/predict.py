@@ -35,7 +35,7 @@ def predict(
 ) -> None:
     """Score the people whose ids stand in the CSV file IDS.
 
-    The id column has the header that PARTY names.
+    The id column has the header that PARTY names. Ctrl-C only stops waiting (see: fedmq cancel).
     """
     config, _ = PartyFile.read(party)
     names = read_ids(ids, (config.serving or config.data).id)

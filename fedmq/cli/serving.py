@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from fedmq.cli.asking import ask_daemon, party_argument_help, state_of
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.progress import ProgressBar
 
 __all__ = ["activate", "rollback", "serving"]
 
@@ -25,10 +27,11 @@ _name = click.option("--name", default="production", show_default=True, help="Th
 def activate(party: Path, model: str | None, name: str, mode: str | None, as_json: bool) -> None:
     """Let a name stand for MODEL (the newest if left out) at all parties together.
 
-    Every party loads its share first; if one of them cannot, the name keeps its meaning.
+    Every party loads its share first; if one of them cannot, the name keeps its meaning. Ctrl-C
+    only stops watching (see: fedmq cancel).
     """
     request = {"do": "activate", "model": model, "name": name, "mode": mode}
-    print_result(ask_daemon(state_of(party), request), as_json, _switched)
+    print_result(_watched(party, request, as_json), as_json, _switched)
 
 
 @click.command(epilog=party_argument_help)
@@ -37,7 +40,7 @@ def activate(party: Path, model: str | None, name: str, mode: str | None, as_jso
 @json_option
 def rollback(party: Path, name: str, as_json: bool) -> None:
     """Let a name stand for the model before again, at all parties together."""
-    print_result(ask_daemon(state_of(party), {"do": "rollback", "name": name}), as_json, _switched)
+    print_result(_watched(party, {"do": "rollback", "name": name}, as_json), as_json, _switched)
 
 
 @click.command(epilog=party_argument_help)
@@ -46,6 +49,16 @@ def rollback(party: Path, name: str, as_json: bool) -> None:
 def serving(party: Path, as_json: bool) -> None:
     """Show what the daemon of PARTY serves, and how that goes."""
     print_result(ask_daemon(state_of(party), {"do": "serving"}), as_json, _in_words)
+
+
+def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
+    with ProgressBar("activating, parties", quiet=quiet) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["waiting"]:
+                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
+
+        return ask_daemon(state_of(party), request, show)
 
 
 def _switched(result: Any) -> str:

@@ -367,7 +367,9 @@ class OnlineBatch(Machine):
 
     def _run_out_of_time(self, index: int) -> None:
         """The time of a request is over: what is not known by now is guessed, or it fails."""
-        self.silent |= self._questions.parties
+        if self._requests[index].seconds >= self._patience.ask_again:
+            # Whoever has less time than that for an answer learns nothing about a party.
+            self.silent |= self._questions.parties
         if self._degrade == "fail":
             self._give_up(index)
             return

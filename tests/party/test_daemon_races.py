@@ -60,6 +60,15 @@ async def begun(federation: DaemonsInMemory) -> tuple[str, asyncio.Task[Any]]:
     return await federation.session(), asking
 
 
+async def asked(federation: DaemonsInMemory, **request: Any) -> asyncio.StreamWriter:
+    """An owner who has asked the bank; to close it is Ctrl-C."""
+    path = socket_path(federation.folder / "bank" / "state")
+    _, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(json.dumps(request).encode() + b"\n")
+    await writer.drain()
+    return writer
+
+
 async def test_what_is_cancelled_while_it_is_joined_again_does_not_go_on(
     federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,23 +154,20 @@ async def test_a_party_that_never_confirms_its_share_is_told_of(
 async def test_who_goes_away_before_a_training_begins_has_one_nevertheless(
     federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, let = asyncio.Event(), asyncio.Event()
+    reading, let = asyncio.Event(), asyncio.Event()
     pool = federation.daemons["bank"]._premises.pool
     run = pool.run
 
     async def slowly(computation: Any, *more: Any) -> Any:
         if isinstance(computation, LoadActiveTable):
-            asked.set()
+            reading.set()
             await let.wait()
         return await run(computation, *more)
 
     monkeypatch.setattr(pool, "run", slowly)
     job = TrainingJob(model="m", engine="plain").model_dump(mode="json")
-    path = socket_path(federation.folder / "bank" / "state")
-    _, writer = await asyncio.open_unix_connection(str(path))
-    writer.write(json.dumps({"do": "train", "job": job}).encode() + b"\n")
-    await writer.drain()
-    await asked.wait()
+    writer = await asked(federation, do="train", job=job)
+    await reading.wait()
     writer.close()  # Ctrl-C
     await writer.wait_closed()
     let.set()
@@ -209,3 +215,59 @@ async def test_an_activation_is_told_once_every_party_keeps_it(
     full = False
     await asking
     assert (await federation.ask("telco", "serving"))["models"]
+
+
+class Held:
+    """Messages of one kind to telco, until they are let go."""
+
+    def __init__(self, federation: DaemonsInMemory, kind: str) -> None:
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+
+        async def hold(_: str, recipient: str, message: str) -> bool:
+            if recipient == "telco" and kind in message:
+                self.asked.set()
+                await self.let.wait()
+            return False
+
+        federation.hold = hold
+
+
+async def test_an_activation_whose_asker_has_gone_is_finished_at_all_parties(
+    federation: DaemonsInMemory,
+) -> None:
+    await federation.train("m", 2)
+    held = Held(federation, "model switch")
+    writer = await asked(federation, do="activate", model="m")
+    await held.asked.wait()
+    writer.close()
+    await writer.wait_closed()
+    with pytest.raises(DaemonError, match="another activation is under way"):
+        await federation.ask("bank", "activate", model="m")
+    held.let.set()
+
+    async def served() -> bool:
+        return "production" in (await federation.ask("bank", "serving"))["models"]
+
+    await federation.until(served)
+
+
+async def test_rows_that_are_replaced_during_an_activation_are_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = DaemonsInMemory(tmp_path, monkeypatch, "[online]\nmax_age = 0.2\n")
+    await federation.start()
+    await federation.train("m", 2)
+    held = Held(federation, "model deploy")
+    asking = asyncio.create_task(federation.ask("bank", "activate", model="m"))
+    await held.asked.wait()
+    federation.write_table("bank", seed=5)
+    await asyncio.sleep(0.5)  # more than max_age
+    held.let.set()
+    await asking
+    bank = federation.daemons["bank"]._serving
+
+    async def fresh() -> bool:
+        return bool(bank._stamps["m"] == bank.source.stamp())
+
+    await federation.until(fresh)
+    await federation.stop()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedmq.boosting.served_forest import ServedForest
-from fedmq.errors import ConfigError, DataError, FedmqError, Refused
+from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refused
 from fedmq.messages.body import NAME_OF_MODEL, Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, OnlineHop, OnlineRows
@@ -89,6 +90,8 @@ class ServingDesk(Desk):
         )
         self._deployments = Deployments.read(premises.config.state)
         self._switching = asyncio.Lock()
+        self._stamps: dict[str, Any] = {}
+        """Of the source, when the rows of a served model were read."""
         self._telling: dict[str, asyncio.Task[None]] = {}
         self._answers: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -159,15 +162,22 @@ class ServingDesk(Desk):
             raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
         model = request.get("model") or known[-1]
         mode: Mode = request.get("mode") or self.at.config.online.mode
-        return await self._switch(request.get("name") or PRODUCTION, model, mode, say)
+        name = request.get("name") or PRODUCTION
+        return await self._switch(name, lambda: (model, mode), say)
 
     async def _rollback(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         self.at.only_active("go back to an earlier model")
         name = request.get("name") or PRODUCTION
-        before = self._deployments.before(name)
-        return await self._switch(name, before.model, before.mode, say)
 
-    async def _switch(self, name: str, model: str, mode: Mode, say: Say) -> dict[str, Any]:
+        def former() -> tuple[str, Mode]:
+            before = self._deployments.before(name)
+            return before.model, before.mode
+
+        return await self._switch(name, former, say)
+
+    async def _switch(
+        self, name: str, wanted: Callable[[], tuple[str, Mode]], say: Say
+    ) -> dict[str, Any]:
         if name in self.at.store.ids():
             raise ConfigError(f"{name} is the id of a model; choose another name")
         if not re.fullmatch(NAME_OF_MODEL, name):
@@ -175,13 +185,20 @@ class ServingDesk(Desk):
                 f"--name {name!r}: write up to 64 letters, digits, '.', '_' or '-', the first a "
                 "letter or digit"
             )
+        if self._switching.locked():
+            raise DaemonError(
+                "another activation is under way and waits for a party; see: fedmq status; end it "
+                "with: fedmq cancel, or wait"
+            )
         async with self._switching:
-            served = await self._served(model, mode)
+            model, mode = wanted()
+            served, stamp = await self._served(model, mode)
             await self._agreed(model, Deploying(name, served.forest, mode), say)
             before = self._deployments.names().get(name)
             self._deployments.put(name, Deployment(model=model, mode=mode))
             # One assignment: a request sees the former model or the new one, and keeps it.
             self.scorer.models[name] = self.scorer.models[model] = served
+            self._stamps[model] = stamp
             self.at.pool.give_way(self._right_of_way)
             asyncio.get_running_loop().call_later(_GRACE, self._forget)
             log.info("%s is model %s from now on", name, model)
@@ -191,7 +208,7 @@ class ServingDesk(Desk):
         """Whether every party could serve the model: all that activation does but the switch."""
         self.at.only_active("verify a model at all parties")
         model, mode = str(request["model"]), self.at.config.online.mode
-        forest = (await self._served(model, mode)).forest
+        forest = (await self._served(model, mode))[0].forest
         await self._agreed(model, Deploying(PRODUCTION, forest, mode, only_asks=True), say)
         records = {party: len(forest.chains(owner)) for owner, party in forest.asked.items()}
         return {"model": model, "records": records}
@@ -201,13 +218,22 @@ class ServingDesk(Desk):
         running = self.at.sessions.open(
             secrets.token_hex(8), 1, "activation", model, machine, on_change=changes.put_nowait
         )
-        await followed(running, changes, say)
 
-    async def _served(self, model: str, mode: Mode) -> ServedModel:
+        async def tell(event: Mapping[str, Any]) -> None:
+            # Whoever asked may go away: half a switch would leave the parties apart.
+            with contextlib.suppress(ConnectionError):
+                await say(event)
+
+        await followed(running, changes, tell)
+
+    async def _served(self, model: str, mode: Mode) -> tuple[ServedModel, Any]:
+        """The model with its rows, and the source's stamp before they were read."""
+        stamp = await asyncio.to_thread(self.source.stamp)
         share = await asyncio.to_thread(self.at.store.active, model)
         forest = await asyncio.to_thread(ServedForest.of, share)
         load = self.source.reading.of(share.lookup_table.feature_names, model)
-        return ServedModel(forest, self.source.served(await self.at.pool.run(load)), mode)
+        served = self.source.served(await self.at.pool.run(load))
+        return ServedModel(forest, served, mode), stamp
 
     def _on_not_served(self, peer: str, model: str) -> None:
         """A party does not serve what it once agreed to: tell it anew."""
@@ -239,6 +265,7 @@ class ServingDesk(Desk):
         assert isinstance(terms, ModelDeploy)
         left, right = tuple(terms.left.numpy().tolist()), tuple(terms.right.numpy().tolist())
         load = LoadShare(self.at.store, self.source.reading, terms.model, left, right)
+        stamp = await asyncio.to_thread(self.source.stamp)
         machine = Hosting(header.sender, load, self._refusal(header, terms))
 
         async def keep(loaded: LoadedShare | None) -> None:
@@ -257,6 +284,7 @@ class ServingDesk(Desk):
 
             await until_taken(put)
             self.answering.shares[terms.model] = loaded.hosted(self.source)
+            self._stamps[terms.model] = stamp
             self.at.pool.give_way(self._right_of_way)
             # Rows that are under way may still ask for what no name stands for any more.
             asyncio.get_running_loop().call_later(_GRACE, self._forget)
@@ -292,12 +320,13 @@ class ServingDesk(Desk):
     async def _load(self, deployment: Deployment, level: int = logging.ERROR) -> None:
         try:
             if self.at.is_active:
-                served = await self._served(deployment.model, deployment.mode)
+                served, stamp = await self._served(deployment.model, deployment.mode)
                 self.scorer.models[deployment.model] = served
                 for name, each in self._deployments.names().items():
                     if each == deployment:
                         self.scorer.models[name] = served
             else:
+                stamp = await asyncio.to_thread(self.source.stamp)
                 load = LoadShare(
                     self.at.store,
                     self.source.reading,
@@ -307,23 +336,26 @@ class ServingDesk(Desk):
                 )
                 loaded: LoadedShare = await self.at.pool.run(load)
                 self.answering.shares[deployment.model] = loaded.hosted(self.source)
+            self._stamps[deployment.model] = stamp
             self.at.pool.give_way(self._right_of_way)
         except FedmqError as error:
             log.log(level, "model %s is not served: %s", deployment.model, error)
 
     async def _refresh(self) -> None:
         """Read the rows again when they may be out of date, and what could not be read before."""
-        seen = self.source.stamp()
+        tried: Any = None
         while True:
             served = self.scorer.models if self.at.is_active else self.answering.shares
-            lacking = [each for each in self._deployments.kept() if each.model not in served]
+            lacking = {each.model for each in self._deployments.kept()} - served.keys()
             max_age = self.at.config.online.max_age
             await asyncio.sleep(min(max_age, _SOON) if lacking else max_age)
             now = await asyncio.to_thread(self.source.stamp)
-            changed = now is not None and now != seen
-            seen = now if changed else seen
-            for deployment in self._deployments.kept() if changed else lacking:
-                await self._load(deployment, logging.ERROR if changed else logging.DEBUG)
+            level = logging.DEBUG if now == tried else logging.ERROR
+            for deployment in self._deployments.kept():
+                old = now is not None and self._stamps.get(deployment.model) != now
+                if old or deployment.model in lacking:
+                    await self._load(deployment, level)
+            tried = now
 
     async def _status(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
         source = {"party": self.at.party, "source_trouble": self.source.trouble}
