@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedmq.party.session_view import SessionView, TreeView
 from fedmq.privacy.audit.feature_order import Partition, best_concordance, inferred_orders
 from fedmq.privacy.audit.finding import Finding
 from fedmq.privacy.audit.instance_spaces import labels_from_spaces
+from fedmq.privacy.audit.leaf_weights import LeafWeights, counts_told, shares_told
 from fedmq.privacy.audit.masked_gradients import bare_rows, labels_from_signs
 from fedmq.privacy.audit.noisy_gradients import label_scores_from_noise
 from fedmq.privacy.audit.purity import leaf_purity
@@ -93,6 +95,7 @@ def audit(
     *,
     label: ArrayLike | None = None,
     passive: Mapping[str, Any] | None = None,
+    leaf_weights: LeafWeights | None = None,
     known: float = _KNOWN_SHARE,
     seed: int = 0,
 ) -> AuditReport:
@@ -104,6 +107,8 @@ def audit(
         label: the labels (rows,), which a passive party's attacks are scored by.
         passive: passive parties' features by name, which the active party's attacks are scored by;
             rows in the session's order.
+        leaf_weights: of the session's rows, as ``SimulatedModel.leaf_weights`` gives them: adds what
+            a passive party could learn of the labels if it were told these as well.
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
 
@@ -122,7 +127,10 @@ def audit(
     else:
         if label is None:
             raise ConfigError(f"{view.party} holds no label: give the labels to score attacks by")
-        found = _passive_attacks(view, _labels(label, view), known, seed)
+        labels = _labels(label, view)
+        found = itertools.chain(
+            _passive_attacks(view, labels, known, seed), _told_weights(view, leaf_weights, labels)
+        )
     return AuditReport(view.party, view.terms.engine, tuple(found))
 
 
@@ -168,6 +176,25 @@ def _passive_attacks(
         yield Finding("nodes shared", "label", where, "AUC", value, 0.5)
     yield from _told_gradients(view, trees, labels)
     yield from _masked_gradients(trees, labels, view.party)
+
+
+def _told_weights(
+    view: SessionView, told: LeafWeights | None, labels: NDArray[np.float32]
+) -> Iterator[Finding]:
+    if told is None:
+        return
+    if len(told.values) != len(labels):
+        raise DataError(f"leaf weights of {len(told.values)} rows for {len(labels)} labels")
+    training = ~view.terms.evaluation.numpy()
+    told, labels = replace(told, values=told.values[training]), labels[training]
+    trees = range(told.values.shape[1])
+    for which, some in (("first tree", trees[:1]), ("later trees", trees[1:])):
+        if some:
+            exact = float(np.mean([counts_told(told, tree, labels) for tree in some]))
+            target = "positives of a leaf, counted"
+            yield Finding("leaf weights, if told", target, which, "share", exact, 0.0)
+            scores = np.sum([shares_told(told, tree) for tree in some], axis=0)
+            yield Finding("leaf weights, if told", "label", which, "AUC", _auc(labels, scores), 0.5)
 
 
 def _told_gradients(

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.joined_tree import JoinedTree, joined_feature_names
 from fedmq.boosting.model import ActiveShare, PassiveShare
-from fedmq.boosting.tree import LookupTable
+from fedmq.boosting.tree import LookupTable, walk
 from fedmq.boosting.xgboost_export import to_booster
 from fedmq.errors import DataError
 from fedmq.party.compute import ThreadPool
 from fedmq.party.frame import trained_columns
 from fedmq.party.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.party.traffic import Traffic, Volume
+from fedmq.privacy.audit.leaf_weights import LeafWeights
 from fedmq.privacy.engine import Given
 from fedmq.protocol.inference_active import ActiveInference
 from fedmq.protocol.inference_passive import PassiveInference, PassiveRows
@@ -109,6 +110,32 @@ class SimulatedModel:
 
         scores: Scores = in_own_loop(score())[0]
         return scores.margins if output_margin else scores.predictions
+
+    def leaf_weights(self, *, active: Any, passive: Mapping[str, Any]) -> LeafWeights:
+        """What each tree adds to each row, which no passive party is told: for ``fedmq.audit``.
+
+        Raises:
+            DataError: a table has other columns.
+        """
+        tables = self._tables()
+        given = [active, *(passive[party] for party in self.share.parties[1:])]
+        values = [
+            self._table(party, data, table)
+            for party, data, table in zip(self.share.parties, given, tables, strict=True)
+        ]
+        weights = [
+            tree.weight[
+                walk(
+                    tree,
+                    len(values[0]),
+                    lambda owner, rows, ids: tables[owner].directions(values[owner], rows, ids),
+                )
+            ]
+            for tree in self.share.used_trees
+        ]
+        params = self.share.params
+        told = np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
+        return LeafWeights(told, params.eta, params.reg_lambda, params.base_score)
 
     def joined_trees(self) -> list[JoinedTree]:
         """The trees with everybody's thresholds: what no party could see alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,30 @@ def test_ldp_gives_the_labels_as_far_as_epsilon_allows(
     _, label, _ = recorded(tmp_path, "ldp", epsilon=epsilon, noise_seed=0)
     learned = found(fedmq.audit(tmp_path / "telco.recording", label=label))
     assert learned["gradients told"].succeeds == learns
+
+
+def test_leaf_weights_would_tell_the_labels_of_a_first_tree_and_less_of_later_ones(
+    tmp_path: Path,
+) -> None:
+    active, label, passive = synthetic(1500)
+    given = {"active": active, "passive": {"telco": passive}}
+    params = fedmq.TrainParams(num_boost_round=6, max_depth=4, max_bin=8)
+    model = fedmq.simulate(**given, label=label, params=params, engine="plain", record=tmp_path)
+    told = model.leaf_weights(**given)
+    np.testing.assert_allclose(
+        told.values.sum(axis=1), model.predict(**given, output_margin=True), atol=1e-5
+    )
+    report = fedmq.audit(tmp_path / "telco.recording", label=label, leaf_weights=told)
+    counted = {
+        each.where: each
+        for each in report.findings
+        if each.attack == "leaf weights, if told" and each.measure == "share"
+    }
+    assert counted["first tree"].value == 1
+    assert counted["later trees"].value < 0.5
+    with pytest.raises(DataError, match="leaf weights of 2 rows for 1500 labels"):
+        few = replace(told, values=told.values[:2])
+        fedmq.audit(tmp_path / "telco.recording", label=label, leaf_weights=few)
 
 
 def test_an_additive_engine_tells_a_passive_party_no_more_than_the_nodes(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from fedmq.boosting.metric import auc
 from fedmq.privacy.audit.feature_order import Partition, best_concordance, inferred_orders
 from fedmq.privacy.audit.finding import Finding
 from fedmq.privacy.audit.instance_spaces import labels_from_spaces
+from fedmq.privacy.audit.leaf_weights import positives_from_weight
 from fedmq.privacy.audit.masked_gradients import bare_rows, labels_from_signs
 from fedmq.privacy.audit.noisy_gradients import label_scores_from_noise
 from fedmq.privacy.audit.purity import leaf_purity
@@ -18,20 +19,6 @@ from fedmq.privacy.audit.splitting_matrix import agreement, majority, projected,
 from fedmq.privacy.null_space import FewColumnsSpan, OneHotSpan, null_vectors
 from fedmq.privacy.perturbation import MECHANISMS
 from fedmq.privacy.smm1 import splitting_matrix
-
-
-def positives_from_weight(
-    weight: float, rows: int, *, eta: float, reg_lambda: float, mean_prediction: float = 0.5
-) -> float:
-    """The number of positive labels among the ``rows`` of a leaf, from the ``weight`` it adds.
-
-    Of ``-eta G / (H + lambda)`` with ``G = rows p - positives`` and ``H = rows p (1 - p)``. Exact
-    in a first tree, where p is the base score for all (Theorem 2); in a later one p is the mean
-    prediction in the leaf, which is how far Theorem 3's bound on the purity reaches.
-    """
-    p = mean_prediction
-    return rows * p + weight / eta * (rows * p * (1 - p) + reg_lambda)
-
 
 ROWS = 400
 
