@@ -107,8 +107,8 @@ def audit(
         label: the labels (rows,), which a passive party's attacks are scored by.
         passive: passive parties' features by name, which the active party's attacks are scored by;
             rows in the session's order.
-        leaf_weights: of the session's rows, as ``SimulatedModel.leaf_weights`` gives them: adds what
-            a passive party could learn of the labels if it were told these as well.
+        leaf_weights: of the session's rows, from ``SimulatedModel.leaf_weights``: adds what a
+            passive party could learn of the labels if it were told these as well.
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
 
