@@ -63,7 +63,7 @@ bench-training: $(VENV)/bench.stamp ## seconds per tree beside XGBoost
 
 bench-safety: $(VENV)/bench.stamp rabbitmq ## what seals and checkpoints cost
 	$(data)
-	@$(BIN)/python benchmarks/safety.py "$(DATA)"
+	@$(BIN)/python benchmarks/safety.py "$(DATA)" --page docs/benchmarks/safety.md
 
 bench-apart: $(VENV)/bench.stamp rabbitmq ## parties with a core each, with and without noise made ahead
 	$(data)
@@ -71,7 +71,7 @@ bench-apart: $(VENV)/bench.stamp rabbitmq ## parties with a core each, with and 
 
 bench-estimate: $(VENV)/bench.stamp rabbitmq ## what fedmq estimate foretells, beside what it then takes
 	$(data)
-	@$(BIN)/python benchmarks/estimate.py "$(DATA)"
+	@$(BIN)/python benchmarks/estimate.py "$(DATA)" --page docs/benchmarks/estimate.md
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python benchmarks/soak.py
@@ -81,7 +81,7 @@ bench-alignment: $(VENV)/bench.stamp ## seconds of alignments of 10^4, 10^5 and 
 
 bench-online: $(VENV)/bench.stamp rabbitmq ## latencies of online scores
 	$(data)
-	@$(BIN)/python benchmarks/online.py "$(DATA)"
+	@$(BIN)/python benchmarks/online.py "$(DATA)" --page docs/benchmarks/online.md
 
 papers: $(VENV)/bench.stamp ## the papers' experiments, into docs/papers.md
 	$(data)

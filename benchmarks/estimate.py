@@ -3,6 +3,7 @@
 ::
 
     python benchmarks/estimate.py DATA [--trees 4] [--jobs ou ...] [--untold] [--json]
+                                       [--page FILE]
 
 DATA holds ``credit1_*.csv`` and ``credit2_*.csv``. For each job the prediction is made first, by
 the command in a process of its own, then the job is trained by two daemons over a private RabbitMQ
@@ -29,11 +30,17 @@ from typing import Any
 
 import numpy as np
 from broker import private_node
+from page import write_page
 
 from fedmq.cli.asking import ask_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.memory_watch import MemoryWatch
 
+HEAD = (
+    "Ratios of what `fedmq estimate` foretells to what two daemons then take: 1 is the truth, and "
+    "0.7 to 1.3 is aimed at. *s per tree* is the truth itself. Traffic is both ways; the passive "
+    "party's bins are told."
+)
 FEDMQ = str(Path(sys.executable).with_name("fedmq"))
 BANK, TELCO = "bank", "telco"
 LABELS = {"credit1": "SeriousDlqin2yrs", "credit2": "default.payment.next.month"}
@@ -211,6 +218,7 @@ def main() -> None:
     parser.add_argument("--jobs", nargs="+", default=[], help="those whose names hold a word")
     parser.add_argument("--untold", action="store_true", help="say the number of columns alone")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     jobs = [j for j in JOBS if not options.jobs or any(word in j.name for word in options.jobs)]
     result: dict[str, Any] = {}
@@ -227,6 +235,9 @@ def main() -> None:
             row = {"s per tree": truth.seconds, **compared(before, truth, after)}
             result[job.name] = {**row, "estimate took, s": (took + took_again) / 2}
             print(f"{job.name}: {before} {truth} {after}", file=sys.stderr)
+    if options.page:
+        text = f"```text\n{table(result)}\n```"
+        write_page(options.page, "Estimates and the truth", "make bench-estimate", HEAD, text)
     print(json.dumps(result) if options.json else table(result))
 
 
