@@ -32,7 +32,7 @@ from fedmq.cli.serving import activate, rollback, serving
 from fedmq.cli.status import cancel, pause, resume, status
 from fedmq.cli.trace import trace
 from fedmq.cli.train import follow, train
-from fedmq.errors import FedmqError
+from fedmq.errors import ConfigError, FedmqError
 
 __all__ = ["cli", "main"]
 
@@ -62,6 +62,9 @@ def main() -> None:
     except FedmqError as error:
         print_error(error)
         sys.exit(error.exit_code)
+    except OSError as error:  # of a file or folder that nobody expected to be out of reach
+        print_error(ConfigError(f"{error.filename or 'a file'}: {error.strerror or error}"))
+        sys.exit(ConfigError.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

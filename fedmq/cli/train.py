@@ -62,14 +62,26 @@ def _watched(
 ) -> Any:
     """The result of a request whose progress is shown in trees."""
     expected = job.params.num_boost_round if job else None
+    opened = [request["session"]] if "session" in request else []
     with ProgressBar("training, trees", quiet=quiet) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
+            if event["event"] == "opened":
+                opened.append(event["session"])
             if event["event"] == "progress":
                 waits = "; ".join(event["waiting"])
                 bar.show(event["done"], event["total"] or expected, event["details"], waits)
 
-        return ask_daemon(state, request, show)
+        try:
+            return ask_daemon(state, request, show)
+        except KeyboardInterrupt:
+            session = opened[0] if opened else "SESSION"
+            click.echo(
+                f"\nthe training goes on; watch it with: fedmq follow PARTY {session}; "
+                f"end it with: fedmq cancel PARTY {session}",
+                err=True,
+            )
+            raise
 
 
 def _in_words(result: Any) -> str:

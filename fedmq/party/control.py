@@ -143,6 +143,7 @@ async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str
     """The events with which the daemon answers ``request``, up to ``done``.
 
     Raises:
+        ConfigError: the socket is another user's.
         DaemonError: no daemon listens, it hung up, or it answered with an error, whose exit code
             the exception carries.
     """
@@ -150,6 +151,10 @@ async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str
     try:
         with _short(path) as name:
             reader, writer = await asyncio.open_unix_connection(name, limit=_LARGEST_LINE)
+    except PermissionError as error:
+        raise ConfigError(
+            f"{state}: cannot be used: {error.strerror}; run this as the daemon's own user"
+        ) from None
     except OSError:
         raise DaemonError(
             f"no daemon runs at {state}; start it with: fedmq run PARTY.toml"

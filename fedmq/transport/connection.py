@@ -96,6 +96,7 @@ class Received:
     correlation_id: str
     _message: AbstractIncomingMessage
     _settled: bool = False
+    _on_settled: Callable[[], None] = lambda: None
 
     async def settle(self, *, accept: bool) -> bool:
         """Acknowledge the message, or reject it to the dead letters.
@@ -107,6 +108,7 @@ class Received:
             return False
         # Before the first await: a second acknowledgement would end the channel.
         self._settled = True
+        self._on_settled()
         try:
             with _link_errors("settle"):
                 async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -126,7 +128,12 @@ async def _leave(connections: Iterable[Connection]) -> None:
             await asyncio.gather(*(each.close() for each in connections))
 
 
-def _received(message: AbstractIncomingMessage, *, settled: bool = False) -> Received:
+def _received(
+    message: AbstractIncomingMessage,
+    *,
+    settled: bool = False,
+    on_settled: Callable[[], None] = lambda: None,
+) -> Received:
     return Received(
         body=message.body,
         message_id=message.message_id or "",
@@ -138,6 +145,7 @@ def _received(message: AbstractIncomingMessage, *, settled: bool = False) -> Rec
         correlation_id=message.correlation_id or "",
         _message=message,
         _settled=settled,
+        _on_settled=on_settled,
     )
 
 
@@ -175,6 +183,8 @@ class BrokerConnection:
         self._transient = (swift or connection).channel(publisher_confirms=False)
         self._bulk = asyncio.Lock()
         self._right_of_way = right_of_way or RightOfWay()
+        self._delivered = 0
+        self._unsettled = 0
         self._queues: list[AbstractQueue] = []  # a collected queue object ends its consumer
 
     @classmethod
@@ -284,7 +294,9 @@ class BrokerConnection:
         """
 
         async def receive(message: AbstractIncomingMessage) -> None:
-            await on_message(_received(message, settled=transient))
+            self._delivered += 1
+            self._unsettled += not transient
+            await on_message(_received(message, settled=transient, on_settled=self._count_settled))
 
         with _link_errors(f"broker {self.address}: cannot read queue {name}"):
             channel = self._transient if transient else self._incoming
@@ -307,30 +319,45 @@ class BrokerConnection:
 
         Asking is a passive declare, which needs no right and creates nothing. Raises `LinkError`.
         """
+        return [consumers for consumers, _ in await self._look()]
+
+    async def _look(self) -> list[tuple[int, int]]:
+        """How many consumers each consumed queue has, and how many messages wait in it."""
         counts = []
         for queue in self._queues:
             with _link_errors(f"broker {self.address}: cannot see queue {queue.name}"):
                 seen = await self._incoming.declare_queue(
                     queue.name, passive=True, timeout=TIMEOUT_SECONDS
                 )
-            counts.append(seen.declaration_result.consumer_count or 0)
+            found = seen.declaration_result
+            counts.append((found.consumer_count or 0, found.message_count or 0))
         return counts
+
+    def _count_settled(self) -> None:
+        self._unsettled -= 1
 
     async def ended(self) -> str:
         """Wait until this connection no longer serves, and return why.
 
         Heartbeats notice a dead peer. Nothing but a look at the queues notices a consumer that the
-        broker has cancelled, so there is one every `WATCH_SECONDS`.
+        broker has cancelled, or does not serve, so there is one every `WATCH_SECONDS`.
         """
+        looks = 0  # in a row at messages that wait, though none is here and none has come
         while True:
+            delivered = self._delivered
             await asyncio.wait([self.lost], timeout=WATCH_SECONDS)
             if self.lost.done():
                 return self.lost.result()
             try:
-                if 0 in await self.readers():
-                    return "the broker cancelled a consumer"
+                seen = await self._look()
             except LinkError as error:
                 return str(error)
+            if any(consumers == 0 for consumers, _ in seen):
+                return "the broker cancelled a consumer"
+            idle = self._delivered == delivered and not self._unsettled
+            looks = looks + 1 if idle and any(waiting for _, waiting in seen) else 0
+            if looks == 2:
+                return "messages wait, and the broker delivers none"
 
     async def declare(self, topology: Topology) -> None:
         """Create what is missing of a topology; raises `LinkError` without the right to."""

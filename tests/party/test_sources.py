@@ -353,10 +353,14 @@ def test_a_source_that_cannot_be_reached_may_be_there_later(tmp_path: Path) -> N
         DataSection(
             type="sql", url="postgresql+psycopg://u:p@127.0.0.1:1/db", query="SELECT 1", id="id"
         ),
+        DataSection(
+            type="sql", url=f"sqlite:///{tmp_path}/a.sqlite", query="SELECT 1 AS id", id="id"
+        ),
     ]
     for section in sections:
         with pytest.raises(SourceAway):
             read(section)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_no_parquet_file_is_named(tmp_path: Path) -> None:

@@ -200,6 +200,10 @@ class TestIsolation:
             await bank.delete(topology("demo", ["bank", "telco"]))
 
 
+async def ignore_delivery(_: object) -> None:
+    pass
+
+
 class TestOutages:
     """The broker goes and comes back; the link says so, and goes on."""
 
@@ -342,6 +346,29 @@ class TestOutages:
             await link.publish("bank", "training", b"", message_id="1")
             assert (await inbox.acked()).message_id == "1"
             await link.close()
+
+    async def test_a_consumer_that_is_there_but_gets_nothing_is_replaced(
+        self, node: RabbitNode, rabbit: RabbitFederation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection_module, "WATCH_SECONDS", 0.5)
+        observer = Observer()
+        link = rabbit.link("bank", on_state=observer)
+        inbox = Inbox()
+        await link.open(inbox)
+        assert link._connection is not None
+        # As if what was delivered were lost on the way.
+        deaf = await link._connection._incoming.get_underlay_channel()
+        for tag in deaf.consumers:
+            deaf.consumers[tag] = ignore_delivery
+        telco, _ = await rabbit.opened("telco")
+        count = connection_module.PREFETCH + 1
+        for number in range(count):
+            await telco.publish("bank", "training", b"", message_id=str(number))
+
+        await observer.sees(connected=False, reason="messages wait, and the broker delivers none")
+        await observer.sees(connected=True)
+        seen = [(await inbox.acked()).message_id for _ in range(count)]
+        assert sorted(seen, key=int) == [str(number) for number in range(count)]
 
 
 async def test_a_temporary_topology_leaves_nothing_behind(node: RabbitNode) -> None:

@@ -284,10 +284,14 @@ class TrainingDesk(Desk):
     async def _follow(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         session = await self.at.kept.find(str(request["session"]))
         course = self._courses.get(str(request["session"]))
+        if session is not None and course is None and session.state == "finished":
+            raise DaemonError(f"session {session.id} has finished; its model is {session.model}")
+        if session is not None and course is None and session.state == "failed":
+            raise DaemonError(f"session {session.id} has ended: {session.reason}")
         if session is None or course is None:
             raise DaemonError(
-                f"session {request['session']} has ended, or is no training that this party "
-                "drives; see: fedmq status"
+                f"session {request['session']} is no training that this party drives; see: "
+                "fedmq status"
             )
         return await self._watched(session, course, say)
 

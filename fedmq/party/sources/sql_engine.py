@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, SourceAway
 
-__all__ = ["driver_line", "sql_engine"]
+__all__ = ["driver_line", "sql_engine", "sqlite_file"]
 
 
 def sql_engine(
     name: str, url: str, connecting: Callable[[Any], dict[str, Any]], **pool: Any
 ) -> Any:
-    """An engine for ``url``; ``name`` begins every message.
+    """An engine for ``url``; ``name`` begins every message. No SQLite file is made by connecting.
 
     ``connecting`` makes the driver's arguments from the parsed URL; ``pool`` are SQLAlchemy's.
 
@@ -26,7 +27,7 @@ def sql_engine(
         raise ConfigError("sqlalchemy is not installed; run: pip install 'fedmq[sql]'") from None
     try:
         parsed = sqlalchemy.make_url(url)
-        return sqlalchemy.create_engine(parsed, connect_args=connecting(parsed), **pool)
+        engine = sqlalchemy.create_engine(parsed, connect_args=connecting(parsed), **pool)
     except (sqlalchemy.exc.NoSuchModuleError, ImportError) as error:
         raise ConfigError(
             f"{name}: url: its driver is not installed ({driver_line(error)}); "
@@ -34,6 +35,22 @@ def sql_engine(
         ) from None
     except (sqlalchemy.exc.ArgumentError, ValueError):  # which may quote a password
         raise ConfigError(f"{name}: url: not a database URL") from None
+    file = sqlite_file(engine)
+    if file is not None:
+
+        @sqlalchemy.event.listens_for(engine, "do_connect")
+        def check(*_: Any) -> None:
+            if not file.exists():
+                raise SourceAway(f"{name}: there is no such file")
+
+    return engine
+
+
+def sqlite_file(engine: Any) -> Path | None:
+    """The file of a SQLite database; None for one in memory, and for any other database."""
+    url = engine.url
+    named = url.database and not url.database.startswith((":", "file:"))
+    return Path(url.database) if url.get_backend_name() == "sqlite" and named else None
 
 
 def driver_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fedmq.errors import DataError
-from fedmq.party.sources.sql_engine import driver_line, sql_engine
+from fedmq.party.sources.sql_engine import driver_line, sql_engine, sqlite_file
 
 __all__ = ["SqlPool"]
 
@@ -42,6 +42,8 @@ class SqlPool:
             # Questions of one statement each: no transaction has to be opened and closed.
             isolation_level="AUTOCOMMIT",
         )
+        self._file = sqlite_file(self._engine)
+        self._seen: tuple[int, int] | None = None
         # As many threads as connections: nobody who has a thread waits for a connection.
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="fedmq-sql")
 
@@ -58,7 +60,7 @@ class SqlPool:
         except TimeoutError:
             raise self._failed(f"no answer within {self._seconds:g} s") from None
         except DataError as error:
-            raise self._failed(str(error)) from None
+            raise self._failed(str(error).removeprefix(f"{self._name}: ")) from None
         if self.trouble:
             log.warning("%s: answers again", self._name)
             self.trouble = ""
@@ -72,11 +74,25 @@ class SqlPool:
     def _with_connection(self, work: Callable[[Any], T]) -> T:
         from sqlalchemy.exc import SQLAlchemyError
 
+        self._notice_another_file()
         try:
             with self._engine.connect() as connection:
                 return work(connection)
         except SQLAlchemyError as error:
             raise DataError(driver_line(error)) from None
+
+    def _notice_another_file(self) -> None:
+        """Open connections read the file that was there, also when another has taken its name."""
+        if self._file is None:
+            return
+        try:
+            seen = self._file.stat()
+        except OSError:
+            self._engine.dispose()  # so that the next to connect says that it is gone
+            return
+        if self._seen not in (None, (seen.st_dev, seen.st_ino)):
+            self._engine.dispose()
+        self._seen = seen.st_dev, seen.st_ino
 
     def _failed(self, reason: str) -> DataError:
         if not self.trouble:

@@ -201,6 +201,27 @@ def people(tmp_path: Path) -> Callable[..., Database]:
         each.pool.close()
 
 
+def is_there(path: Path) -> bool:
+    return path.exists()
+
+
+async def test_a_file_that_was_replaced_is_read_anew_and_none_is_made(
+    people: Callable[..., Database], tmp_path: Path
+) -> None:
+    database = people()
+    assert await database.ages("p1") == [1]
+
+    as_sql(f"sqlite:///{tmp_path}/other.sqlite", ("id", "age"), [("p2", 20)])
+    (tmp_path / "other.sqlite").replace(tmp_path / "data.sqlite")
+    assert await database.ages("p2") == [20]
+
+    (tmp_path / "data.sqlite").unlink()
+    with pytest.raises(Unavailable):
+        await database.ages("p3")
+    assert database.pool.trouble == "there is no such file"
+    assert not is_there(tmp_path / "data.sqlite")
+
+
 async def test_only_what_is_asked_for_is_fetched_and_then_remembered(
     people: Callable[..., Database],
 ) -> None:
