@@ -18,7 +18,14 @@ from fedmq.transport.connection import BrokerConnection, Received
 from fedmq.transport.link import Link, LinkState
 from fedmq.transport.rabbitmq import RabbitMQLink
 from fedmq.transport.temporary import TemporaryTopology
-from fedmq.transport.topology import exchange_name, queue_name, routing_key, topology
+from fedmq.transport.topology import (
+    DELIVERY_LIMIT,
+    dead_queue_name,
+    exchange_name,
+    queue_name,
+    routing_key,
+    topology,
+)
 from tests.rabbitmq_node import RabbitNode
 from tests.transport.federations import PARTIES, Inbox, Observer, RabbitFederation
 
@@ -369,6 +376,24 @@ class TestOutages:
         await observer.sees(connected=True)
         seen = [(await inbox.acked()).message_id for _ in range(count)]
         assert sorted(seen, key=int) == [str(number) for number in range(count)]
+
+
+async def test_a_message_that_kills_its_reader_is_put_aside(node: RabbitNode) -> None:
+    address = BrokerAddress.parse(node.url())
+    async with TemporaryTopology(node.url(), "lethal", PARTIES):
+        bank = await BrokerConnection.open(address, "bank")
+        key = routing_key("bank", "telco", "training")
+        assert await bank.publish(exchange_name("lethal"), key, b"poison", "m1")
+        for _ in range(DELIVERY_LIMIT + 1):
+            reader = await BrokerConnection.open(address, "reader")
+            taken = await reader.take(queue_name("lethal", "telco", "training"))
+            assert taken is not None
+            await reader.close()  # before it is settled
+        dead = None
+        while dead is None:
+            dead = await bank.take(dead_queue_name("lethal", "telco"))
+        assert (dead.body, dead.death) == (b"poison", "delivery_limit")
+        await bank.close()
 
 
 async def test_a_temporary_topology_leaves_nothing_behind(node: RabbitNode) -> None:

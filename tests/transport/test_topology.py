@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.transport.topology import check_name, definitions, is_name, password_hash, topology
+from fedmq.transport.topology import (
+    check_name,
+    dead_queue_name,
+    definitions,
+    is_name,
+    password_hash,
+    policies,
+    queue_name,
+    topology,
+)
 
 EXAMPLE = Path(__file__).parents[2] / "brokers" / "rabbitmq" / "definitions.json"
 
@@ -75,6 +84,28 @@ def test_the_online_lane_keeps_nothing_for_long() -> None:
     assert online["arguments"]["x-queue-type"] == "classic"
     assert online["arguments"]["x-message-ttl"] <= 10_000
     assert "x-dead-letter-exchange" not in online["arguments"]
+
+
+def test_every_queue_that_keeps_messages_has_its_limits() -> None:
+    made = policies("demo", ["bank", "telco"])
+
+    def limits(queue: str) -> dict[str, Any]:
+        [found] = [each["definition"] for each in made if re.search(each["pattern"], queue)]
+        return dict(found)
+
+    for party in ("bank", "telco"):
+        for lane in ("training", "inference"):
+            found = limits(queue_name("demo", party, lane))
+            assert set(found) == {
+                "delivery-limit",
+                "dead-letter-exchange",
+                "dead-letter-routing-key",
+                "message-ttl",
+                "max-length-bytes",
+                "overflow",
+            }
+            assert found["dead-letter-routing-key"] == party
+        assert set(limits(dead_queue_name("demo", party))) == {"message-ttl", "max-length-bytes"}
 
 
 def test_a_party_reads_its_own_queues_only() -> None:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 import pytest
-from gmpy2 import gcd, jacobi
+from gmpy2 import gcd, jacobi, mpz
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.arithmetic import ou
@@ -36,6 +39,37 @@ def test_the_noise_of_all_parties_is_square_so_that_no_character_tells_rows_apar
     ciphertexts = [*key.encrypt([0, 1, 5] * 10), key.public.noise_base, key.public.draw_noise()]
     for prime in (key.prime.p, key.q):
         assert {jacobi(c, prime) for c in ciphertexts} == {1}
+
+
+def L(x: int, p: int) -> int:
+    """Okamoto and Uchiyama's logarithm of x = 1 mod p, modulo p²."""
+    assert x % p == 1
+    return (x - 1) // p
+
+
+def test_a_ciphertext_decrypts_by_the_definition_of_the_scheme() -> None:
+    key = ou.generate(384)
+    p, square = int(key.prime.p), int(key.prime.p) ** 2
+    g = 1 + int(key.t) * p
+    for m in (0, 1, 12345, p // 5):
+        [c] = (int(each) for each in key.encrypt([m]))
+        found = L(pow(c, p - 1, square), p) * pow(L(pow(g, p - 1, square), p), -1, p) % p
+        assert found == m
+
+
+def test_a_ciphertext_made_by_the_definition_of_the_scheme_decrypts() -> None:
+    key = ou.generate(384, short_noise=False)
+    p, n = int(key.prime.p), int(key.public.n)
+    square = p * p
+    random = Random(0)
+    g = next(g for g in iter(lambda: random.randrange(2, n), 0) if pow(g, p - 1, square) != 1)
+    h = pow(g, n, n)
+    # The key knows g = 1 + tp up to roots of unity: t is its logarithm.
+    t = mpz(L(pow(g, p - 1, square), p)) * pow(p - 1, -1, p) % p
+    own = replace(key, t=t)
+    for m in (0, 1, 12345, p // 5):
+        c = pow(g, m, n) * pow(h, random.randrange(n), n) % n
+        assert own.decrypt([mpz(c)]) == [m]
 
 
 def test_a_key_of_impossible_length_is_refused_by_name_of_the_setting() -> None:
