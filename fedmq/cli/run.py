@@ -35,7 +35,7 @@ _STOP_SECONDS = 12.0
 )
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    type=click.Path(path_type=Path, file_okay=False),
     help="A folder to write a timeline of each session into.",
 )
 @click.option(
@@ -56,6 +56,8 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     os.umask(0o077)
     # Asked for once: whoever typed it need not sit there when the files are read anew.
     files = PartyFiles.read(party, functools.cache(ask_passphrase))
+    if trace is not None:
+        trace.mkdir(parents=True, exist_ok=True)
 
     async def serve() -> None:
         daemon = Daemon(files, trace)

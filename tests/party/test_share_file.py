@@ -8,11 +8,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fedmq.boosting.model import PassiveShare
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.share_file import read_share, write_share
 from tests.party.test_model_store import active_share, passive_share
+
+EXPORTED = Path(__file__).parents[1] / "boosting" / "shares" / "version-1-telco.share"
 
 
 @pytest.fixture
@@ -40,6 +44,20 @@ def test_a_share_comes_back_as_it_was(tmp_path: Path, file: Path) -> None:
 
     assert read_share(file, "telco", False).dumps() == passive_share().dumps()
     assert read_share(tmp_path / "active", "bank", True).dumps() == active_share().dumps()
+
+
+def test_a_file_that_an_earlier_version_exported_is_read() -> None:
+    share = read_share(EXPORTED, "telco", False)
+    assert isinstance(share, PassiveShare)
+    names = share.lookup_table.feature_names
+    assert names == ("city=bern", "city=oslo", "city=rome", "age")
+    oslo, nowhere = [0, 1, 0, 30], [np.nan, np.nan, np.nan, np.nan]
+    rows = np.array([oslo, nowhere], dtype=np.float32)
+    ids = np.arange(len(share.lookup_table.threshold), dtype=np.int32)
+    ways = [share.lookup_table.directions(rows, np.full_like(ids, row), ids) for row in (0, 1)]
+    # Thirty years are below both thresholds, and who lives in Oslo does not live in Rome.
+    assert ways[0].all()
+    assert ways[1].tolist() == share.lookup_table.default_left.tolist()
 
 
 def test_the_heading_says_whose_share_follows_and_with_which_checksum(file: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_noise_of_all_parties_is_square_so_that_no_character_tells_rows_apar
         assert {jacobi(c, prime) for c in ciphertexts} == {1}
 
 
-def L(x: int, p: int) -> int:
+def logarithm(x: int, p: int) -> int:
     """Okamoto and Uchiyama's logarithm of x = 1 mod p, modulo p²."""
     assert x % p == 1
     return (x - 1) // p
@@ -53,7 +53,11 @@ def test_a_ciphertext_decrypts_by_the_definition_of_the_scheme() -> None:
     g = 1 + int(key.t) * p
     for m in (0, 1, 12345, p // 5):
         [c] = (int(each) for each in key.encrypt([m]))
-        found = L(pow(c, p - 1, square), p) * pow(L(pow(g, p - 1, square), p), -1, p) % p
+        found = (
+            logarithm(pow(c, p - 1, square), p)
+            * pow(logarithm(pow(g, p - 1, square), p), -1, p)
+            % p
+        )
         assert found == m
 
 
@@ -65,7 +69,7 @@ def test_a_ciphertext_made_by_the_definition_of_the_scheme_decrypts() -> None:
     g = next(g for g in iter(lambda: random.randrange(2, n), 0) if pow(g, p - 1, square) != 1)
     h = pow(g, n, n)
     # The key knows g = 1 + tp up to roots of unity: t is its logarithm.
-    t = mpz(L(pow(g, p - 1, square), p)) * pow(p - 1, -1, p) % p
+    t = mpz(logarithm(pow(g, p - 1, square), p)) * pow(p - 1, -1, p) % p
     own = replace(key, t=t)
     for m in (0, 1, 12345, p // 5):
         c = pow(g, m, n) * pow(h, random.randrange(n), n) % n
