@@ -157,7 +157,7 @@ class Bench:
         """The same load before, during and after the first minutes of a training."""
         bank = self.federation.folder / "bank"
         (bank / "train.toml").write_text(TRAINING)
-        self.load("before a training", 50, 20)
+        self.load("before a training", 50, 60)
         code = "from fedmq.cli.main import main; main()"
         training = subprocess.Popen(
             [sys.executable, "-c", code, "train", str(bank / "train.toml")],
@@ -165,7 +165,7 @@ class Bench:
             stderr=subprocess.DEVNULL,
         )
         time.sleep(10)
-        self.load("during a training", 50, 20)
+        self.load("during a training", 50, 60)
         still = training.poll() is None
         training.terminate()
         training.wait()
