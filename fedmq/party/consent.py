@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -47,13 +48,13 @@ class Consent:
         self._policy = policy
         self.quota.most = policy.most_rows_per_hour
 
-    async def until_recordable(self) -> None:
-        """Wait for a disk that takes the audit log."""
+    async def until_recordable(self, on_trouble: Callable[[str], None] = lambda _: None) -> None:
+        """Wait for a disk that takes the audit log; ``on_trouble`` is told why, and the end."""
 
         async def check() -> None:
             self.audit.check()  # not in a thread: nothing may be recorded in between
 
-        await until_taken(check)
+        await until_taken(check, on_trouble=on_trouble)
 
     def training(self, header: Header, terms: TrainingOpen) -> Engine:
         """The engine with which this party trains on ``terms``; Refused if it does not."""

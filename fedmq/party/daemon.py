@@ -81,6 +81,7 @@ class Daemon:
         pool = DaskPool(compute.dask) if compute.dask else ProcessPool(compute.workers)
         self._sealer = files.sealer
         self._opened = Openings(config.state)
+        self._disk_trouble = ""
         notes = DeadLetterNotes(config.state)
         self._meters = Meters()
         self._switchboard = Switchboard(
@@ -280,7 +281,7 @@ class Daemon:
                     raise Replayed(f"{header.sender} opened session {header.session} here before")
                 joined = await opening(envelope)
                 # Last of all: from here to the record of what was asked nothing comes between.
-                await self._premises.consent.until_recordable()
+                await self._premises.consent.until_recordable(self._on_disk_trouble)
                 return joined.runner
             case Fate.GO_ON:
                 assert stored is not None
@@ -310,7 +311,10 @@ class Daemon:
         async def noted() -> bool:
             return self._opened.is_first(header)
 
-        return await until_taken(noted)
+        return await until_taken(noted, on_trouble=self._on_disk_trouble)
+
+    def _on_disk_trouble(self, trouble: str) -> None:
+        self._disk_trouble = trouble
 
     def _on_online(self, envelope: Envelope) -> None:
         self._serving.on_online(envelope)
@@ -362,7 +366,7 @@ class Daemon:
             "dropped": self._meters.dropped,
             "refused": dict(self._meters.refused),
             "sealed": self._sealer.sealed,
-            "store": self._database.trouble,
+            "store": self._database.trouble or self._disk_trouble,
         }
 
     async def _cancel(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:

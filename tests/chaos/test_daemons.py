@@ -202,11 +202,13 @@ def test_a_session_that_is_taken_up_waits_for_a_party_whose_disk_refuses(
         federation.bank.kill()
         federation.bank.start()
         time.sleep(3)
+        assert "cannot be" in federation.ask("telco", "status")["store"]
 
     federation.await_shares([model], 60)
 
     assert federation.equal(model, "calm")
     assert federation.ask("telco", "status")["dead_letters"] == 0
+    assert not federation.ask("telco", "status")["store"]
 
 
 @pytest.mark.parametrize("victim", ["bank", "telco"])
