@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from gmpy2 import f_mod_2exp, mpz, powmod
+from gmpy2 import mpz, powmod
 from numpy.typing import NDArray
 
 from fedmq.errors import ConfigError, DataError, MessageError
@@ -67,13 +67,6 @@ class SlotLayout:
         shift = self.h_bits
         return [(a << shift) + b for a, b in zip(g.tolist(), h.tolist(), strict=True)]
 
-    def split(self, values: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The (g, h) of each v = g·2^w + h as two int64 arrays: `join` undone."""
-        shift, mask = self.h_bits, (1 << self.h_bits) - 1
-        g = np.array([int(v >> shift) for v in values], dtype=np.int64)
-        h = np.array([int(v & mask) for v in values], dtype=np.int64)
-        return g, h
-
     def packed_count(self, count: int) -> int:
         """Ciphertexts that ``count`` sums are packed into."""
         return -(-count // self.capacity)
@@ -102,20 +95,37 @@ class SlotLayout:
                 f"sums: expected {self.packed_count(count)} packed ciphertexts for {count} sums, "
                 f"got {len(plaintexts)}; both parties must use the same slot layout"
             )
+        if not count:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        # With half a slot added to each, no digit is negative, and bits are all there is to cut.
+        last = count - (len(plaintexts) - 1) * self.capacity
+        joined = [
+            self._lifted(plaintext, last if index == len(plaintexts) - 1 else self.capacity, index)
+            for index, plaintext in enumerate(plaintexts)
+        ]
+        size = -(-self.capacity * self.slot_bits // 8)
+        rows = np.frombuffer(b"".join(each.to_bytes(size, "little") for each in joined), np.uint8)
+        bits = np.unpackbits(rows.reshape(-1, size), axis=1, bitorder="little")
+        slots = bits[:, : self.capacity * self.slot_bits].reshape(-1, self.slot_bits)[:count]
+        g = _numbers(slots[:, self.h_bits :])
+        half = np.uint64(1 << (self.slot_bits - self.h_bits - 1))
+        return (g - half).view(np.int64), _numbers(slots[:, : self.h_bits]).view(np.int64)
+
+    def _lifted(self, plaintext: mpz, slots: int, index: int) -> int:
+        """The first ``slots`` digits, none of them negative; `MessageError` if there are more."""
         bits = self.slot_bits
-        half, full = mpz(1) << (bits - 1), mpz(1) << bits
-        values: list[int] = []
-        for index, plaintext in enumerate(plaintexts):
-            rest = plaintext
-            for _ in range(min(self.capacity, count - len(values))):
-                value = f_mod_2exp(rest, bits)
-                if value >= half:
-                    value -= full
-                values.append(value)
-                rest = (rest - value) >> bits
-            if rest:
-                raise MessageError(
-                    f"sums: packed ciphertext {index} holds more than its slots; both parties must "
-                    "use the same key and slot layout"
-                )
-        return self.split(values)
+        ones = ((1 << bits * slots) - 1) // ((1 << bits) - 1)
+        lifted = int(plaintext) + (ones << (bits - 1))
+        if not 0 <= lifted < 1 << bits * slots:
+            raise MessageError(
+                f"sums: packed ciphertext {index} holds more than its slots; both parties must "
+                "use the same key and slot layout"
+            )
+        return lifted
+
+
+def _numbers(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Rows of up to 64 bits, the lowest first, as numbers."""
+    padded = np.zeros((len(bits), 64), np.uint8)
+    padded[:, : bits.shape[1]] = bits
+    return np.packbits(padded, axis=1, bitorder="little").view("<u8")[:, 0].astype(np.uint64)

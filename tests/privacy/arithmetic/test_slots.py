@@ -59,7 +59,7 @@ def test_a_plaintext_full_of_the_most_extreme_sums_comes_back_exactly(sign: int)
 def test_sums_of_joined_pairs_are_the_pair_of_sums() -> None:
     layout = SlotLayout.for_sums(100, 100, PUBLIC.plaintext_bits)
     g, h = array(-90, 40, 45), array(10, 0, 90)
-    total_g, total_h = layout.split([sum(layout.join(g, h))])
+    total_g, total_h = layout.unpack([mpz(sum(layout.join(g, h)))], 1)
     assert (total_g[0], total_h[0]) == (-5, 100)
 
 
