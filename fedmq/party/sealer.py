@@ -144,6 +144,8 @@ class EndToEnd(Sealer):
         # What is under way has its own keys by now, in both caches.
         if not isinstance(newer, EndToEnd):
             raise ConfigError("the federation file holds no keys any more; restart without seals")
+        if newer._pinned.keys() != self._pinned.keys():
+            raise ConfigError("the federation has other parties than before; restart for that")
         self._ring, self._pinned = newer._ring, newer._pinned
         for channel, seal in list(self._outgoing.items()):
             if seal.peer not in self._pinned[channel.recipient]:

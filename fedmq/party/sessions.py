@@ -202,6 +202,10 @@ class Sessions:
     def live(self, session: str) -> RunningSession:
         """The session, if it has not ended; DaemonError otherwise."""
         running = self.running.get(session)
+        if running is not None and running.waiting and not running.runner.closed.done():
+            waits = "; ".join(running.wait(*each) for each in running.waiting.values())
+            if running.runner.outcome.done():
+                raise DaemonError(f"session {session} has ended here, and is {waits}")
         if running is None or running.runner.outcome.done():
             raise DaemonError(f"session {session} does not run here; see: fedmq status")
         return running

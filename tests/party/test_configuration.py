@@ -171,6 +171,11 @@ def test_a_wrong_federation_file_is_one_line_that_names_file_and_key(
         ("max_depth = 3", "lambda = 1\nreg_lambda = 2", "params: lambda and reg_lambda are the"),
         ("max_depth = 3", 'objective = "multi:softmax"', "params: objective = 'multi:softmax'"),
         ("[params]", "[parms]", "parms: there is no such key; did you mean 'params'?"),
+        (
+            "[params]",
+            "max_depth = 2\n[params]",
+            "max_depth: max_depth belongs into the table [params]",
+        ),
         ("[params]", '[params]\nalignment = "a"', "params.alignment: alignment belongs at the top"),
         (
             "[params]",

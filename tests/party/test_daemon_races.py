@@ -271,3 +271,16 @@ async def test_rows_that_are_replaced_during_an_activation_are_read_anew(
 
     await federation.until(fresh)
     await federation.stop()
+
+
+async def test_an_alignment_that_is_being_made_is_not_made_twice(
+    federation: DaemonsInMemory,
+) -> None:
+    held = Held(federation, "alignment open")
+    job = {"name": "people"}
+    asking = asyncio.create_task(federation.ask("bank", "align", job=job))
+    await held.asked.wait()
+    with pytest.raises(DaemonError, match="alignment 'people' is being made already"):
+        await federation.ask("bank", "align", job=job)
+    held.let.set()
+    assert (await asking)["rows"] == (await federation.ask("bank", "align", job=job))["rows"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
@@ -94,7 +94,11 @@ def _line(error: Any, model: type[Section]) -> str:
         *place, wrong = error["loc"]
         if place and wrong in model.model_fields:
             return f"{key}: {wrong} belongs at the top of the file, above the first [table]"
-        keys = _keys(_section(model, place))
+        section = _section(model, place)
+        table = next((name for name, inner in _tables(section) if wrong in _keys(inner)), None)
+        if table is not None:
+            return f"{key}: {wrong} belongs into the table [{'.'.join([*place, table])}]"
+        keys = _keys(section)
         near = difflib.get_close_matches(str(wrong), keys, n=1)
         return f"{key}: there is no such key" + (f"; did you mean {near[0]!r}?" if near else "")
     name = _NAMES.get(error.get("ctx", {}).get("pattern"))
@@ -115,10 +119,13 @@ def _section(model: type[BaseModel], place: Sequence[Any]) -> type[BaseModel]:
     return model
 
 
-def _keys(model: type[BaseModel]) -> list[str]:
-    keys: list[str] = []
+def _tables(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The tables right below ``model``, by name."""
     for name, field in model.model_fields.items():
-        keys.append(field.alias or name)
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            keys += _keys(field.annotation)
-    return keys
+            yield field.alias or name, field.annotation
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    keys = [field.alias or name for name, field in model.model_fields.items()]
+    return keys + [key for _, inner in _tables(model) for key in _keys(inner)]

@@ -18,7 +18,7 @@ from fedmq.party.alignment_store import AlignmentStore
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.control import Command, Say
 from fedmq.party.course import Course, OnChange
-from fedmq.party.desks.desk import Desk, Opening
+from fedmq.party.desks.desk import Desk, Opening, Premises
 from fedmq.party.sessions import RunningSession
 from fedmq.protocol.alignment_active import ActiveAlignment
 from fedmq.protocol.alignment_passive import PassiveAlignment
@@ -33,6 +33,10 @@ class AlignmentDesk(Desk):
 
     After the restart of another party all begin anew: no part of an alignment is kept.
     """
+
+    def __init__(self, premises: Premises) -> None:
+        super().__init__(premises)
+        self._making: set[str] = set()
 
     @property
     def openings(self) -> Mapping[type[Body], Opening]:
@@ -82,9 +86,16 @@ class AlignmentDesk(Desk):
         if not self.at.federation.passive:
             raise ConfigError("there is no other party to align with")
         name = AlignmentJob.model_validate(request["job"]).name
+        if name in self._making:
+            raise ConfigError(f"alignment {name!r} is being made already; see: fedmq status")
+        self._making.add(name)
         session = secrets.token_hex(8)
         begun = asyncio.get_running_loop().time()
-        own: AlignableIds = await self.at.pool.run(self._read(self._terms(name, session, 1)))
+        try:
+            own: AlignableIds = await self.at.pool.run(self._read(self._terms(name, session, 1)))
+        except BaseException:
+            self._making.discard(name)
+            raise
 
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             machine = ActiveAlignment(
@@ -101,6 +112,7 @@ class AlignmentDesk(Desk):
             )
 
         course = self.at.sessions.drive(Course(attempt))
+        course.result.add_done_callback(lambda _: self._making.discard(name))
         await say({"event": "opened", "session": session, "alignment": name})
         rows: int = await course.followed(say)
         return {
