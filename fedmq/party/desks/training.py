@@ -284,10 +284,11 @@ class TrainingDesk(Desk):
     async def _follow(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         session = await self.at.kept.find(str(request["session"]))
         course = self._courses.get(str(request["session"]))
-        if session is not None and course is None and session.state == "finished":
-            raise DaemonError(f"session {session.id} has finished; its model is {session.model}")
-        if session is not None and course is None and session.state == "failed":
-            raise DaemonError(f"session {session.id} has ended: {session.reason}")
+        if self.at.is_active and session is not None and course is None:
+            if session.state == "finished":
+                raise DaemonError(f"session {session.id} has finished: model {session.model}")
+            if session.state == "failed":
+                raise DaemonError(f"session {session.id} has ended: {session.reason}")
         if session is None or course is None:
             raise DaemonError(
                 f"session {request['session']} is no training that this party drives; see: "
