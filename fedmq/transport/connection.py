@@ -71,6 +71,8 @@ def _refusal(address: BrokerAddress, error: BaseException) -> str:
         return f"broker {address} does not answer; check host and port, and that it speaks AMQP"
     if isinstance(error, AMQPConnectionError | OSError | asyncio.CancelledError):
         why = str(error) or "the connection was lost"
+        if "CERTIFICATE_VERIFY_FAILED" in why:
+            return f"broker {address} cannot be trusted ({why}); check its certificate, and tls.ca"
         return f"broker {address} cannot be reached ({why}); check host and port, and that it runs"
     # After the login only the virtual host is left to refuse, and the client library shows that
     # refusal as a frame it did not expect.

@@ -231,7 +231,7 @@ def test_a_job_survives_its_way_to_the_daemon(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "line"),
-    [(None, "there is no such file"), (b"\xff\xfe", "cannot be read: 'utf-8' codec")],
+    [(None, "there is no such file"), (b"\xff\xfe", "is not UTF-8; save it as that")],
 )
 def test_a_file_that_cannot_be_read_is_named(
     folder: Path, content: bytes | None, line: str

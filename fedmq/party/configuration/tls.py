@@ -32,13 +32,23 @@ class TlsSection(Section):
     def context(self) -> ssl.SSLContext:
         """The files as a context for connections; raises ConfigError where one cannot be used."""
         for path in (self.ca, self.certificate, self.key):
-            if path is not None and not path.is_file():
-                raise ConfigError(f"tls: {path}: there is no such file")
+            try:
+                if path is not None:
+                    path.read_bytes()
+            except FileNotFoundError:
+                raise ConfigError(f"tls: {path}: there is no such file") from None
+            except OSError as error:
+                raise ConfigError(f"tls: {path}: cannot be read: {error.strerror}") from None
         try:
             context = ssl.create_default_context(cafile=self.ca)
+        except ssl.SSLError:
+            raise ConfigError(f"tls.ca: {self.ca} holds no certificate in PEM") from None
+        try:
             if self.certificate is not None:
                 context.load_cert_chain(self.certificate, self.key)
-        except OSError as error:  # ssl.SSLError among them
-            raise ConfigError(f"tls: a file cannot be used: {error}") from None
+        except ssl.SSLError:
+            raise ConfigError(
+                f"tls: {self.certificate} and {self.key} are no certificate and its key in PEM"
+            ) from None
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return context

@@ -61,11 +61,13 @@ def read_toml(path: Path, model: type[Model]) -> Model:
         ConfigError: the file is missing, is no TOML, or a key is wrong; one line that names both.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8; save it as that") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

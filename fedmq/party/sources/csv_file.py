@@ -91,5 +91,8 @@ class CsvFile(Source):
     def _rows(self) -> Iterator[list[str]]:
         try:
             yield from self._reader
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"{self.name}: cannot be read: {error}") from None
+        except UnicodeDecodeError:
+            raise DataError(f"{self.name}: is not UTF-8; save it as that") from None
+        except (OSError, csv.Error) as error:
+            line = self._reader.line_num
+            raise DataError(f"{self.name}, line {line}: cannot be read: {error}") from None
