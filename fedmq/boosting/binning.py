@@ -46,7 +46,7 @@ class Cuts(BaseModel):
         The cuts are ``unique(numpy.quantile(x, i / max_bin, method="inverted_cdf"))`` for
         i in 1..max_bin-1 over the present values x, with NumPy's own rounding of the rank. One at
         the largest value would separate no rows, but values yet unseen from all others: there is
-        none, as in XGBoost, whose last bin has no end.
+        none, as in XGBoost, whose last bin goes on beyond that value.
         """
         present = np.sort(X, axis=0)  # NaN sorts last
         counts = X.shape[0] - np.isnan(X).sum(axis=0)
