@@ -18,7 +18,7 @@ import fedmq
 from benchmarks.papers.page import Curve, draw, table
 from benchmarks.papers.tables import TITLES, Credit, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.tree import walk
+from fedmq.boosting.tree import walk_joined
 from fedmq.party.traffic import Traffic
 from fedmq.privacy.audit.purity import leaf_purity
 
@@ -74,11 +74,7 @@ def _metrics(truth: NDArray[np.float32], margins: NDArray[np.float32]) -> dict[s
 
 
 def _purity(tree: Any, tables: Any, values: Any, labels: NDArray[np.float32]) -> float:
-    leaves = walk(
-        tree,
-        len(labels),
-        lambda owner, rows, ids: tables[owner].directions(values[owner], rows, ids),
-    )
+    leaves = walk_joined(tree, tables, values)
     return leaf_purity([np.flatnonzero(leaves == each) for each in np.unique(leaves)], labels)
 
 

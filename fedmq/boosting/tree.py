@@ -6,7 +6,7 @@ in the owner's table alone (SecureBoost, arXiv 1901.08755).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from fedmq.boosting.numpy_field import Bools, Float32s, Int16s, Int32s
 from fedmq.errors import DataError
 
-__all__ = ["LEAF", "Directions", "GrowingTree", "LookupTable", "Tree", "walk"]
+__all__ = ["LEAF", "Directions", "GrowingTree", "LookupTable", "Tree", "walk", "walk_joined"]
 
 LEAF = -1
 """Owner of a leaf, and child of one."""
@@ -162,6 +162,17 @@ class LookupTable(BaseModel):
         values = X[rows, self.feature[records]]
         left: NDArray[np.bool_] = values <= self.threshold[records]
         return np.where(np.isnan(values), self.default_left[records], left)
+
+
+def walk_joined(
+    tree: Tree, tables: Sequence[LookupTable], values: Sequence[NDArray[np.float32]]
+) -> NDArray[np.int32]:
+    """As `walk`, where all parties' ``tables`` and ``values`` (rows, features) lie side by side."""
+    return walk(
+        tree,
+        len(values[0]),
+        lambda owner, rows, records: tables[owner].directions(values[owner], rows, records),
+    )
 
 
 def walk(tree: Tree, n_rows: int, directions: Directions) -> NDArray[np.int32]:

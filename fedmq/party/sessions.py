@@ -66,22 +66,28 @@ class RunningSession:
     def status(self) -> dict[str, Any]:
         """What ``fedmq status`` shows, as plain data."""
         state = self.runner.session.machine.state
-        waiting = [] if self.runner.closed.done() else list(self.waiting.values())
+        waits = self.waits
         return {
             "session": self.id,
             "purpose": self.purpose,
             "model": self.model,
             "attempt": self.runner.session.mailbox.address.attempt,
-            "state": "waiting" if waiting else state.name.lower(),
+            "state": "waiting" if waits else state.name.lower(),
             "meaning": state.value,
             "started": self.started.isoformat(timespec="seconds"),
             "done": self.report.done if self.report else 0,
             "total": self.report.total if self.report else None,
             "unit": self.report.unit if self.report else None,
             "details": dict(self.report.details) if self.report else {},
-            "waiting": [self.wait(*each) for each in waiting],
+            "waiting": waits,
             "bytes_sent": self.traffic.total.bytes,
         }
+
+    @property
+    def waits(self) -> list[str]:
+        """For whom it waits, a line each; for nobody once it is closed."""
+        waiting = [] if self.runner.closed.done() else self.waiting.values()
+        return [self.wait(*each) for each in waiting]
 
     def wait(self, waiting: Waiting, trouble: str) -> str:
         """For whom this session waits since when, in a line."""
@@ -202,13 +208,13 @@ class Sessions:
     def live(self, session: str) -> RunningSession:
         """The session, if it has not ended; DaemonError otherwise."""
         running = self.running.get(session)
-        if running is not None and running.waiting and not running.runner.closed.done():
-            waits = "; ".join(running.wait(*each) for each in running.waiting.values())
-            if running.runner.outcome.done():
-                raise DaemonError(f"session {session} has ended here, and is {waits}")
-        if running is None or running.runner.outcome.done():
-            raise DaemonError(f"session {session} does not run here; see: fedmq status")
-        return running
+        if running is not None and not running.runner.outcome.done():
+            return running
+        if running is not None and running.waits:
+            raise DaemonError(
+                f"session {session} has ended here, and is {'; '.join(running.waits)}"
+            )
+        raise DaemonError(f"session {session} does not run here; see: fedmq status")
 
     def _recorder(self, session: str, attempt: int) -> Recorder | None:
         if self._recordings is None:

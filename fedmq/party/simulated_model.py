@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.joined_tree import JoinedTree, joined_feature_names
 from fedmq.boosting.model import ActiveShare, PassiveShare
-from fedmq.boosting.tree import LookupTable, walk
+from fedmq.boosting.tree import LookupTable, walk_joined
 from fedmq.boosting.xgboost_export import to_booster
 from fedmq.errors import DataError
 from fedmq.party.compute import ThreadPool
@@ -123,16 +123,7 @@ class SimulatedModel:
             self._table(party, data, table)
             for party, data, table in zip(self.share.parties, given, tables, strict=True)
         ]
-        weights = [
-            tree.weight[
-                walk(
-                    tree,
-                    len(values[0]),
-                    lambda owner, rows, ids: tables[owner].directions(values[owner], rows, ids),
-                )
-            ]
-            for tree in self.share.used_trees
-        ]
+        weights = [tree.weight[walk_joined(tree, tables, values)] for tree in self.share.used_trees]
         params = self.share.params
         told = np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
         return LeafWeights(told, params.eta, params.reg_lambda, params.base_score)

@@ -11,7 +11,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.model import ActiveShare
 from fedmq.boosting.objective import OBJECTIVES
-from fedmq.boosting.tree import LookupTable, walk
+from fedmq.boosting.tree import LookupTable, walk_joined
 
 
 def joined_cuts(cuts: Sequence[Cuts]) -> Cuts:
@@ -49,14 +49,8 @@ def joint_margins(
     ``tables[i]`` and ``X[i]`` (rows, features of party i) belong to ``share.parties[i]``. Leaves
     are added in float32, tree by tree, as XGBoost does.
     """
-    n_rows = len(X[0])
     start = OBJECTIVES[share.params.objective].base_margin(share.params.base_score)
-    margins = np.full(n_rows, start, dtype=np.float32)
+    margins = np.full(len(X[0]), start, dtype=np.float32)
     for tree in share.used_trees:
-        leaves = walk(
-            tree,
-            n_rows,
-            lambda owner, rows, records: tables[owner].directions(X[owner], rows, records),
-        )
-        margins += tree.weight[leaves]
+        margins += tree.weight[walk_joined(tree, tables, X)]
     return margins
