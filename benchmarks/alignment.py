@@ -25,15 +25,15 @@ from typing import Any
 
 import psutil
 
-from fedmq.party.alignable import AlignableIds, Terms
-from fedmq.party.alignment_store import AlignmentStore
-from fedmq.party.compute import ProcessPool
-from fedmq.party.in_process import MEMORY, in_own_loop, run_machines
-from fedmq.party.traffic import Traffic
-from fedmq.privacy.engine import Given
+from fedmq.computation import Given
+from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.data.alignment_ids import AlignableIds, Terms
+from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList
-from fedmq.protocol.alignment_active import ActiveAlignment
-from fedmq.protocol.alignment_passive import PassiveAlignment
+from fedmq.protocol.alignment.active import ActiveAlignment
+from fedmq.protocol.alignment.passive import PassiveAlignment
+from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 
 PARTIES = ("bank", "telco")
 TICK = 0.002

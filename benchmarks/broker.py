@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedmq.transport.topology import definitions
+from fedmq.transport.rabbitmq.definitions import definitions
 
 BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

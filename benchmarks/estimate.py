@@ -32,9 +32,9 @@ import numpy as np
 from broker import private_node
 from page import write_page
 
-from fedmq.cli.asking import ask_daemon
+from fedmq.cli.daemon_request import ask_daemon
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.memory_watch import MemoryWatch
+from fedmq.simulation.memory_watch import MemoryWatch
 
 HEAD = (
     "Ratios of what `fedmq estimate` foretells to what two daemons then take: 1 is the truth, and "

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from trees import Case, in_own_process, read_csv
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.privacy.arithmetic.joint import Tricks, plan_cells, products
+from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks, plan_cells, products
 
 HERE = Path(__file__).parent
 Row = dict[str, Any]

@@ -39,26 +39,26 @@ import training as credit
 from broker import private_node
 from page import write_page
 
+from fedmq.computation import Given
 from fedmq.messages.array import Array
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import GradientBroadcast
-from fedmq.party.compute import ThreadPool
-from fedmq.party.in_process import run_machines
-from fedmq.party.keeper import Keeper, StoreKeeper
-from fedmq.party.keys_file import KeyRing
-from fedmq.party.sealer import EndToEnd
+from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.identity.private_keys import KeyRing
+from fedmq.party.identity.sealer import EndToEnd
+from fedmq.party.sessions.checkpointing import Keeper, StoreKeeper
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.party.traffic import Traffic
-from fedmq.privacy.engine import Given
-from fedmq.privacy.plain import Plain
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.privacy.engines.plain import Plain
+from fedmq.protocol.checkpoint import Step
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.step import Step
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_passive import PassiveTraining
-from fedmq.protocol.training_tables import ActiveTable, PassiveTable
-from fedmq.transport.keys import PrivateKeys
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.simulation.in_process import run_machines
+from fedmq.transport.sealing.keys import PrivateKeys
 
 HEAD = (
     "Two parties train on Credit 2 with the engine `plain`, whose arithmetic is the least, over "

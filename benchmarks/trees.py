@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from fedmq import TrainParams, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost_parity import compare, train_reference
-from fedmq.party.memory_watch import MemoryWatch
-from fedmq.party.trace import Trace, write_trace
+from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.party.telemetry.timeline import Trace, write_trace
+from fedmq.simulation.memory_watch import MemoryWatch
 
 # Where a computation's time is counted.
 PARTS = {

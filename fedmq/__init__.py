@@ -5,12 +5,12 @@ train one XGBoost-style model together, and nobody shows its table.
 """
 
 from fedmq.boosting.params import TrainParams
+from fedmq.client import AsyncClient, Client
 from fedmq.errors import FedmqError
-from fedmq.party.audit import AuditReport, audit
-from fedmq.party.client import AsyncClient, Client
-from fedmq.party.recording import Recording
-from fedmq.party.simulated_model import SimulatedModel
-from fedmq.party.simulation import simulate
+from fedmq.leakage.audit import AuditReport, audit
+from fedmq.party.sessions.recording import Recording
+from fedmq.simulation.model import SimulatedModel
+from fedmq.simulation.simulate import simulate
 
 __all__ = [
     "AsyncClient",

@@ -21,7 +21,8 @@ from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen, TreeStarted
-from fedmq.party.store.steps import Row, row_of, step_of
+from fedmq.party.store.checkpoints import Row, row_of, step_of
+from fedmq.protocol.checkpoint import Step
 from fedmq.protocol.events import (
     Arrived,
     CancelTimer,
@@ -38,11 +39,11 @@ from fedmq.protocol.events import (
     TimerFired,
     Transmit,
 )
-from fedmq.protocol.fence import Fate, Standing, fate
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
-from fedmq.protocol.step import Step
+from fedmq.protocol.stale_message import Fate, Standing, fate
 
 _MOST_EVENTS = 300_000
 _REMIND_SECONDS = 5.0

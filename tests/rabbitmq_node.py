@@ -14,7 +14,8 @@ from typing import Any
 
 import aio_pika
 
-from fedmq.transport.topology import definitions, topology
+from fedmq.transport.rabbitmq.definitions import definitions
+from fedmq.transport.rabbitmq.topology import topology
 
 BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
 

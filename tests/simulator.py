@@ -35,7 +35,8 @@ from fedmq.protocol.events import (
     Waiting,
 )
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
 
 _MOST_EVENTS = 300_000

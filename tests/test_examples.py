@@ -11,7 +11,7 @@ import pytest
 
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
-from fedmq.transport.topology import password_hash
+from fedmq.transport.rabbitmq.definitions import password_hash
 from tests.party.daemons import EXAMPLE, PARTIES
 from tests.rabbitmq_node import BROKER
 

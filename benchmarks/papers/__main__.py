@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.papers import fedxgboost, leakage, secureboost, times
 from benchmarks.papers.scalability import scalability
 from benchmarks.papers.tables import Credit
-from fedmq.party.compute import cores
+from fedmq.party.compute.process_pool import cores
 
 PAPERS_HEAD = """# The papers' experiments, run again
 

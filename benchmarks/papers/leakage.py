@@ -14,12 +14,12 @@ from benchmarks.papers.tables import TITLES, Credit, params
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.metric import auc
-from fedmq.privacy.audit.masked_gradients import bare_rows, labels_from_signs
-from fedmq.privacy.audit.noisy_gradients import label_scores_from_noise
-from fedmq.privacy.audit.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.privacy.null_space import FewColumnsSpan, OneHotSpan, null_vectors
-from fedmq.privacy.perturbation import MECHANISMS
-from fedmq.privacy.smm1 import splitting_matrix
+from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
+from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
+from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
+from fedmq.privacy.masking.null_space import FewColumnsSpan, OneHotSpan, null_vectors
+from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+from fedmq.privacy.mechanisms import MECHANISMS
 
 ROWS = 3000
 COUNTS = [8, 64, 512, 1500, 2300, 2700, 2900, ROWS - 2]

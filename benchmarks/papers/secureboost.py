@@ -18,9 +18,9 @@ import fedmq
 from benchmarks.papers.page import Curve, draw, table
 from benchmarks.papers.tables import TITLES, Credit, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.tree import walk_joined
-from fedmq.party.traffic import Traffic
-from fedmq.privacy.audit.purity import leaf_purity
+from fedmq.boosting.model.tree import walk_joined
+from fedmq.leakage.attacks.purity import leaf_purity
+from fedmq.party.telemetry.traffic import Traffic
 
 TREES = 25
 SEEDS = 6

@@ -12,26 +12,26 @@ import sys
 
 import click
 
-from fedmq.cli.align import align
-from fedmq.cli.audit import audit
-from fedmq.cli.audit_log import audit_log
-from fedmq.cli.bench import bench
-from fedmq.cli.broker import broker
-from fedmq.cli.data import data
-from fedmq.cli.dead import dead
-from fedmq.cli.demo import demo
-from fedmq.cli.estimate import estimate
-from fedmq.cli.health import health
-from fedmq.cli.init import init
-from fedmq.cli.keys import keys
-from fedmq.cli.models import models
+from fedmq.cli.daemon.audit_log import audit_log
+from fedmq.cli.daemon.dead import dead
+from fedmq.cli.daemon.health import health
+from fedmq.cli.daemon.run import run
+from fedmq.cli.daemon.status import cancel, pause, resume, status
+from fedmq.cli.model.align import align
+from fedmq.cli.model.audit import audit
+from fedmq.cli.model.bench import bench
+from fedmq.cli.model.demo import demo
+from fedmq.cli.model.estimate import estimate
+from fedmq.cli.model.models import models
+from fedmq.cli.model.predict import predict
+from fedmq.cli.model.serving import activate, rollback, serving
+from fedmq.cli.model.trace import trace
+from fedmq.cli.model.train import follow, train
 from fedmq.cli.output import print_error
-from fedmq.cli.predict import predict
-from fedmq.cli.run import run
-from fedmq.cli.serving import activate, rollback, serving
-from fedmq.cli.status import cancel, pause, resume, status
-from fedmq.cli.trace import trace
-from fedmq.cli.train import follow, train
+from fedmq.cli.setup.broker import broker
+from fedmq.cli.setup.data import data
+from fedmq.cli.setup.init import init
+from fedmq.cli.setup.keys import keys
 from fedmq.errors import ConfigError, FedmqError
 
 __all__ = ["cli", "main"]

@@ -1,1 +1,1 @@
-"""Who runs it? Daemon, configuration, data sources, local store, compute pool."""
+"""Who runs it? One daemon per party, and its rooms."""

@@ -11,43 +11,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import ConfigError, FedmqError, LinkError, Replayed
+from fedmq.large_array import limit_memory
 from fedmq.messages.body import Abort, Body, SessionUnknown
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.party.audit_log import AuditLog
-from fedmq.party.broker_access import BrokerAccess
-from fedmq.party.compute import ProcessPool
-from fedmq.party.condition import Condition
+from fedmq.party.compute.dask_pool import DaskPool
+from fedmq.party.compute.process_pool import ProcessPool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.consent import Consent
-from fedmq.party.control import Command, ControlServer, Say
-from fedmq.party.dask_pool import DaskPool
-from fedmq.party.dead_letters import DeadLetterNotes, Redelivery
-from fedmq.party.desks.alignment import AlignmentDesk
-from fedmq.party.desks.desk import Opening, Premises
-from fedmq.party.desks.inference import InferenceDesk
-from fedmq.party.desks.serving import ServingDesk
-from fedmq.party.desks.training import TrainingDesk
-from fedmq.party.disk import until_taken
-from fedmq.party.files import PartyFiles
-from fedmq.party.meters import Gauges, Meters
-from fedmq.party.model_store import ModelStore
-from fedmq.party.openings import Openings
-from fedmq.party.reminder import Reminder
-from fedmq.party.runner import SessionRunner
-from fedmq.party.sessions import Sessions
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.consent import Consent
+from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.party.operations.control import Command, ControlServer, Say
+from fedmq.party.operations.dead_letters import DeadLetterNotes, Redelivery
+from fedmq.party.operations.health import Condition
+from fedmq.party.services.alignment import AlignmentDesk
+from fedmq.party.services.deployment import ServingDesk
+from fedmq.party.services.inference import InferenceDesk
+from fedmq.party.services.service import Opening, Premises
+from fedmq.party.services.training import TrainingDesk
+from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.open_sessions import Sessions
+from fedmq.party.sessions.restart_notice import Reminder
+from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.store.database import Database
+from fedmq.party.store.disk import until_taken
+from fedmq.party.store.models import ModelStore
+from fedmq.party.store.opened_sessions import Openings
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.party.switchboard import Switchboard
-from fedmq.privacy.large_array import limit_memory
-from fedmq.protocol.fence import Fate, Standing, fate
+from fedmq.party.telemetry.counters import Gauges, Meters
+from fedmq.protocol.stale_message import Fate, Standing, fate
 from fedmq.transport.link import LinkState
-from fedmq.transport.rabbitmq import RabbitMQLink
+from fedmq.transport.rabbitmq.link import RabbitMQLink
 
 if TYPE_CHECKING:
     from fedmq.party.http.server import HttpServer
-    from fedmq.party.serving.spans import OnlineSpans
-    from fedmq.party.telemetry import Telemetry
+    from fedmq.party.telemetry.serving_spans import OnlineSpans
+    from fedmq.party.telemetry.spans import Telemetry
 
 __all__ = ["Daemon"]
 
@@ -418,7 +418,7 @@ class Daemon:
 def _telemetry_of(config: PartyFile) -> Telemetry | None:
     if config.telemetry is None:
         return None
-    from fedmq.party.telemetry import Telemetry
+    from fedmq.party.telemetry.spans import Telemetry
 
     return Telemetry.to(config.telemetry.endpoint, config.party)
 
@@ -428,6 +428,6 @@ def _online_spans_of(
 ) -> OnlineSpans | None:
     if telemetry is None or config.telemetry is None:
         return None
-    from fedmq.party.serving.spans import OnlineSpans
+    from fedmq.party.telemetry.serving_spans import OnlineSpans
 
     return OnlineSpans(telemetry, federation.name, config.party, config.telemetry.scores)

@@ -1,1 +1,1 @@
-"""How do sums stay secret? One engine a file."""
+"""How do sums stay secret? What an engine is, and the engines' common ground."""

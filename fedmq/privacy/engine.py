@@ -16,9 +16,9 @@ step                      resumes with
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
+from fedmq.privacy.plan import Plan, Values
 
 __all__ = [
     "ActiveHalf",
@@ -34,73 +35,12 @@ __all__ = [
     "AskedNode",
     "Best",
     "BroadcastPiece",
-    "Computation",
-    "Compute",
     "Engine",
-    "Exchange",
-    "Given",
     "Leakage",
     "PassiveHalf",
-    "Plan",
     "Query",
-    "Reply",
     "Sums",
-    "Values",
 ]
-
-T = TypeVar("T")
-
-Values = dict[str, Any]
-"""Named arrays and scalars that one half says to the other; at most ``PIECE_BYTES`` together."""
-
-PIECE_BYTES = 270_000
-"""A message of a quarter of the greatest size: what else an event loop has to do waits for it."""
-
-
-class Computation(Protocol):
-    """A pure piece of arithmetic: picklable, so that any process can run it.
-
-    One with ``urgency`` below 0 lets all others go first; left out, it is 0. One with a method
-    ``detached()`` makes of itself what another machine needs: only the rows that it reads.
-    """
-
-    def run(self) -> Any:
-        """The result; the same on every machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The computation of what is at hand already."""
-
-    value: Any
-
-    def run(self) -> Any:
-        return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Compute:
-    """Run these computations, in any order and in parallel."""
-
-    computations: Sequence[Computation]
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """Ask the other half about the node at hand; pieces of at most ``PIECE_BYTES`` each."""
-
-    pieces: Sequence[Values] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer the query about ``node``; at least one piece of at most ``PIECE_BYTES``."""
-
-    node: int
-    pieces: Sequence[Values]
-
-
-Plan = Generator[Compute | Exchange | Reply, Any, T]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
-from fedmq.privacy.ldp import Ldp
-from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
-from fedmq.privacy.paillier import Paillier
-from fedmq.privacy.plain import Plain
-from fedmq.privacy.smm1 import Smm1
-from fedmq.privacy.smm2 import Smm2
+from fedmq.privacy.engines.ldp import Ldp
+from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
+from fedmq.privacy.engines.paillier import Paillier
+from fedmq.privacy.engines.plain import Plain
+from fedmq.privacy.engines.smm1 import Smm1
+from fedmq.privacy.engines.smm2 import Smm2
 
 __all__ = ["ENGINES", "engine_named"]
 

@@ -1,1 +1,1 @@
-"""When is what said? Sans-IO state machines for training and inference."""
+"""When is what said? Sans-IO state machines; here, what all sessions share."""

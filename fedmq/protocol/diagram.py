@@ -10,27 +10,27 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fedmq.messages.body import Abort, Body, SessionUnknown
-from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost
-from fedmq.protocol.states import (
+from fedmq.protocol.alignment.states import (
     ACTIVE_ALIGNMENT,
-    ACTIVE_INFERENCE,
-    ACTIVE_TRAINING,
-    DEPLOYING,
-    HOSTING,
-    ONLINE_BATCH,
     PASSIVE_ALIGNMENT,
-    PASSIVE_INFERENCE,
-    PASSIVE_TRAINING,
     ActiveAlignmentState,
-    ActiveInferenceState,
-    ActiveTrainingState,
-    DeployingState,
-    HostingState,
-    OnlineBatchState,
     PassiveAlignmentState,
+)
+from fedmq.protocol.deployment.states import DEPLOYING, HOSTING, DeployingState, HostingState
+from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost
+from fedmq.protocol.inference.states import (
+    ACTIVE_INFERENCE,
+    PASSIVE_INFERENCE,
+    ActiveInferenceState,
     PassiveInferenceState,
+)
+from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
+from fedmq.protocol.table import Table
+from fedmq.protocol.training.states import (
+    ACTIVE_TRAINING,
+    PASSIVE_TRAINING,
+    ActiveTrainingState,
     PassiveTrainingState,
-    Table,
 )
 
 __all__ = ["MACHINES", "Drawing", "page"]

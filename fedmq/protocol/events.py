@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.privacy.engine import Computation
-from fedmq.protocol.step import Step
+from fedmq.protocol.checkpoint import Step
 
 __all__ = [
     "Answer",

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
 from fedmq.messages.body import Abort, Body, SessionRefuse, SessionUnknown
-from fedmq.privacy.engine import Compute, Exchange, Plan, Reply
+from fedmq.privacy.plan import Compute, Exchange, Plan, Reply
 from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
@@ -26,9 +26,10 @@ from fedmq.protocol.events import (
     RunComputation,
     Send,
 )
-from fedmq.protocol.states import Table
+from fedmq.protocol.plan_runner import RunningPlan
+from fedmq.protocol.table import Table
 
-__all__ = ["UNLOADED", "Machine", "RunningPlan", "event_type", "single"]
+__all__ = ["UNLOADED", "Machine", "event_type"]
 
 UNLOADED = "its own data could not be loaded; its log says why"
 """What peers are told then: the error itself may quote the party's data."""
@@ -37,30 +38,6 @@ UNLOADED = "its own data could not be loaded; its log says why"
 def event_type(event: Event) -> type:
     """What the tables know an event by: its class, or its body's class for a message."""
     return type(event.body) if isinstance(event, Received) else type(event)
-
-
-def single(computation: Any) -> Plan[Any]:
-    """The plan of one computation, and its result."""
-    [result] = yield Compute([computation])
-    return result
-
-
-class RunningPlan:
-    """A plan between two of its steps."""
-
-    __slots__ = ("missing", "on_step", "plan", "results", "then")
-
-    def __init__(
-        self,
-        plan: Plan[Any],
-        then: Callable[[Any], None],
-        on_step: Callable[[Exchange | Reply, RunningPlan], None] | None,
-    ) -> None:
-        self.plan = plan
-        self.then = then
-        self.on_step = on_step
-        self.results: list[Any] = []
-        self.missing = 0
 
 
 class Machine:

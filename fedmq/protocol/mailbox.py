@@ -13,45 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
 from fedmq.errors import MessageError
 from fedmq.messages.body import Abort, Acknowledge, Body, Probe, SessionUnknown
 from fedmq.messages.codec import pack, read_body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
+from fedmq.protocol.retry import RetryPolicy
 
-__all__ = ["Address", "Lost", "Mailbox", "RetryPolicy"]
+__all__ = ["Address", "Lost", "Mailbox"]
 
 _WINDOW = 4096  # messages that may arrive early; a gap this long means a foreign sender
 _EARLY_BYTES = 96 * 2**20  # put aside of one peer: a hundred full messages, as of a broadcast
 _RESENT_AT_ONCE = 8
 _ACKNOWLEDGE_EVERY = 16
-
-
-class RetryPolicy(BaseModel):
-    """When to send again, and when to give up. Seconds; exponential back-off with jitter.
-
-    By default a peer may be away for a day: a session that waits costs nothing and says so.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    first: float = Field(default=2.0, gt=0, description="wait before the first resend")
-    factor: float = Field(default=2.0, ge=1, description="growth of the wait per resend")
-    ceiling: float = Field(default=30.0, gt=0, description="longest wait between resends")
-    jitter: float = Field(default=0.2, ge=0, le=1, description="random share of each wait")
-    resends: int = Field(default=2880, ge=0, description="resends before a peer counts as lost")
-    probe: float = Field(default=15.0, gt=0, description="silence after which a peer is probed")
-    stall: float = Field(
-        default=86400.0, gt=0, description="longest wait for peers that are there, but do nothing"
-    )
-    acknowledge: float = Field(default=0.2, gt=0, description="longest wait to acknowledge")
-
-    def wait(self, retry: int, random: np.random.Generator) -> float:
-        """Seconds to wait before resend number ``retry`` + 1."""
-        wait = min(self.first * self.factor**retry, self.ceiling)
-        return float(wait * (1 + self.jitter * random.random()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 from fedmq.errors import Oversized
-from fedmq.transport.right_of_way import RightOfWay
+from fedmq.transport.priority import RightOfWay
 
 __all__ = [
     "LANES",

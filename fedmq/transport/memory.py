@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fedmq.errors import LinkError, Unroutable
-from fedmq.transport.handover import Handover
+from fedmq.transport.lane_workers import Handover
 from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
 
 __all__ = ["DeadLetter", "MemoryBroker", "MemoryLink"]

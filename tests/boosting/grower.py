@@ -11,11 +11,12 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.histogram import histograms
-from fedmq.boosting.joined_tree import JoinedTree
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import GrowingTree, Tree
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, is_worthwhile, leaf_weights, split_gains
-from fedmq.boosting.tree import GrowingTree, LookupTable, Tree
+from fedmq.boosting.xgboost.pooled_tree import JoinedTree
 from tests.boosting.pooled import children_histograms
 
 

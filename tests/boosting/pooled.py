@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.histogram import histograms
-from fedmq.boosting.model import ActiveShare
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import walk_joined
 from fedmq.boosting.objective import OBJECTIVES
-from fedmq.boosting.tree import LookupTable, walk_joined
 
 
 def joined_cuts(cuts: Sequence[Cuts]) -> Cuts:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.features import feature_matrix
 from fedmq.errors import DataError
+from fedmq.party.data.data_frame import feature_matrix
 
 
 def test_values_become_float32_and_missing_ones_nan() -> None:

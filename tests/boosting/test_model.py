@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from fedmq.boosting.model import ActiveShare, PassiveShare
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.tree import LookupTable
 from fedmq.errors import DataError
 from tests.boosting.pooled import joint_margins
 

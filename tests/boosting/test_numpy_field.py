@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from fedmq.boosting.numpy_field import Bools, Float32s, Int16s
+from fedmq.boosting.model.numpy_field import Bools, Float32s, Int16s
 
 
 class Document(BaseModel):

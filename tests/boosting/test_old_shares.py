@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.boosting.model import ActiveShare, PassiveShare
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from tests.boosting.pooled import joint_margins
 
 SHARES = Path(__file__).parent / "shares"

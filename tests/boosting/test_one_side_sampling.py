@@ -7,7 +7,7 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import one_side_sample
 from fedmq.errors import ConfigError
-from fedmq.party.simulation import simulate
+from fedmq.simulation.simulate import simulate
 
 
 def drawn(g: np.ndarray, seed: int = 0, tree: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedmq.boosting.tree import LEAF, GrowingTree, LookupTable, Tree, walk
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import LEAF, GrowingTree, Tree, walk
 from fedmq.errors import DataError
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.joined_tree import JoinedTree, joined_feature_names
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import GrowingTree
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.tree import GrowingTree, LookupTable
-from fedmq.boosting.xgboost_export import to_booster
+from fedmq.boosting.xgboost.export import to_booster
+from fedmq.boosting.xgboost.pooled_tree import JoinedTree, joined_feature_names
 from fedmq.errors import ConfigError
 
 from .grower import grow

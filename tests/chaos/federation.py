@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.asking import ask_daemon
-from fedmq.party import keys_file
+from fedmq.cli.daemon_request import ask_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.pinning import pin
-from fedmq.party.control import ask
-from fedmq.party.keys_file import KeyRing
-from fedmq.party.model_store import ModelStore
-from fedmq.transport.keys import PrivateKeys
+from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity.private_keys import KeyRing
+from fedmq.party.operations.control import ask
+from fedmq.party.store.models import ModelStore
+from fedmq.transport.sealing.keys import PrivateKeys
 from tests.chaos.proxy import Proxy
 from tests.rabbitmq_node import RabbitNode
 

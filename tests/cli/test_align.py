@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.joined_tree import JoinedTree
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost_parity import compare, train_reference
-from fedmq.party.alignment_store import AlignmentStore
-from fedmq.party.model_store import ModelStore
+from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost.pooled_tree import JoinedTree
+from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.models import ModelStore
 from tests.party.daemons import Daemon
 from tests.rabbitmq_node import RabbitNode
 

@@ -16,15 +16,15 @@ import pytest
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
-from fedmq.party import keys_file
 from fedmq.party.configuration.pinning import pin
-from fedmq.party.keys_file import KeyRing
-from fedmq.party.sealer import EndToEnd
-from fedmq.transport.address import BrokerAddress
-from fedmq.transport.connection import BrokerConnection
-from fedmq.transport.keys import PrivateKeys
+from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity.private_keys import KeyRing
+from fedmq.party.identity.sealer import EndToEnd
 from fedmq.transport.link import MAX_MESSAGE_BYTES
-from fedmq.transport.topology import exchange_name, routing_key
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.topology import exchange_name, routing_key
+from fedmq.transport.sealing.keys import PrivateKeys
 from tests.party.sealed_parties import envelope
 from tests.rabbitmq_node import RabbitNode
 

@@ -10,7 +10,7 @@ import yaml
 
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.table import ReadTable
+from fedmq.party.data.table import ReadTable
 from tests.cli.command import Outcome, fedmq
 
 PARTIES = ("--active", "bank", "--passive", "telco", "--passive", "retail")

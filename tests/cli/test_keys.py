@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.federation import Federation
-from fedmq.transport.keys import PublicKeys
+from fedmq.transport.sealing.keys import PublicKeys
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.party.model_store import ModelStore
+from fedmq.party.store.models import ModelStore
 from tests.cli.command import fedmq
 from tests.party.test_model_store import active_share, passive_share
 

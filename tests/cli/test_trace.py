@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.party.simulation import simulate
-from fedmq.party.trace import Trace, write_trace
+from fedmq.party.telemetry.timeline import Trace, write_trace
+from fedmq.simulation.simulate import simulate
 from tests.cli.command import fedmq
 
 

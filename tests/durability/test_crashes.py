@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.privacy.engine import Engine, Given
-from fedmq.privacy.plain import Plain
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_passive import PassiveTraining
-from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+from fedmq.computation import Given
+from fedmq.privacy.engine import Engine
+from fedmq.privacy.engines.plain import Plain
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Weather
 from tests.protocol.alignments import machines, people
 

@@ -22,9 +22,10 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
 )
-from fedmq.protocol.fence import Fate, Standing, fate
-from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
+from fedmq.protocol.stale_message import Fate, Standing, fate
 from tests.messages.bodies import STRATEGIES, bodies, envelopes
 from tests.protocol.federation import ACTIVE, small
 from tests.simulator import Simulation

@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.boosting.tree import GrowingTree, LookupTable
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import GrowingTree
 from fedmq.errors import ConfigError
 from fedmq.party.store import database as database_module
+from fedmq.party.store.checkpoints import row_of, step_of
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.party.store.steps import row_of, step_of
-from fedmq.protocol.step import ActiveTree, PassiveTree
+from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
 from fedmq.transport.backoff import Backoff
 
 ROWS = 1000

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from fedmq.boosting.model import ActiveShare, PassiveShare
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION
-from fedmq.party.store.steps import Row, row_of, step_of
+from fedmq.party.store.checkpoints import Row, row_of, step_of
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -41,8 +41,9 @@ from fedmq.protocol.events import (
     Transmit,
     Waiting,
 )
-from fedmq.protocol.inference_steps import Scores
-from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.inference.computations import Scores
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
 from tests.crash_simulator import Build
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from fedmq.boosting.served_forest import ServedForest
+from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineHop, OnlineRows
 from fedmq.protocol.events import Answer, Effect, Event, Received, RunComputation, Send
-from fedmq.protocol.online_active import OnlineBatch
-from fedmq.protocol.online_passive import AnsweringShare
-from fedmq.protocol.online_terms import AskedRows, Mode, Patience
+from fedmq.protocol.online.active import OnlineBatch
+from fedmq.protocol.online.options import AskedRows, Mode, Patience
+from fedmq.protocol.online.passive import AnsweringShare
 from tests.crash_simulator import CrashSimulation, Weather
 from tests.histories.history import FOLDER, Line, digest, effect_line, event_line, happened
 from tests.histories.scenes import IDS, OTHERS, OWN, training

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
-from fedmq.privacy.engine import Given
-from fedmq.privacy.plain import Plain
-from fedmq.protocol.inference_active import ActiveInference
-from fedmq.protocol.inference_passive import PassiveInference, PassiveRows
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_passive import PassiveTraining
-from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+from fedmq.computation import Given
+from fedmq.privacy.engines.plain import Plain
+from fedmq.protocol.inference.active import ActiveInference
+from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Weather
 from tests.protocol.alignments import machines, people
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fedmq.protocol.online_terms import Mode
-from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.online.options import Mode
+from fedmq.protocol.training.active import ActiveTraining
 from tests.histories.history import FOLDER, replay
 from tests.histories.online import MODES, replay_online
 from tests.histories.scenes import SCENES

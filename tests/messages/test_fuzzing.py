@@ -16,7 +16,7 @@ from fedmq.errors import MessageError
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import KINDS, Parts, decode, encode, frame, unframe
 from fedmq.messages.envelope import Envelope
-from fedmq.party.sealer import Sealer
+from fedmq.party.identity.sealer import Sealer
 from tests.party.sealed_parties import envelope, sealers
 
 PARTIES = sealers(["bank", "telco"])

@@ -16,12 +16,7 @@ from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS, decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope
-from fedmq.messages.training import (
-    HistogramReply,
-    HistogramRequest,
-    NodeAssignment,
-    SplitDecision,
-)
+from fedmq.messages.training import HistogramReply, HistogramRequest, NodeAssignment, SplitDecision
 from tests.messages.bodies import bodies, envelopes, example
 from tests.messages.envelopes import bytes_of, envelope, headed, tampered
 

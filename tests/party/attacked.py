@@ -12,21 +12,22 @@ import msgpack
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
+from fedmq.computation import Given
 from fedmq.messages.body import Abort
 from fedmq.messages.codec import Parts, encode, frame, read_header, unframe
 from fedmq.messages.envelope import Envelope
-from fedmq.party.compute import ThreadPool
-from fedmq.party.runner import Publish, SessionRunner
-from fedmq.party.sealer import Sealer
-from fedmq.party.switchboard import Switchboard
-from fedmq.privacy.engine import Given
-from fedmq.privacy.plain import Plain
+from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.identity.sealer import Sealer
+from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.runner import Publish, SessionRunner
+from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_passive import PassiveTraining
-from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from fedmq.transport.link import Lane, Link
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 

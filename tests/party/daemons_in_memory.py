@@ -13,11 +13,11 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.party import daemon as daemon_module
-from fedmq.party.compute import ThreadPool
+from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.control import ask
 from fedmq.party.daemon import Daemon
-from fedmq.party.files import PartyFiles
+from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.operations.control import ask
 from fedmq.transport.link import Lane, OnState
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 from fedmq.messages.body import Probe
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.party.keys_file import KeyRing
-from fedmq.party.sealer import EndToEnd
-from fedmq.transport.keys import PrivateKeys
+from fedmq.party.identity.private_keys import KeyRing
+from fedmq.party.identity.sealer import EndToEnd
+from fedmq.transport.sealing.keys import PrivateKeys
 
 __all__ = ["envelope", "sealers"]
 

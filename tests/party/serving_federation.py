@@ -21,7 +21,7 @@ import xgboost
 from numpy.typing import NDArray
 
 from fedmq import TrainParams, simulate
-from fedmq.party.model_store import ModelStore
+from fedmq.party.store.models import ModelStore
 
 PARTIES = ("bank", "telco", "retail")
 TOKEN = "token-of-the-tests"

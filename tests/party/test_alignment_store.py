@@ -10,10 +10,10 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError, Refused
-from fedmq.party.alignable import ReadIds, Terms
-from fedmq.party.alignment_store import AlignmentStore, StoredAlignment
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.tables import Aligned, LoadActiveTable, LoadPassiveTable
+from fedmq.party.data.alignment_ids import ReadIds, Terms
+from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable
+from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 
 ALIGNMENT = StoredAlignment(
     name="customers",

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import fedmq
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.recording import Recorder, Recording
-from fedmq.party.session_view import SessionView
+from fedmq.leakage.view import SessionView
+from fedmq.party.sessions.recording import Recorder, Recording
 from tests.party.sealed_parties import envelope
 from tests.party.test_fedxgboost import synthetic
 

@@ -16,8 +16,8 @@ import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.frame import trained_columns
-from fedmq.party.table import ReadTable
+from fedmq.party.data.data_frame import trained_columns
+from fedmq.party.data.table import ReadTable
 
 xgboost = pytest.importorskip("xgboost")
 

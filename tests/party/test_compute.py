@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from fedmq.errors import DataError, FedmqError
-from fedmq.party.compute import ComputePool, ProcessPool, ThreadPool
-from fedmq.transport.right_of_way import RightOfWay
+from fedmq.party.compute.pool import ComputePool, ThreadPool
+from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.transport.priority import RightOfWay
 from tests.party.computations import Copy, DieAlways, DieOnce, Fail, ProcessId, SumUp
 
 
@@ -93,7 +94,7 @@ async def test_work_that_always_kills_its_worker_is_given_up(processes: ProcessP
 def test_workers_end_when_their_owner_is_killed() -> None:
     script = (
         "import asyncio, time\n"
-        "from fedmq.party.compute import ProcessPool\n"
+        "from fedmq.party.compute.process_pool import ProcessPool\n"
         "from tests.party.computations import ProcessId\n"
         "async def main():\n"
         "    print(await ProcessPool(1).run(ProcessId()), flush=True)\n"

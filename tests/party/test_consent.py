@@ -16,12 +16,12 @@ from fedmq.messages.array import Bitmap, pack_payload
 from fedmq.messages.envelope import Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen
-from fedmq.party.audit_log import AuditLog
 from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.consent import Consent
-from fedmq.party.row_quota import RowQuota
-from fedmq.party.sealer import Clear
-from fedmq.party.traffic import Traffic
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.row_quota import RowQuota
+from fedmq.party.identity.sealer import Clear
+from fedmq.party.telemetry.traffic import Traffic
 from tests.party.attacked import PARTIES, ROWS, Recorder, Training
 from tests.party.sealed_parties import envelope
 

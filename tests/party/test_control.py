@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedmq.errors import ConfigError, DaemonError, DataError
-from fedmq.party.control import ControlServer, Say, ask, socket_path
+from fedmq.party.operations.control import ControlServer, Say, ask, socket_path
 
 
 async def count(request: Mapping[str, Any], say: Say) -> Any:

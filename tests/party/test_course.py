@@ -10,18 +10,19 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import Aborted, FedmqError
-from fedmq.party.compute import ThreadPool
-from fedmq.party.course import Course, OnChange
-from fedmq.party.keeper import Keeper
-from fedmq.party.runner import SessionRunner
-from fedmq.party.sessions import RunningSession
-from fedmq.party.traffic import Traffic
-from fedmq.privacy.plain import Plain
-from fedmq.protocol.mailbox import Address, Mailbox, RetryPolicy
+from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.sessions.attempts import Course, OnChange
+from fedmq.party.sessions.checkpointing import Keeper
+from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.sessions.running import RunningSession
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.privacy.engines.plain import Plain
+from fedmq.protocol.checkpoint import Step
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
-from fedmq.protocol.step import Step
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_tables import ActiveTable
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.tables import ActiveTable
 
 
 class SlowDisk(Keeper):

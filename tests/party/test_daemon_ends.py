@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.control import ask
+from fedmq.party.operations.control import ask
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleFederation
 

@@ -12,11 +12,11 @@ import pytest
 
 from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.control import socket_path
-from fedmq.party.serving.deployments import Deployments
+from fedmq.party.data.loading import LoadActiveTable
+from fedmq.party.operations.control import socket_path
+from fedmq.party.store.deployments import Deployments
 from fedmq.party.store.sessions import SessionStore
-from fedmq.party.tables import LoadActiveTable
-from fedmq.protocol.step import Step
+from fedmq.protocol.checkpoint import Step
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 LONG = 400  # trees: more than a test waits for

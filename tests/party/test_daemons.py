@@ -15,13 +15,13 @@ import pytest
 from numpy.typing import NDArray
 
 import fedmq
-from fedmq.boosting.model import ActiveShare
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import TrainParams
 from fedmq.messages.codec import decode
 from fedmq.messages.envelope import Envelope
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.model_store import ModelStore
-from fedmq.party.tables import LoadActiveTable
+from fedmq.party.data.loading import LoadActiveTable
+from fedmq.party.store.models import ModelStore
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
 from tests.protocol.inspection import leaks, secrets_of

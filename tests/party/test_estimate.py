@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.party import estimate as estimating
-from fedmq.party.broker_check import Pace
-from fedmq.party.calibration import Seen
-from fedmq.party.estimate import Estimate, estimate
-from fedmq.party.simulation import simulate
+from fedmq.party.operations.broker_pace import Pace
+from fedmq.simulation import estimate as estimating
+from fedmq.simulation.calibration import Seen
+from fedmq.simulation.estimate import Estimate, estimate
+from fedmq.simulation.simulate import simulate
 
 ROWS = 3000
 PARAMS = TrainParams(num_boost_round=4, max_depth=2, max_bin=8)

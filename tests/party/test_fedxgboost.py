@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 import fedmq
+from fedmq.computation import Given
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Envelope
-from fedmq.privacy.engine import Given
 from fedmq.privacy.registry import engine_named
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_passive import PassiveTraining
-from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from tests.simulator import Link, Simulation
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.party.frame import feature_table
+from fedmq.party.data.data_frame import feature_table
 
 COLUMNS = {"age": [30, 41, 52], "income": [1.5, None, 2e3]}
 VALUES = np.array([[30, 1.5], [41, np.nan], [52, 2e3]], dtype=np.float32)

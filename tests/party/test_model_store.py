@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.boosting.model import ActiveShare, PassiveShare
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.tree import GrowingTree
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.tree import GrowingTree, LookupTable
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.model_store import ModelStore
+from fedmq.party.store.models import ModelStore
 
 
 def passive_share(model: str = "credit") -> PassiveShare:

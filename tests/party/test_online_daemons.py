@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedmq import TrainParams
-from fedmq.party.model_store import ModelStore
+from fedmq.party.store.models import ModelStore
 from tests.party.serving_federation import TOKEN, ServingFederation, fedmq
 
 ROWS = 10_000

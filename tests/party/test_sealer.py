@@ -12,14 +12,14 @@ from fedmq.errors import ConfigError, MessageError, Replayed, Untrusted
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.online import OnlineRows
-from fedmq.party import keys_file
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin
-from fedmq.party.files import PartyFiles
-from fedmq.party.keys_file import KeyRing
-from fedmq.party.openings import Openings
-from fedmq.party.sealer import LONGEST_DELAY, Clear, EndToEnd, sealer_of
-from fedmq.transport.keys import PrivateKeys
+from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.identity.private_keys import KeyRing
+from fedmq.party.identity.sealer import LONGEST_DELAY, Clear, EndToEnd, sealer_of
+from fedmq.party.store.opened_sessions import Openings
+from fedmq.transport.sealing.keys import PrivateKeys
 from tests.messages.bodies import example
 from tests.party.sealed_parties import envelope, sealers
 

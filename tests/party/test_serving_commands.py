@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fedmq import TrainParams
-from fedmq.party.model_store import ModelStore
+from fedmq.party.store.models import ModelStore
 from tests.cli.command import fedmq
 from tests.party.serving_federation import TOKEN, ServingFederation
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.boosting.model import PassiveShare
+from fedmq.boosting.model.share import PassiveShare
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.share_file import read_share, write_share
+from fedmq.party.store.share_file import read_share, write_share
 from tests.party.test_model_store import active_share, passive_share
 
 EXPORTED = Path(__file__).parents[1] / "boosting" / "shares" / "version-1-telco.share"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedmq.party.shared_arrays import SharedArrays
+from fedmq.party.compute.shared_arrays import SharedArrays
 from tests.party.computations import Copy
 
 LARGE = 1 << 20

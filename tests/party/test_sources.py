@@ -14,12 +14,12 @@ import sqlalchemy
 from pyarrow import parquet
 
 from fedmq.errors import ConfigError, DataError, SourceAway
-from fedmq.party.alignable import raw_label
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.sources import csv_file, parquet_file, sql_query
-from fedmq.party.sources.opening import source_of
-from fedmq.party.survey import survey
-from fedmq.party.table import ReadTable, Table
+from fedmq.party.data.alignment_ids import raw_label
+from fedmq.party.data.sources import csv_file, parquet_file, sql_query
+from fedmq.party.data.sources.opening import source_of
+from fedmq.party.data.table import ReadTable, Table
+from fedmq.party.data.validation import survey
 from tests.postgres_server import PostgresServer
 
 Rows = Sequence[Sequence[Any]]

@@ -7,9 +7,9 @@ import pytest
 from fedmq.errors import Replayed
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
-from fedmq.party.dead_letters import Redelivery
-from fedmq.party.sealer import Clear
-from fedmq.party.switchboard import Switchboard
+from fedmq.party.identity.sealer import Clear
+from fedmq.party.operations.dead_letters import Redelivery
+from fedmq.party.sessions.inbox import Switchboard
 from tests.party.sealed_parties import envelope
 
 

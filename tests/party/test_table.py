@@ -8,11 +8,11 @@ import pytest
 
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
+from fedmq.cli.model.predict import read_ids
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.csv_table import read_ids
-from fedmq.party.table import ReadTable, Table
-from fedmq.party.tables import LoadActiveTable
+from fedmq.party.data.loading import LoadActiveTable
+from fedmq.party.data.table import ReadTable, Table
 
 GOOD = "id,age,income,y\nb,30,1.5,0\na,,2e3,1\nc,51,NA,1\n"
 

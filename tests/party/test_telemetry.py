@@ -13,18 +13,19 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from fedmq.boosting.params import TrainParams
-from fedmq.party.compute import ThreadPool
-from fedmq.party.sessions import Sessions
-from fedmq.party.switchboard import Switchboard
-from fedmq.party.telemetry import Telemetry, trace_context
-from fedmq.party.trace import Span
-from fedmq.privacy.engine import Given
-from fedmq.privacy.plain import Plain
+from fedmq.computation import Given
+from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.open_sessions import Sessions
+from fedmq.party.telemetry.spans import Telemetry, trace_context
+from fedmq.party.telemetry.timeline import Span
+from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, RetryPolicy
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_passive import PassiveTraining
-from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+from fedmq.protocol.mailbox import Address
+from fedmq.protocol.retry import RetryPolicy
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 
 TREES = 3

@@ -8,7 +8,7 @@ import pytest
 
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.tls import TlsSection
-from fedmq.transport.certificates import Authority
+from fedmq.transport.rabbitmq.certificates import Authority
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
-from fedmq.party.simulation import simulate
-from fedmq.party.trace import Trace, check_writable, write_trace
-from fedmq.privacy import additive_active, additive_passive
+from fedmq.party.telemetry.timeline import Trace, check_writable, write_trace
+from fedmq.privacy.homomorphic import active as additive_active
+from fedmq.privacy.homomorphic import passive as additive_passive
+from fedmq.simulation.simulate import simulate
 
 
 @pytest.fixture(scope="module")

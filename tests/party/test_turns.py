@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fedmq.party.compute import ProcessPool
+from fedmq.party.compute.process_pool import ProcessPool
 
 
 @dataclass(frozen=True)

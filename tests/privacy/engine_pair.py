@@ -10,7 +10,8 @@ import numpy as np
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
-from fedmq.privacy.engine import AskedNode, Best, Compute, Engine, Exchange, Query, Reply, Sums
+from fedmq.privacy.engine import AskedNode, Best, Engine, Query, Sums
+from fedmq.privacy.plan import Compute, Exchange, Reply
 
 
 class EnginePair:

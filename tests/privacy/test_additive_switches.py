@@ -9,12 +9,13 @@ import pytest
 
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.params import TrainParams
-from fedmq.party.simulation import simulate
-from fedmq.privacy import additive_passive
-from fedmq.privacy.additive import AdditiveEngine
-from fedmq.privacy.engine import Compute, Sums
-from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
-from fedmq.privacy.paillier import Paillier
+from fedmq.privacy.engine import Sums
+from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
+from fedmq.privacy.engines.paillier import Paillier
+from fedmq.privacy.homomorphic import passive as additive_passive
+from fedmq.privacy.homomorphic.engine import AdditiveEngine
+from fedmq.privacy.plan import Compute
+from fedmq.simulation.simulate import simulate
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
 
@@ -76,7 +77,7 @@ def test_the_root_is_summed_while_its_gradients_come_in(monkeypatch: pytest.Monk
     bins = table(300, 3, seed=1)
     pair = EnginePair(Paillier(256, allow_weak_keys=True), bins)
     held = gradients(300, 2)
-    monkeypatch.setattr("fedmq.privacy.additive_active._MOST_ROWS_PER_PIECE", 50)
+    monkeypatch.setattr("fedmq.privacy.homomorphic.active._MOST_ROWS_PER_PIECE", 50)
     early = 0
     for plan in pair.active.broadcast(held):
         piece = pair._run(plan)
@@ -92,7 +93,7 @@ def test_the_root_is_summed_while_its_gradients_come_in(monkeypatch: pytest.Monk
 
 
 def test_noise_that_was_made_ahead_is_used_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedmq.privacy.additive_active._NOISE_AT_ONCE", 16)
+    monkeypatch.setattr("fedmq.privacy.homomorphic.active._NOISE_AT_ONCE", 16)
     bins = table(100, 3, seed=1)
     pair = EnginePair(Paillier(256, allow_weak_keys=True), bins)
     seen: list[bytes] = []

@@ -14,11 +14,11 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.params import TrainParams
 from fedmq.privacy.engine import Engine, Sums
-from fedmq.privacy.ldp import Ldp
-from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
-from fedmq.privacy.paillier import Paillier
-from fedmq.privacy.plain import Plain
-from fedmq.privacy.smm1 import Smm1
+from fedmq.privacy.engines.ldp import Ldp
+from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
+from fedmq.privacy.engines.paillier import Paillier
+from fedmq.privacy.engines.plain import Plain
+from fedmq.privacy.engines.smm1 import Smm1
 from tests.privacy.engine_pair import EnginePair
 
 ENGINES = [

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.party.shared_arrays import SharedArrays
-from fedmq.party.simulation import simulate
-from fedmq.privacy.large_array import FILES, descriptor_of, large_zeros, limit_memory
+from fedmq.large_array import FILES, descriptor_of, large_zeros, limit_memory
+from fedmq.party.compute.shared_arrays import SharedArrays
+from fedmq.simulation.simulate import simulate
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import ActiveHalf
-from fedmq.privacy.ldp import Ldp
+from fedmq.privacy.engines.ldp import Ldp
 from tests.privacy.test_engine_contract import gradients
 
 

@@ -13,10 +13,17 @@ import pytest
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
 from fedmq.errors import ConfigError, MessageError, Refused
-from fedmq.privacy.engine import PIECE_BYTES, Best, Engine, Query, Reply, Sums
-from fedmq.privacy.smm1 import HideSplits, Smm1, SumHidden, VectorsOffGradients, splitting_matrix
-from fedmq.privacy.smm2 import HideGradients, Smm2, VectorsOffSplits
-from fedmq.protocol.training_steps import ScoreCandidates
+from fedmq.privacy.engine import Best, Engine, Query, Sums
+from fedmq.privacy.engines.smm1 import Smm1
+from fedmq.privacy.engines.smm2 import HideGradients, Smm2, VectorsOffSplits
+from fedmq.privacy.masking.splitting_matrix import (
+    HideSplits,
+    SumHidden,
+    VectorsOffGradients,
+    splitting_matrix,
+)
+from fedmq.privacy.plan import PIECE_BYTES, Reply
+from fedmq.protocol.training.computations import ScoreCandidates
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
 

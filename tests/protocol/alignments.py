@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.computation import Given
 from fedmq.messages import alignment as align
-from fedmq.privacy.engine import Given
 from fedmq.privacy.set_intersection import IdList
-from fedmq.protocol.alignment_active import ActiveAlignment
-from fedmq.protocol.alignment_passive import PassiveAlignment
+from fedmq.protocol.alignment.active import ActiveAlignment
+from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.machine import Machine
 
 PARTIES = ("bank", "telco", "retail", "insurer")

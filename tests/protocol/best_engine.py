@@ -16,24 +16,20 @@ from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.params import TrainParams
+from fedmq.computation import Given
 from fedmq.privacy.engine import (
     ActiveHalf,
     Answer,
     AskedNode,
     Best,
     BroadcastPiece,
-    Compute,
     Engine,
-    Exchange,
-    Given,
     Leakage,
     PassiveHalf,
-    Plan,
     Query,
-    Reply,
-    Values,
 )
-from fedmq.protocol.training_steps import ScoreCandidates
+from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
+from fedmq.protocol.training.computations import ScoreCandidates
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.joined_tree import JoinedTree
-from fedmq.boosting.model import ActiveShare, PassiveShare
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.params import TrainParams
-from fedmq.privacy.engine import Computation, Engine, Given
-from fedmq.privacy.okamoto_uchiyama import OkamotoUchiyama
-from fedmq.privacy.paillier import Paillier
-from fedmq.privacy.plain import Plain
-from fedmq.protocol.inference_active import ActiveInference
-from fedmq.protocol.inference_passive import PassiveInference, PassiveRows
+from fedmq.boosting.xgboost.pooled_tree import JoinedTree
+from fedmq.computation import Computation, Given
+from fedmq.privacy.engine import Engine
+from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
+from fedmq.privacy.engines.paillier import Paillier
+from fedmq.privacy.engines.plain import Plain
+from fedmq.protocol.inference.active import ActiveInference
+from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_passive import PassiveTraining
-from fedmq.protocol.training_tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from tests.simulator import Simulation
 
 ACTIVE = "bank"

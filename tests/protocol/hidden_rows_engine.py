@@ -20,17 +20,13 @@ from fedmq.privacy.engine import (
     Answer,
     AskedNode,
     BroadcastPiece,
-    Compute,
     Engine,
-    Exchange,
     Leakage,
     PassiveHalf,
-    Plan,
     Query,
-    Reply,
     Sums,
-    Values,
 )
+from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 
 _PIECES = 3
 

@@ -30,8 +30,8 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
 )
-from fedmq.protocol.online_active import OnlineBatch
-from fedmq.protocol.online_passive import AnsweringShare
+from fedmq.protocol.online.active import OnlineBatch
+from fedmq.protocol.online.passive import AnsweringShare
 from tests.simulator import Link
 
 ACTIVE = "active"

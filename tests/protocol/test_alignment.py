@@ -16,9 +16,9 @@ from fedmq.messages.body import Abort
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.set_intersection import hash_to_curve
-from fedmq.protocol import alignment_lists
-from fedmq.protocol.alignment_lists import Pieces, way
-from fedmq.protocol.alignment_passive import PassiveAlignment
+from fedmq.protocol.alignment import blinded_lists as alignment_lists
+from fedmq.protocol.alignment.blinded_lists import Pieces, way
+from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.events import Cancelled, Computed, Fail, Received, Start
 from tests.protocol.alignments import PARTIES, Own, machines, people
 from tests.protocol.inspection import Texts, leaks

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from fedmq.computation import Given
 from fedmq.errors import DataError, Refused
-from fedmq.privacy.engine import Given
-from fedmq.protocol.deployment import Deploying, Hosting
+from fedmq.protocol.deployment.active import Deploying
+from fedmq.protocol.deployment.passive import Hosting
 from tests.protocol.test_online import World
 from tests.simulator import Link, Simulation
 

@@ -42,7 +42,7 @@ def test_no_schedule_changes_a_bit_of_the_scores(counts: tuple[int, ...], ids: b
 
 
 def test_ids_travel_in_pieces_and_come_together_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedmq.protocol.inference_active._IDS_PER_PIECE", 7)
+    monkeypatch.setattr("fedmq.protocol.inference.active._IDS_PER_PIECE", 7)
     federation = small()
     shares = trained(federation)
     listed = [f"customer {row}" for row in range(80)]

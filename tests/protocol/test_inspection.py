@@ -13,7 +13,7 @@ from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceHop
-from fedmq.protocol.training_active import ActiveTraining
+from fedmq.protocol.training.active import ActiveTraining
 from tests.protocol import hidden_rows_engine
 from tests.protocol.federation import ACTIVE, PAILLIER
 from tests.protocol.hidden_rows_engine import HiddenRows

@@ -20,7 +20,8 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import GradientBroadcast, TreeFinished
 from fedmq.protocol import mailbox as mailbox_module
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
-from fedmq.protocol.mailbox import Address, Lost, Mailbox, RetryPolicy
+from fedmq.protocol.mailbox import Address, Lost, Mailbox
+from fedmq.protocol.retry import RetryPolicy
 
 POLICY = RetryPolicy(resends=8)
 

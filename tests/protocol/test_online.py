@@ -10,15 +10,15 @@ import xgboost
 from numpy.typing import NDArray
 
 from fedmq import SimulatedModel, TrainParams, simulate
-from fedmq.boosting.served_forest import ServedForest
+from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.errors import PeerSilent, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.online import OnlineExits, OnlineHop, OnlineRows
 from fedmq.protocol.events import Received, Start
-from fedmq.protocol.online_active import OnlineBatch
-from fedmq.protocol.online_passive import AnsweringShare
-from fedmq.protocol.online_steps import OnlineScores
-from fedmq.protocol.online_terms import AskedRows, Degrade, Mode, Patience
+from fedmq.protocol.online.active import OnlineBatch
+from fedmq.protocol.online.computations import OnlineScores
+from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Patience
+from fedmq.protocol.online.passive import AnsweringShare
 from tests.protocol.online_schedule import OnlineSchedule
 from tests.simulator import Link
 

@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.computation import Given
 from fedmq.errors import Aborted, ConfigError, DataError, MessageError, Refused
 from fedmq.messages import training as say
 from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.privacy import plain
-from fedmq.privacy.engine import AskedNode, Engine, Given
-from fedmq.privacy.paillier import Paillier
+from fedmq.privacy.engine import AskedNode, Engine
+from fedmq.privacy.engines import plain
+from fedmq.privacy.engines.paillier import Paillier
 from fedmq.protocol.events import Arrived
-from fedmq.protocol.training_passive import PassiveTraining
-from fedmq.protocol.training_tables import PassiveTable
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import PassiveTable
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import (
     ACTIVE,
@@ -112,7 +113,7 @@ def test_arithmetic_that_fails_in_the_middle_ends_the_session_everywhere(
     def run(_: Any) -> None:
         raise DataError("bank: label in row 3 is 7")
 
-    monkeypatch.setattr("fedmq.protocol.training_steps.ScoreCandidates.run", run)
+    monkeypatch.setattr("fedmq.protocol.training.computations.ScoreCandidates.run", run)
     simulation = small().having(engine=engine).train()
     assert isinstance(simulation.errors[ACTIVE], DataError)
     for party in ("telco", "shop"):

@@ -14,10 +14,12 @@ import pytest
 
 from fedmq.errors import FedmqError, ProtocolError
 from fedmq.messages.codec import KINDS
-from fedmq.protocol import alignment_lists, diagram
-from fedmq.protocol.alignment_active import ActiveAlignment
-from fedmq.protocol.alignment_passive import PassiveAlignment
-from fedmq.protocol.deployment import Deploying, Hosting
+from fedmq.protocol import diagram
+from fedmq.protocol.alignment import blinded_lists as alignment_lists
+from fedmq.protocol.alignment.active import ActiveAlignment
+from fedmq.protocol.alignment.passive import PassiveAlignment
+from fedmq.protocol.deployment.active import Deploying
+from fedmq.protocol.deployment.passive import Hosting
 from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
@@ -29,13 +31,14 @@ from fedmq.protocol.events import (
     Resume,
     Start,
 )
-from fedmq.protocol.inference_active import ActiveInference
-from fedmq.protocol.inference_passive import PassiveInference
+from fedmq.protocol.inference.active import ActiveInference
+from fedmq.protocol.inference.passive import PassiveInference
 from fedmq.protocol.machine import Machine, event_type
-from fedmq.protocol.online_active import OnlineBatch
-from fedmq.protocol.states import PassiveTrainingState, Transition
-from fedmq.protocol.training_active import ActiveTraining
-from fedmq.protocol.training_passive import PassiveTraining
+from fedmq.protocol.online.active import OnlineBatch
+from fedmq.protocol.table import Transition
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.states import PassiveTrainingState
 from tests.messages.bodies import example
 from tests.protocol import alignments
 from tests.protocol.best_engine import BestOfAll
@@ -236,7 +239,7 @@ def paused(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:
 def test_every_transition_but_the_failing_and_interrupting_ones_is_taken_by_some_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedmq.protocol.inference_active._IDS_PER_PIECE", 30)
+    monkeypatch.setattr("fedmq.protocol.inference.active._IDS_PER_PIECE", 30)
     monkeypatch.setattr(alignment_lists, "_POINTS", 7)
     monkeypatch.setattr(alignment_lists, "_PLACES", 5)
     taken: set[tuple[type, Enum, type, Enum]] = set()

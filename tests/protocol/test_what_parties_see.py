@@ -9,14 +9,14 @@ import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.node_numbers import depth
 from fedmq.boosting.params import TrainParams
 from fedmq.messages import training as say
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import HopReply, InferenceHop
-from fedmq.privacy import plain
 from fedmq.privacy.engine import Engine, Query
-from fedmq.protocol.growth import depth
-from fedmq.protocol.training_steps import tree_candidates
+from fedmq.privacy.engines import plain
+from fedmq.protocol.training.computations import tree_candidates
 from tests.protocol.federation import (
     ACTIVE,
     OU,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 
-from fedmq.transport.address import BrokerAddress
 from fedmq.transport.backoff import Backoff
-from fedmq.transport.connection import BrokerConnection, Received
 from fedmq.transport.link import Delivery, Link, LinkState, OnState
 from fedmq.transport.memory import MemoryBroker, MemoryLink
-from fedmq.transport.rabbitmq import RabbitMQLink
-from fedmq.transport.topology import dead_queue_name
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.link import RabbitMQLink
+from fedmq.transport.rabbitmq.topology import dead_queue_name
 
 PARTIES = ("bank", "telco", "retail")
 

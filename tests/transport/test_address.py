@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.transport.address import BrokerAddress
+from fedmq.transport.rabbitmq.address import BrokerAddress
 
 
 def test_a_url_is_taken_apart() -> None:

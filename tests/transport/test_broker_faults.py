@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fedmq.errors import LinkError, Unroutable
-from fedmq.transport import connection as connection_module
-from fedmq.transport.address import BrokerAddress
 from fedmq.transport.backoff import Backoff
-from fedmq.transport.connection import BrokerConnection
 from fedmq.transport.link import Link
-from fedmq.transport.rabbitmq import RabbitMQLink
-from fedmq.transport.topology import Topology, topology
+from fedmq.transport.rabbitmq import connection as connection_module
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.link import RabbitMQLink
+from fedmq.transport.rabbitmq.topology import Topology, topology
 from tests.rabbitmq_node import RabbitNode
 from tests.transport.federations import Inbox, Observer, RabbitFederation
 

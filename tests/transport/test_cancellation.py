@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fedmq.transport.cancellation import being_cancelled, end
+from fedmq.transport.background_tasks import being_cancelled, end
 
 
 async def test_a_task_whose_library_swallows_a_cancellation_ends_nevertheless() -> None:

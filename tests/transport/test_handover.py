@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fedmq.transport.handover import Handover
+from fedmq.transport.lane_workers import Handover
 from fedmq.transport.link import Delivery, Lane
 
 

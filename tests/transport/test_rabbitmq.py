@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fedmq.errors import ConfigError, LinkError, Unroutable
-from fedmq.transport import connection as connection_module
-from fedmq.transport.address import BrokerAddress
-from fedmq.transport.connection import BrokerConnection, Received
 from fedmq.transport.link import Link, LinkState
-from fedmq.transport.rabbitmq import RabbitMQLink
-from fedmq.transport.temporary import TemporaryTopology
-from fedmq.transport.topology import (
+from fedmq.transport.rabbitmq import connection as connection_module
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.link import RabbitMQLink
+from fedmq.transport.rabbitmq.temporary import TemporaryTopology
+from fedmq.transport.rabbitmq.topology import (
     DELIVERY_LIMIT,
     dead_queue_name,
     exchange_name,

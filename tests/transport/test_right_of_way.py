@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fedmq.transport.right_of_way import RightOfWay
+from fedmq.transport.priority import RightOfWay
 
 
 async def test_it_is_given_until_the_last_score_is_through() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmq.errors import Replayed, Untrusted
-from fedmq.transport.keys import PrivateKeys
-from fedmq.transport.seal import SEAL_BYTES, Channel, Incoming, Introduction, Outgoing
+from fedmq.transport.sealing.keys import PrivateKeys
+from fedmq.transport.sealing.seal import SEAL_BYTES, Channel, Incoming, Introduction, Outgoing
 
 BANK, TELCO, RETAIL = (PrivateKeys.generate() for _ in range(3))
 CHANNEL = Channel("demo", "s1", 1, "bank", "telco")

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.transport.topology import (
+from fedmq.transport.rabbitmq.definitions import definitions, password_hash
+from fedmq.transport.rabbitmq.topology import (
     check_name,
     dead_queue_name,
-    definitions,
     is_name,
-    password_hash,
     policies,
     queue_name,
     topology,

@@ -1,1 +1,1 @@
-"""The files that people write: federation, party and job, as TOML."""
+"""What do people write down? The federation, the party and the job, as TOML."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from fedmq.party.configuration.toml_file import FilePath, Section, in_folder
-from fedmq.party.normalisation import Step
 
-__all__ = ["ColumnType", "DataSection", "Duplicates", "SourceType"]
+__all__ = ["ColumnType", "DataSection", "Duplicates", "SourceType", "Step", "normalised"]
 
 SourceType = Literal["csv", "parquet", "sql"]
 ColumnType = Literal["number", "category"]
@@ -90,3 +90,23 @@ class DataSection(Section):
         if not scheme.startswith("sqlite"):  # a password may hold any letter
             rest = rest.rpartition("@")[2].partition("?")[0]
         return f"{scheme}://{rest}"
+
+
+Step = Literal["trim", "lower", "upper", "digits", "sha256"]
+
+
+_STEPS: Mapping[Step, Callable[[str], str]] = {
+    "trim": str.strip,
+    "lower": str.lower,
+    "upper": str.upper,
+    "digits": lambda text: "".join(each for each in text if each in "0123456789"),
+    "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest() if text else "",
+}
+"""``digits`` keeps 0 to 9 alone; ``sha256`` gives hex digits, and leaves an empty id empty."""
+
+
+def normalised(ids: Sequence[str], steps: Sequence[Step]) -> list[str]:
+    """``ids`` after all ``steps``, one after the other."""
+    for step in steps:
+        ids = list(map(_STEPS[step], ids))
+    return list(ids)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.toml_file import Section, read_toml
-from fedmq.transport.keys import PublicKeys
+from fedmq.transport.sealing.keys import PublicKeys
 
 __all__ = ["Federation"]
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr
 
 from fedmq.party.configuration.toml_file import Section
-from fedmq.protocol.online_terms import Degrade, Mode
-from fedmq.transport.address import BrokerAddress
+from fedmq.protocol.online.options import Degrade, Mode
+from fedmq.transport.rabbitmq.address import BrokerAddress
 
 __all__ = ["LookupSection", "OnlineSection", "RequestsSection"]
 

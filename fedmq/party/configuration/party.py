@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
+from fedmq.party.compute.dask_pool import dask_address
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection
@@ -18,9 +19,8 @@ from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.configuration.telemetry import TelemetrySection
 from fedmq.party.configuration.tls import TlsSection
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
-from fedmq.party.dask_pool import dask_address
-from fedmq.protocol.mailbox import RetryPolicy
-from fedmq.transport.address import BrokerAddress
+from fedmq.protocol.retry import RetryPolicy
+from fedmq.transport.rabbitmq.address import BrokerAddress
 
 __all__ = ["BROKER_VARIABLE", "ComputeSection", "PartyFile"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmq.errors import ConfigError
-from fedmq.transport.keys import PublicKeys
+from fedmq.transport.sealing.keys import PublicKeys
 
 __all__ = ["pin", "pinned"]
 

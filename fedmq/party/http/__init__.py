@@ -1,4 +1,4 @@
-"""HTTP on the daemon: a server inside its event loop, and one file per group of addresses.
+"""What is served over HTTP? A server on the daemon's event loop, one group of addresses a file.
 
 Needs the extra ``fedmq[http]``.
 """

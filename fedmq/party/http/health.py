@@ -7,8 +7,8 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from fedmq.party.condition import Condition
 from fedmq.party.http.guards import is_stranger
+from fedmq.party.operations.health import Condition
 
 __all__ = ["health_router"]
 

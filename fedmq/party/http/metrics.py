@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fedmq.party.meters import Gauges, Meters
+from fedmq.party.telemetry.counters import Gauges, Meters
 
 __all__ = ["metrics_router"]
 

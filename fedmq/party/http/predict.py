@@ -10,7 +10,8 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
-from fedmq.party.serving.request import Answered, Counter, PredictRequest, PredictResponse, Wrong
+from fedmq.party.online.scoring.prediction_service import Answered, Counter
+from fedmq.party.online.scoring.request import PredictRequest, PredictResponse, Wrong
 
 __all__ = ["predict_router"]
 

@@ -13,10 +13,10 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fedmq.party.serving.answering import Answering
-from fedmq.party.serving.meters import BOUNDS, LookupMeters, ScoreMeters, Times
-from fedmq.party.serving.request import Counter
-from fedmq.party.serving.scorer import Scorer
+from fedmq.party.online.answering.answering import Answering
+from fedmq.party.online.scoring.prediction_service import Counter
+from fedmq.party.online.scoring.scorer import Scorer
+from fedmq.party.telemetry.serving_counters import BOUNDS, LookupMeters, ScoreMeters, Times
 
 __all__ = ["AnsweringCollector", "LookupCollector", "ScoreCollector"]
 

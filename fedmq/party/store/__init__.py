@@ -1,1 +1,1 @@
-"""What a party keeps on disk while its sessions run."""
+"""What survives a crash? Sessions, checkpoints, alignments and models on disk."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fedmq.errors import ConfigError
-from fedmq.party.disk import until_taken
+from fedmq.party.store.disk import until_taken
 from fedmq.transport.backoff import Backoff
 
 __all__ = ["MIGRATIONS", "Database"]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedmq.errors import Aborted
+from fedmq.party.store.checkpoints import row_of, step_of
 from fedmq.party.store.database import Database
-from fedmq.party.store.steps import row_of, step_of
-from fedmq.protocol.step import Step
+from fedmq.protocol.checkpoint import Step
 
 __all__ = ["Lifecycle", "SessionStore", "StoredSession"]
 

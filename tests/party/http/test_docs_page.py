@@ -15,7 +15,7 @@ from fedmq.party.http.docs_page import docs_page
 from fedmq.party.http.health import health_router
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.serving.request import Counter
+from fedmq.party.online.scoring.prediction_service import Counter
 from tests.party.serving.town import ACTIVE, Town
 from tests.protocol.test_online import World
 

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedmq.party.condition import Condition
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.health import health_router
 from fedmq.party.http.metrics import metrics_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.meters import Gauges, Meters
+from fedmq.party.operations.health import Condition
+from fedmq.party.telemetry.counters import Gauges, Meters
 from fedmq.transport.link import Delivery
 from tests.party.sealed_parties import envelope
 

@@ -18,8 +18,9 @@ from fedmq.errors import ConfigError, DaemonError, DataError, PeerSilent
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.serving.request import Counter, PredictRequest, Wrong
-from fedmq.party.serving.rows import Rows, ServedRows, Unavailable
+from fedmq.party.online.rows.rows import Rows, ServedRows, Unavailable
+from fedmq.party.online.scoring.prediction_service import Counter
+from fedmq.party.online.scoring.request import PredictRequest, Wrong
 from tests.party.serving.town import ACTIVE, Town
 from tests.protocol.test_online import World
 

@@ -13,9 +13,10 @@ from fedmq.party.http.metrics import metrics_router
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.score_metrics import AnsweringCollector, ScoreCollector
 from fedmq.party.http.server import HttpServer
-from fedmq.party.meters import Gauges, Meters
-from fedmq.party.serving.meters import ScoreMeters
-from fedmq.party.serving.request import Counter, Wrong
+from fedmq.party.online.scoring.prediction_service import Counter
+from fedmq.party.online.scoring.request import Wrong
+from fedmq.party.telemetry.counters import Gauges, Meters
+from fedmq.party.telemetry.serving_counters import ScoreMeters
 from tests.party.serving.town import ACTIVE, Town
 from tests.protocol.test_online import World
 

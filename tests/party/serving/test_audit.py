@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.party.serving import audit as module
-from fedmq.party.serving.audit import OnlineAudit, online_logs
+from fedmq.party.consent import question_log as module
+from fedmq.party.consent.question_log import OnlineAudit, online_logs
 
 
 class Calendar(datetime):

@@ -11,8 +11,8 @@ import aio_pika
 import pytest
 
 from fedmq.party.configuration.online import RequestsSection
-from fedmq.party.serving.request import Counter
-from fedmq.party.serving.request_queue import RequestQueue
+from fedmq.party.online.scoring.prediction_service import Counter
+from fedmq.party.online.scoring.request_queue import RequestQueue
 from tests.party.serving.town import ACTIVE, Town
 from tests.protocol.test_online import World
 from tests.rabbitmq_node import RabbitNode

@@ -16,13 +16,13 @@ import sqlalchemy
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.serving.looked_up import LookedUpRows
-from fedmq.party.serving.lookup import Lookup, PlanLookup
-from fedmq.party.serving.meters import LookupMeters
-from fedmq.party.serving.row_cache import RowCache
-from fedmq.party.serving.rows import Rows, RowsInMemory, ServedRows, Unavailable
-from fedmq.party.serving.source import ServingSource
-from fedmq.party.sources.sql_pool import SqlPool
+from fedmq.party.data.sources.sql_pool import SqlPool
+from fedmq.party.online.rows.looked_up import LookedUpRows
+from fedmq.party.online.rows.lookup import Lookup, PlanLookup
+from fedmq.party.online.rows.row_cache import RowCache
+from fedmq.party.online.rows.rows import Rows, RowsInMemory, ServedRows, Unavailable
+from fedmq.party.online.rows.source import ServingSource
+from fedmq.party.telemetry.serving_counters import LookupMeters
 from tests.party.test_sources import as_csv, as_sql
 from tests.postgres_server import PostgresServer
 

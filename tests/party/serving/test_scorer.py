@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
-from fedmq.party.audit_log import AuditLog
 from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.consent import Consent
-from fedmq.protocol.online_terms import Mode
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.consent import Consent
+from fedmq.protocol.online.options import Mode
 from tests.party.serving.town import Town
 from tests.protocol.test_online import MODES, World
 

@@ -12,9 +12,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from fedmq.errors import PeerSilent
-from fedmq.party.serving.spans import OnlineSpans
-from fedmq.party.telemetry import Telemetry, trace_context
-from fedmq.protocol.online_terms import Mode
+from fedmq.party.telemetry.serving_spans import OnlineSpans
+from fedmq.party.telemetry.spans import Telemetry, trace_context
+from fedmq.protocol.online.options import Mode
 from tests.party.serving.town import ACTIVE, Town
 from tests.protocol.test_online import MODES, World
 

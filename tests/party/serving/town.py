@@ -13,13 +13,13 @@ from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.serving.answering import Answering
-from fedmq.party.serving.hosted import HostedShare
-from fedmq.party.serving.rows import Rows, RowsInMemory
-from fedmq.party.serving.scorer import Scorer
-from fedmq.party.serving.served_model import ServedModel
-from fedmq.party.serving.spans import OnlineSpans
-from fedmq.protocol.online_terms import Mode
+from fedmq.party.online.answering.answering import Answering
+from fedmq.party.online.answering.hosted_share import HostedShare
+from fedmq.party.online.rows.rows import Rows, RowsInMemory
+from fedmq.party.online.scoring.scorer import Scorer
+from fedmq.party.online.scoring.served_model import ServedModel
+from fedmq.party.telemetry.serving_spans import OnlineSpans
+from fedmq.protocol.online.options import Mode
 from tests.protocol.test_online import World
 
 ACTIVE = "active"

@@ -5,7 +5,7 @@ from gmpy2 import mpz
 from phe import paillier as phe
 
 from fedmq.errors import ConfigError
-from fedmq.privacy.arithmetic import paillier
+from fedmq.privacy.homomorphic.arithmetic import paillier
 
 KEY = paillier.generate(384)
 PUBLIC = KEY.public

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import DataError, MessageError, Refused
-from fedmq.privacy.arithmetic import ou, paillier
-from fedmq.privacy.arithmetic.primes import Prime
-from fedmq.privacy.arithmetic.scheme import PrivateKey, PublicKey
-from fedmq.privacy.arithmetic.slots import SlotLayout
+from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama as ou
+from fedmq.privacy.homomorphic.arithmetic import paillier
+from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.arithmetic.primes import Prime
+from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey, PublicKey
 
 KEYS: dict[str, PrivateKey] = {
     "paillier": paillier.generate(384),

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import ConfigError, DataError, MessageError
-from fedmq.privacy.arithmetic import paillier
-from fedmq.privacy.arithmetic.slots import SlotLayout
+from fedmq.privacy.homomorphic.arithmetic import paillier
+from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 
 KEY = paillier.generate(512)
 PUBLIC = KEY.public

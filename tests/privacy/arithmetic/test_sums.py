@@ -10,9 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import DataError, MessageError
-from fedmq.privacy.arithmetic import paillier, sums
-from fedmq.privacy.arithmetic.joint import JointCells, Tricks, plan_cells, products
-from fedmq.privacy.arithmetic.slots import SlotLayout
+from fedmq.privacy.homomorphic.arithmetic import encrypted_histogram as sums
+from fedmq.privacy.homomorphic.arithmetic import paillier
+from fedmq.privacy.homomorphic.arithmetic.joint_histogram import (
+    JointCells,
+    Tricks,
+    plan_cells,
+    products,
+)
+from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 
 KEY = paillier.generate(256)
 PUBLIC = KEY.public

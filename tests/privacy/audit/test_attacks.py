@@ -8,17 +8,17 @@ import pytest
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.metric import auc
-from fedmq.privacy.audit.feature_order import Partition, best_concordance, inferred_orders
-from fedmq.privacy.audit.finding import Finding
-from fedmq.privacy.audit.instance_spaces import labels_from_spaces
-from fedmq.privacy.audit.leaf_weights import positives_from_weight
-from fedmq.privacy.audit.masked_gradients import bare_rows, labels_from_signs
-from fedmq.privacy.audit.noisy_gradients import label_scores_from_noise
-from fedmq.privacy.audit.purity import leaf_purity
-from fedmq.privacy.audit.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.privacy.null_space import FewColumnsSpan, OneHotSpan, null_vectors
-from fedmq.privacy.perturbation import MECHANISMS
-from fedmq.privacy.smm1 import splitting_matrix
+from fedmq.leakage.attacks.feature_order import Partition, best_concordance, inferred_orders
+from fedmq.leakage.attacks.finding import Finding
+from fedmq.leakage.attacks.instance_spaces import labels_from_spaces
+from fedmq.leakage.attacks.leaf_weights import positives_from_weight
+from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
+from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
+from fedmq.leakage.attacks.purity import leaf_purity
+from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
+from fedmq.privacy.masking.null_space import FewColumnsSpan, OneHotSpan, null_vectors
+from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+from fedmq.privacy.mechanisms import MECHANISMS
 
 ROWS = 400
 

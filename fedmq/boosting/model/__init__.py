@@ -1,0 +1,1 @@
+"""What is a finished model? Trees whose splits are records, and the shares of their owners."""

@@ -1,0 +1,93 @@
+"""A finished model in shares: the active party's with the trees, a table for each other owner.
+
+A share is a versioned JSON document. None of them predicts alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError, DataError
+
+__all__ = ["ActiveShare", "PassiveShare"]
+
+
+class _Share(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    newest_version: ClassVar[int] = 1
+
+    version: Annotated[int, Field(strict=True)] = newest_version
+    model_id: str
+    lookup_table: LookupTable
+
+    def dumps(self) -> str:
+        """The share as one JSON document."""
+        return self.model_dump_json()
+
+    @classmethod
+    def loads(cls, text: str | bytes, where: str) -> Self:
+        """The share in ``text``; ``DataError`` starts with ``where``, the name of the file."""
+        try:
+            return cls.model_validate_json(text)
+        except ConfigError as error:
+            raise DataError(f"{where}: params: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"]) or "document"
+            raise DataError(f"{where}: not a model share: {key}: {first['msg']}") from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_known_version(cls, document: Any) -> Any:
+        if isinstance(document, dict):
+            version = document.get("version", cls.newest_version)
+            if version != cls.newest_version:
+                raise ValueError(
+                    f"version {version!r} is unknown; this fedmq reads version "
+                    f"{cls.newest_version}, so use the fedmq that wrote the file"
+                )
+        return document
+
+
+class PassiveShare(_Share):
+    """What an owner without the label keeps: its name and its lookup table."""
+
+    format: Literal["fedmq.passive-share"] = "fedmq.passive-share"
+    party: str
+
+
+class ActiveShare(_Share):
+    """What the active party keeps: the trees, and its own lookup table.
+
+    ``parties`` names the owners by index, itself first. ``history`` has the evaluation by metric
+    and round. ``best_iteration`` is set by early stopping, and ends the trees used for predictions.
+    """
+
+    format: Literal["fedmq.active-share"] = "fedmq.active-share"
+    parties: Annotated[tuple[str, ...], Field(min_length=1)]
+    params: TrainParams
+    trees: tuple[Tree, ...]
+    best_iteration: Annotated[int, Field(ge=0)] | None = None
+    history: dict[str, tuple[float, ...]] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for index, tree in enumerate(self.trees):
+            if (tree.owner >= len(self.parties)).any():
+                raise ValueError(f"tree {index} names an owner beyond the parties")
+            if (tree.record[tree.owner == 0] >= len(self.lookup_table)).any():
+                raise ValueError(f"tree {index} names a record beyond the lookup table")
+        if self.best_iteration is not None and self.best_iteration >= len(self.trees):
+            raise ValueError("best_iteration is beyond the trees")
+        return self
+
+    @property
+    def used_trees(self) -> tuple[Tree, ...]:
+        """The trees that predictions use: up to ``best_iteration``, or all."""
+        return self.trees if self.best_iteration is None else self.trees[: self.best_iteration + 1]

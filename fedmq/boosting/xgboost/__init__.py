@@ -1,0 +1,1 @@
+"""How does the model compare with XGBoost's? Export, and comparison node by node."""

@@ -1,0 +1,186 @@
+"""Joined trees compared, node by node, with what XGBoost itself grows from the pooled columns.
+
+XGBoost chooses its own cuts, so it is trained on bin indices, where each bin is a value: its
+candidates are then ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.model.tree import LEAF
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.export import import_xgboost
+from fedmq.boosting.xgboost.pooled_tree import JoinedTree
+from fedmq.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import xgboost
+
+__all__ = ["Parity", "compare", "train_reference"]
+
+_LEAF_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """How many of XGBoost's nodes are identical, and the first that is not, in words.
+
+    ``total`` counts the nodes of XGBoost's trees, and those of trees that it does not have.
+    """
+
+    identical: int
+    total: int
+    first_difference: str | None
+
+
+def train_reference(
+    bins: BinMatrix, labels: NDArray[np.float32], params: TrainParams
+) -> xgboost.Booster:
+    """XGBoost's ``hist`` trained on the bin indices of the joined columns.
+
+    ``ConfigError`` where ``params`` draw at random or set parties apart, which XGBoost would do in
+    another way.
+    """
+    drawn = params.subsample < 1 or params.colsample_bytree < 1 or params.goss
+    if drawn or params.active_only_trees:
+        raise ConfigError(
+            "a comparison with XGBoost needs subsample = 1, colsample_bytree = 1, goss = false "
+            "and active_only_trees = 0"
+        )
+    xgb = import_xgboost()
+    indices = np.where(bins.is_missing, np.float32(np.nan), bins.codes.astype(np.float32))
+    max_bin = max(int(bins.cuts.n_bins.max()) + 1, 2)
+    reference: xgboost.Booster = xgb.train(
+        params.to_xgboost() | {"max_bin": max_bin, "nthread": 1},
+        xgb.DMatrix(indices, label=labels, nthread=1),
+        params.num_boost_round,
+    )
+    return reference
+
+
+def compare(reference: xgboost.Booster, trees: Sequence[JoinedTree], bins: BinMatrix) -> Parity:
+    """Counts the nodes of ``reference`` that ``trees`` have too, starting from the roots.
+
+    ``bins`` are the training rows. A split is identical if feature, bin and default direction are,
+    a leaf if its weight is within 1e-6; below a differing split no node counts. Two things that no
+    training row can tell apart are not compared: bins beyond the last occupied one, and the default
+    direction of a node that no row with a missing value reaches. There both directions have the
+    same gain, and XGBoost's choice is that of its rounding errors. ``DataError`` if a threshold is
+    no cut of ``bins``.
+    """
+    document = json.loads(reference.save_raw("json"))
+    theirs = document["learner"]["gradient_booster"]["model"]["trees"]
+    present = np.where(bins.is_missing, -1, bins.codes.astype(np.int32))
+    last_bin = present.max(axis=0, initial=-1)
+    identical = 0
+    differences = []
+    for index, (our, their) in enumerate(zip(trees, theirs, strict=False)):
+        same, difference = _compare_trees(
+            _BinnedTree.of_joined(our, bins.cuts, last_bin),
+            _BinnedTree.of_xgboost(their, last_bin),
+            present,
+        )
+        identical += same
+        if difference:
+            differences.append(f"tree {index}, {difference}")
+    surplus = [our.tree for our in trees[len(theirs) :]]
+    if len(trees) != len(theirs):
+        differences.append(f"{len(trees)} trees, XGBoost has {len(theirs)}")
+    return Parity(
+        identical=identical,
+        total=sum(len(their["left_children"]) for their in theirs) + sum(map(len, surplus)),
+        first_difference=differences[0] if differences else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _BinnedTree:
+    """Either side of the comparison; ``bin`` is the last that goes left, ``left`` -1 at leaves."""
+
+    feature: NDArray[np.int32]
+    bin: NDArray[np.int32]
+    default_left: NDArray[np.bool_]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    weight: NDArray[np.float32]
+
+    @classmethod
+    def of_joined(cls, joined: JoinedTree, cuts: Cuts, last_bin: NDArray[np.int32]) -> _BinnedTree:
+        tree = joined.tree
+        bins = np.zeros(len(tree), np.int32)
+        for node in np.flatnonzero(~tree.is_leaf).tolist():
+            feature, threshold = int(joined.feature[node]), joined.threshold[node]
+            bounds = np.concatenate(([-np.inf], cuts.thresholds[feature], [np.inf]))
+            place = int(np.searchsorted(bounds, threshold))
+            if bounds[place] != threshold:
+                raise DataError(
+                    f"node {node} splits feature {feature} at {threshold}, which is no cut of the "
+                    "training rows given for the comparison"
+                )
+            bins[node] = min(place - 1, last_bin[feature])
+        return cls(joined.feature, bins, joined.default_left, tree.left, tree.right, tree.weight)
+
+    @classmethod
+    def of_xgboost(cls, document: dict[str, Any], last_bin: NDArray[np.int32]) -> _BinnedTree:
+        left = np.array(document["left_children"], np.int32)
+        feature = np.array(document["split_indices"], np.int32)
+        conditions = np.array(document["split_conditions"], np.float32)
+        below = np.ceil(conditions).astype(np.int32) - 1  # bins < condition go left
+        return cls(
+            feature,
+            np.minimum(below, last_bin[feature]).astype(np.int32),
+            np.array(document["default_left"], np.bool_),
+            left,
+            np.array(document["right_children"], np.int32),
+            conditions,
+        )
+
+    def in_words(self, node: int, *, directed: bool) -> str:
+        if self.left[node] == LEAF:
+            return f"leaf {self.weight[node]:.9g}"
+        side = "left" if self.default_left[node] else "right"
+        missing = f", missing {side}" if directed else ""
+        return f"feature {self.feature[node]} bin {self.bin[node]}{missing}"
+
+
+def _compare_trees(
+    ours: _BinnedTree, theirs: _BinnedTree, present: NDArray[np.int32]
+) -> tuple[int, str | None]:
+    """Identical nodes and first difference; ``present`` (rows, features): bins, -1 missing."""
+    identical = 0
+    first_difference: str | None = None
+    pairs = [(0, 0, np.arange(len(present)))]
+    while pairs:
+        our, their, rows = pairs.pop()
+        codes = present[rows, ours.feature[our]]
+        missing = codes < 0
+        difference = _difference(ours, our, theirs, their, directed=bool(missing.any()))
+        if difference:
+            first_difference = first_difference or f"node {our}: {difference}"
+            continue
+        identical += 1
+        if ours.left[our] != LEAF:
+            left = np.where(missing, ours.default_left[our], codes <= ours.bin[our])
+            pairs.append((ours.right[our], theirs.right[their], rows[~left]))
+            pairs.append((ours.left[our], theirs.left[their], rows[left]))
+    return identical, first_difference
+
+
+def _difference(
+    ours: _BinnedTree, our: int, theirs: _BinnedTree, their: int, *, directed: bool
+) -> str | None:
+    both_leaves = ours.left[our] == LEAF and theirs.left[their] == LEAF
+    apart = abs(float(ours.weight[our]) - float(theirs.weight[their]))
+    if both_leaves and apart <= _LEAF_TOLERANCE:
+        return None
+    our_words = ours.in_words(our, directed=directed)
+    their_words = theirs.in_words(their, directed=directed)
+    return None if our_words == their_words else f"{our_words}, XGBoost {their_words}"

@@ -1,0 +1,1 @@
+"""How is a daemon run and looked after? One command a file."""

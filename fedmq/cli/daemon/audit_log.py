@@ -1,0 +1,76 @@
+"""``fedmq audit-log``: what was asked of a party, and what it answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.cli.daemon_request import party_argument_help, state_of
+from fedmq.cli.output import json_option, print_result
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.question_log import online_logs
+
+__all__ = ["audit_log"]
+
+party_argument = click.argument("party", type=click.Path(path_type=Path))
+online_option = click.option(
+    "--online", is_flag=True, help="Who asked online about whom, ids as keyed hashes, by day."
+)
+
+_CHAIN = ("number", "at", "event", "peer", "session", "attempt", "previous")
+
+
+@click.group("audit-log", epilog=party_argument_help)
+def audit_log() -> None:
+    """Read and verify what was asked of PARTY, and what it answered."""
+
+
+@audit_log.command("list", epilog=party_argument_help)
+@party_argument
+@online_option
+@json_option
+def list_entries(party: Path, online: bool, as_json: bool) -> None:
+    """List the entries, the oldest first."""
+    entries = [entry for log in _logs(party, online) for entry in log.entries()]
+    print_result(entries, as_json, lambda _: "\n".join(map(_line, entries)) or "nothing yet")
+
+
+@audit_log.command(epilog=party_argument_help)
+@party_argument
+@online_option
+@json_option
+def verify(party: Path, online: bool, as_json: bool) -> None:
+    """Verify that no entry was changed, removed or inserted.
+
+    Keep the hash it prints elsewhere: without it, nobody could tell that the last entries are gone.
+    With --online there is one per day.
+    """
+    days = [_verified(log) for log in _logs(party, online)]
+    print_result(
+        days if online else days[0],
+        as_json,
+        lambda _: "\n".join(_unbroken(each, online) for each in days) or "nothing yet",
+    )
+
+
+def _logs(party: Path, online: bool) -> list[AuditLog]:
+    state = state_of(party)
+    return online_logs(state) if online else [AuditLog(state)]
+
+
+def _verified(log: AuditLog) -> dict[str, Any]:
+    entries, last = log.verified()
+    return {"file": log.path.name, "entries": entries, "hash": last}
+
+
+def _unbroken(log: Mapping[str, Any], named: bool) -> str:
+    name = f"{log['file']}: " if named else ""
+    return f"{name}{log['entries']} entries, unbroken up to {log['hash']}"
+
+
+def _line(entry: Any) -> str:
+    details = ", ".join(f"{key} {value}" for key, value in entry.items() if key not in _CHAIN)
+    return f"{entry['at']}  {entry['peer']} {entry['session']}: {entry['event']}: {details}"

@@ -1,0 +1,117 @@
+"""``fedmq dead``: messages that a party could not take."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.cli.daemon_request import party_argument_help
+from fedmq.cli.output import json_option, print_result
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.operations.control import ask
+from fedmq.party.operations.dead_letters import DeadLetter, DeadLetterBox
+
+__all__ = ["dead"]
+
+party_argument = click.argument("party", type=click.Path(path_type=Path))
+letters_argument = click.argument("letters", nargs=-1)
+all_option = click.option("--all", "every", is_flag=True, help="Every letter.")
+
+
+@click.group(epilog=party_argument_help)
+def dead() -> None:
+    """Look after messages that PARTY could not take, and why."""
+
+
+@dead.command("list", epilog=party_argument_help)
+@party_argument
+@json_option
+def list_letters(party: Path, as_json: bool) -> None:
+    """List the dead letters of PARTY, the oldest first."""
+    print_result(_each(party, None, None), as_json, _lines)
+
+
+@dead.command(epilog=party_argument_help)
+@party_argument
+@click.argument("letter")
+@json_option
+def show(party: Path, letter: str, as_json: bool) -> None:
+    """Show LETTER: why it died, and its header. Its body stays sealed."""
+    [found, *_] = _each(party, (letter,), None)
+    print_result(found, as_json, lambda shown: json.dumps(shown, indent=2))
+
+
+@dead.command(epilog=party_argument_help)
+@party_argument
+@letters_argument
+@all_option
+@json_option
+def drop(party: Path, letters: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Remove LETTERS for good."""
+
+    async def dropped(box: DeadLetterBox, letter: DeadLetter) -> dict[str, Any]:
+        await box.drop(letter)
+        return {"letter": letter.id}
+
+    done = _each(party, _wanted(letters, every), dropped)
+    print_result(done, as_json, lambda _: f"dropped {len(done)}")
+
+
+@dead.command(epilog=party_argument_help)
+@party_argument
+@letters_argument
+@all_option
+@json_option
+def requeue(party: Path, letters: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Give LETTERS to the daemon of PARTY once more; those it refuses again stay."""
+    state = PartyFile.read(party)[0].state
+
+    async def redelivered(box: DeadLetterBox, letter: DeadLetter) -> dict[str, Any]:
+        answer = [event async for event in ask(state, letter.request())][-1]["result"]
+        if answer["taken"]:
+            await box.drop(letter)
+        return {"letter": letter.id, **answer}
+
+    done = _each(party, _wanted(letters, every), redelivered)
+    print_result(done, as_json, lambda _: "\n".join(map(_outcome, done)) or "no dead letters")
+
+
+Act = Callable[[DeadLetterBox, DeadLetter], Awaitable[dict[str, Any]]]
+
+
+def _each(party: Path, wanted: tuple[str, ...] | None, act: Act | None) -> list[dict[str, Any]]:
+    """What ``act`` says of each wanted letter, of all when None; or the letters themselves."""
+
+    async def work() -> list[dict[str, Any]]:
+        async with DeadLetterBox.opened(*PartyFile.read(party)) as box:
+            found = await box.letters(None if wanted is None else frozenset(wanted))
+            if act is None:
+                return [letter.described() for letter in found]
+            return [await act(box, letter) for letter in found]
+
+    return asyncio.run(work())
+
+
+def _wanted(letters: tuple[str, ...], every: bool) -> tuple[str, ...] | None:
+    if bool(letters) == every:
+        raise click.UsageError("name letters, or say --all")
+    return None if every else letters
+
+
+def _lines(letters: Any) -> str:
+    return "\n".join(map(_line, letters)) or "no dead letters"
+
+
+def _line(letter: Any) -> str:
+    header = letter["header"] or {}
+    what = f"{header.get('kind', '?')} from {header.get('sender') or letter['sender'] or '?'}"
+    return f"{letter['letter']}  {letter['at'] or '':<25}  {what}: {letter['reason']}"
+
+
+def _outcome(done: Any) -> str:
+    return f"{done['letter']}  " + ("taken" if done["taken"] else f"refused: {done['reason']}")

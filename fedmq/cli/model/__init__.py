@@ -1,0 +1,1 @@
+"""How is a model made, served and examined? One command a file."""

@@ -1,0 +1,45 @@
+"""``fedmq align``: one alignment, asked of the active party's daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.cli.daemon_request import ask_daemon, state_of
+from fedmq.cli.output import json_option, print_result
+from fedmq.cli.progress import ProgressBar
+from fedmq.party.configuration.job import AlignmentJob
+
+__all__ = ["align"]
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@json_option
+def align(job: Path, as_json: bool) -> None:
+    """Find the ids that all parties share, as described in JOB, without showing the others.
+
+    Every party stores the result under its name; trainings refer to it. The alignment belongs to
+    the daemon: Ctrl-C only stops watching it (see: fedmq status, cancel).
+    """
+    description = AlignmentJob.read(job)
+    request = {"do": "align", "job": description.model_dump(mode="json")}
+    with ProgressBar("aligning, ids", quiet=as_json) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["event"] == "progress":
+                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
+
+        result = ask_daemon(state_of(description.party), request, show)
+    print_result(result, as_json, _in_words)
+
+
+def _in_words(result: Any) -> str:
+    return (
+        f"alignment {result['alignment']}: {result['rows']} ids are shared by "
+        f"{', '.join(result['parties'])}; {result['own_ids']} are here; "
+        f"{result['seconds']:.1f} s, {result['bytes_sent'] / 1e6:.1f} MB sent"
+    )

@@ -1,0 +1,118 @@
+"""``fedmq audit``: what could one party learn from what it saw?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.cli.output import json_option, print_result
+from fedmq.errors import ConfigError, DataError
+from fedmq.leakage.audit import audit as mounted
+from fedmq.leakage.view import SessionView
+from fedmq.messages.training import TrainingOpen
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.data.loading import rows_in_order
+from fedmq.party.data.table import ReadTable, Table
+from fedmq.party.sessions.recording import Recording
+from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
+
+__all__ = ["audit"]
+
+_File = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("recording", type=_File)
+@click.option("--id", "id_column", default="id", show_default=True, help="Id column of the files.")
+@click.option("--labels", type=_File, help="CSV with the labels: scores a passive party's attacks.")
+@click.option("--label-column", default="label", show_default=True, help="Their column.")
+@click.option(
+    "--features",
+    multiple=True,
+    metavar="PARTY=FILE",
+    help="CSV with a passive party's columns: scores the active party's attacks.",
+)
+@click.option(
+    "--state",
+    type=_File,
+    help="State folder of the party that recorded: for a training on an alignment, whose rows and "
+    "order it holds.",
+)
+@click.option("--known", default=0.01, show_default=True, help="Share of labels known before.")
+@click.option("--plot", type=_File, help="Draw the table into this image file.")
+@json_option
+def audit(
+    recording: Path,
+    id_column: str,
+    labels: Path | None,
+    label_column: str,
+    features: tuple[str, ...],
+    state: Path | None,
+    known: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Mount the known attacks on what one party saw in a training: its RECORDING.
+
+    The truth, which no single party holds, is needed to score them: run this on trial data.
+    """
+    seen = Recording.read(recording)
+    read = _Truth(id_column, _alignment(SessionView(seen).terms, state))
+    truth = None if labels is None else read.labels(labels, label_column)
+    tables = dict(read.features(each) for each in features)
+    report = mounted(seen, label=truth, passive=tables, known=known)
+    if plot is not None:
+        report.plot(plot)
+    print_result(report.as_dict(), as_json, lambda _: report.table())
+
+
+def _alignment(terms: TrainingOpen, state: Path | None) -> StoredAlignment | None:
+    if not terms.alignment_name:
+        return None
+    if state is None:
+        raise ConfigError(
+            f"the training was on the alignment {terms.alignment_name!r}: give the state folder of "
+            "the party that recorded it with --state"
+        )
+    alignment = AlignmentStore(state).load(terms.alignment_name)
+    if alignment.session != terms.alignment:
+        raise DataError(
+            f"{state}: the alignment {terms.alignment_name!r} was made anew ({alignment.made}) "
+            "since the training; its rows are others"
+        )
+    return alignment
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """Files of the truth, read in the order of the session's rows."""
+
+    id_column: str
+    alignment: StoredAlignment | None
+
+    def labels(self, path: Path, column: str) -> NDArray[Any]:
+        data = self._section(path, label=column)
+        table = ReadTable("--labels", data, OBJECTIVES["binary:logistic"].labels).run()
+        label = self._rows("--labels", table).label
+        assert label is not None
+        return np.asarray(label)
+
+    def features(self, given: str) -> tuple[str, Any]:
+        party, equals, file = given.partition("=")
+        if not equals or not party or not file:
+            raise ConfigError(f"--features {given!r}: PARTY=FILE is needed, telco=telco.csv say")
+        name = f"--features {party}"
+        return party, self._rows(name, ReadTable(name, self._section(Path(file))).run()).values
+
+    def _section(self, path: Path, **more: Any) -> DataSection:
+        rules = {} if self.alignment is None else {"normalise": self.alignment.normalise}
+        return DataSection(path=path, id=self.id_column, **rules, **more)
+
+    def _rows(self, name: str, table: Table) -> Table:
+        return table if self.alignment is None else rows_in_order(name, table, self.alignment.ids)

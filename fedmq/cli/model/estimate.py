@@ -1,0 +1,135 @@
+"""``fedmq estimate``: what a training will take, before anyone commits to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from fedmq.cli.output import json_option, print_result
+from fedmq.errors import ConfigError, LinkError
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.data.loading import LoadActiveTable
+from fedmq.party.operations.broker_pace import Pace, pace_of_broker
+from fedmq.simulation.estimate import estimate as foretell
+from fedmq.simulation.model import ACTIVE
+
+__all__ = ["estimate"]
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option(
+    "--columns",
+    multiple=True,
+    metavar="PARTY=COUNT",
+    help="How many columns a party holds; as many as this one if not said. Repeat for each.",
+)
+@click.option(
+    "--bins",
+    multiple=True,
+    metavar="PARTY=BINS,BINS,...",
+    help="How many bins each column of a party fills, as its owner's `fedmq data bins` says; "
+    "max_bin if not said. Repeat for each.",
+)
+@json_option
+def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json: bool) -> None:
+    """Foretell time, traffic and memory of the training described in JOB, for each party.
+
+    Trains on some rows of this party's table, here and alone: about ten seconds. No daemon need
+    run, and no party is asked.
+    """
+    description = TrainingJob.read(job)
+    party, federation = PartyFile.read(description.party)
+    if party.party != federation.active:
+        raise ConfigError(f"{party.party} holds no label: {federation.active} can estimate this")
+    table = LoadActiveTable(
+        party.party, party.data, description.params, description.evaluation, salt=""
+    ).run()
+    learned = np.flatnonzero(~table.evaluation)
+    pace = _pace(party, federation)
+    found = foretell(
+        active=table.values[learned],
+        label=table.label[learned],
+        passive=_bins(
+            bins,
+            _columns(columns, federation, table.values.shape[1]),
+            description.params.max_bin,
+        ),
+        params=description.params,
+        engine=description.engine,
+        engine_options=description.engine_options,
+        workers=party.compute.workers,
+        folder=party.state.parent,
+        broker=pace or Pace(0.0, 0.0),
+    )
+    result = {
+        "trees": found.trees,
+        "broker_answers": pace is not None,
+        "seconds_per_tree": round(found.per_tree, 4),
+        "seconds_on_one_machine": round(found.together, 1),
+        "seconds_on_a_machine_each": round(found.apart, 1),
+        "parties": {
+            party.party if name == ACTIVE else name: {
+                "core_seconds": round(each.core_seconds, 4),
+                "bytes_sent": int(each.bytes_sent),
+                "bytes_received": int(each.bytes_received),
+                "memory_bytes": int(each.memory),
+            }
+            for name, each in found.parties.items()
+        },
+    }
+    print_result(result, as_json, _in_words)
+
+
+def _pace(party: PartyFile, federation: Federation) -> Pace | None:
+    try:
+        return asyncio.run(pace_of_broker(party, federation))
+    except LinkError:
+        return None
+
+
+def _columns(given: tuple[str, ...], federation: Federation, otherwise: int) -> dict[str, int]:
+    counts = dict.fromkeys(federation.passive, otherwise)
+    for each in given:
+        party, _, count = each.partition("=")
+        if party not in counts or not count.isdecimal():
+            raise ConfigError(
+                f"--columns {each}: write PARTY=COUNT with one of {', '.join(counts)}"
+            )
+        counts[party] = int(count)
+    return counts
+
+
+def _bins(given: tuple[str, ...], columns: Mapping[str, int], most: int) -> dict[str, list[int]]:
+    filled = {party: [most] * count for party, count in columns.items()}
+    for each in given:
+        party, _, counts = each.partition("=")
+        if party not in filled or not all(one.isdecimal() for one in counts.split(",")):
+            raise ConfigError(
+                f"--bins {each}: write PARTY=BINS,BINS,... with one of {', '.join(filled)}"
+            )
+        filled[party] = [int(one) for one in counts.split(",")]
+    return filled
+
+
+def _in_words(result: Any) -> str:
+    silent = "" if result["broker_answers"] else "; the broker does not answer, it counts as free"
+    lines = [
+        f"{result['trees']} trees: about {result['seconds_on_a_machine_each']:,.1f} s if each "
+        f"party has a machine like this one, {result['seconds_on_one_machine']:,.1f} s if all "
+        f"share this one{silent}"
+    ]
+    lines += [
+        f"  {party}: {each['core_seconds']:,.1f} s of its cores, sends "
+        f"{each['bytes_sent'] / 1e6:,.1f} MB, receives {each['bytes_received'] / 1e6:,.1f} MB, "
+        f"takes {each['memory_bytes'] / 1e6:,.0f} MB of memory"
+        for party, each in result["parties"].items()
+    ]
+    return "\n".join(lines)

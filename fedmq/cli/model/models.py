@@ -1,0 +1,140 @@
+"""``fedmq models``: the models of which a party holds a share, and the shares as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
+from fedmq.cli.output import json_option, print_result
+from fedmq.errors import ConfigError, DataError
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.store.models import ModelStore
+from fedmq.party.store.share_file import check_owner, read_share, write_share
+
+__all__ = ["models"]
+
+_party = click.argument("party", type=click.Path(path_type=Path))
+_file = click.argument("file", type=click.Path(path_type=Path))
+
+
+class _ListsByDefault(click.Group):
+    """``fedmq models PARTY`` is short for ``fedmq models list PARTY``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ListsByDefault)
+def models() -> None:
+    """List models, and export, import or verify a party's share of one."""
+
+
+@models.command("list", epilog=party_argument_help)
+@_party
+@json_option
+def list_models(party: Path, as_json: bool) -> None:
+    """List the models, the oldest first."""
+    print_result(ask_daemon(state_of(party), {"do": "models"}), as_json, _in_words)
+
+
+@models.command("export", epilog=party_argument_help)
+@_party
+@click.argument("model")
+@_file
+@json_option
+def export_share(party: Path, model: str, file: Path, as_json: bool) -> None:
+    """Write PARTY's own share of MODEL to a new FILE.
+
+    It is for a backup or another machine of the same party: no other party takes it, and none
+    should see it.
+    """
+    shares = _Shares(party)
+    digest = write_share(shares.checked(model), file)
+    result = {"model": model, "party": shares.party, "file": str(file), "sha256": digest}
+    print_result(result, as_json, lambda each: f"{each['file']}: sha256 {each['sha256']}")
+
+
+@models.command("import", epilog=party_argument_help)
+@_party
+@_file
+@json_option
+def import_share(party: Path, file: Path, as_json: bool) -> None:
+    """Take PARTY's own share of a model from an exported FILE."""
+    shares = _Shares(party)
+    share = read_share(file, shares.party, shares.is_active)
+    if shares.store.path(share.model_id).exists():
+        raise ConfigError(f"{file}: {shares.party} has a share of model {share.model_id} already")
+    shares.store.save(share)
+    print_result(
+        {"model": share.model_id, "party": shares.party},
+        as_json,
+        lambda each: f"{each['party']} has its share of model {each['model']}",
+    )
+
+
+@models.command(epilog=party_argument_help)
+@_party
+@click.argument("model", required=False)
+@click.option("--local", is_flag=True, help="Do not ask the other parties.")
+@json_option
+def verify(party: Path, model: str | None, local: bool, as_json: bool) -> None:
+    """Verify PARTY's share of MODEL, or of all its models.
+
+    At the active party its daemon then asks whether every other party could serve the model: each
+    loads its share, counts its records and looks up its rows, and nothing changes.
+    """
+    shares = _Shares(party)
+    result = []
+    for each in [model] if model else shares.store.ids():
+        share = shares.checked(each)
+        verified: dict[str, Any] = {"model": each, "own_records": len(share.lookup_table)}
+        if shares.is_active and not local:
+            asked = ask_daemon(shares.state, {"do": "verify", "model": each})
+            verified["records"] = asked["records"]
+        result.append(verified)
+    print_result(result, as_json, _verified)
+
+
+class _Shares:
+    """The shares of the party configured in the file ``path``; no daemon is needed."""
+
+    def __init__(self, path: Path) -> None:
+        config, federation = PartyFile.read(path)
+        self.party = config.party
+        self.is_active = config.party == federation.active
+        self.state = config.state
+        self.store = ModelStore(config.state)
+
+    def checked(self, model: str) -> ActiveShare | PassiveShare:
+        """The share of ``model``; DataError if it is missing, damaged or another party's."""
+        share = self.store.active(model) if self.is_active else self.store.passive(model)
+        where = str(self.store.path(model))
+        if share.model_id != model:
+            raise DataError(f"{where}: the share of model {share.model_id}")
+        check_owner(share, self.party, where)
+        return share
+
+
+def _in_words(result: Any) -> str:
+    return "\n".join(_line(each) for each in result) or "no models yet"
+
+
+def _line(model: Any) -> str:
+    if "trees" not in model:
+        return f"{model['model']}: {model['records']} records of this party"
+    metrics = "".join(f", {name} {value:.5f}" for name, value in model["metrics"].items())
+    return f"{model['model']}: {model['trees']} trees, {model['objective']}{metrics}"
+
+
+def _verified(result: Any) -> str:
+    lines = []
+    for each in result:
+        others = "".join(f", {n} at {party}" for party, n in each.get("records", {}).items())
+        lines.append(f"{each['model']}: sound, {each['own_records']} records here{others}")
+    return "\n".join(lines) or "no models yet"

@@ -1,0 +1,89 @@
+"""``fedmq activate``, ``rollback`` and ``serving``: which model answers for a name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
+from fedmq.cli.output import json_option, print_result
+from fedmq.cli.progress import ProgressBar
+
+__all__ = ["activate", "rollback", "serving"]
+
+_party = click.argument("party", type=click.Path(path_type=Path))
+_name = click.option("--name", default="production", show_default=True, help="The name.")
+
+
+@click.command(epilog=party_argument_help)
+@_party
+@click.argument("model", required=False)
+@_name
+@click.option("--mode", type=click.Choice(["hop", "bitmap"]), help="As in [online] if left out.")
+@json_option
+def activate(party: Path, model: str | None, name: str, mode: str | None, as_json: bool) -> None:
+    """Let a name stand for MODEL (the newest if left out) at all parties together.
+
+    Every party loads its share first; if one of them cannot, the name keeps its meaning. Ctrl-C
+    only stops watching (see: fedmq cancel).
+    """
+    request = {"do": "activate", "model": model, "name": name, "mode": mode}
+    print_result(_watched(party, request, as_json), as_json, _switched)
+
+
+@click.command(epilog=party_argument_help)
+@_party
+@_name
+@json_option
+def rollback(party: Path, name: str, as_json: bool) -> None:
+    """Let a name stand for the model before again, at all parties together."""
+    print_result(_watched(party, {"do": "rollback", "name": name}, as_json), as_json, _switched)
+
+
+@click.command(epilog=party_argument_help)
+@_party
+@json_option
+def serving(party: Path, as_json: bool) -> None:
+    """Show what the daemon of PARTY serves, and how that goes."""
+    print_result(ask_daemon(state_of(party), {"do": "serving"}), as_json, _in_words)
+
+
+def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
+    with ProgressBar("activating, parties", quiet=quiet) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["waiting"]:
+                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
+
+        return ask_daemon(state_of(party), request, show)
+
+
+def _switched(result: Any) -> str:
+    before = f", it was {result['before']}" if result["before"] else ""
+    return f"{result['name']} is {result['model']} in mode {result['mode']}{before}"
+
+
+def _in_words(result: Any) -> str:
+    trouble = result["source_trouble"]
+    worry = [f"rows cannot be looked up: {trouble}"] if trouble else []
+    if "questions" in result:
+        models = ", ".join(result["models"]) or "no model"
+        answers = (
+            f"{result['party']} answers for {models}: {result['questions']} questions, "
+            f"{result['turned_away']} turned away"
+        )
+        return "\n".join([answers, *worry])
+    lines = [
+        f"{name} is {each['model']}, mode {each['mode']}, at most {each['rounds']} rounds"
+        for name, each in result["models"].items()
+    ]
+    away = f"; away: {', '.join(result['away'])}" if result["away"] else ""
+    counts = result["counts"]
+    lines.append(
+        f"{counts['requests']} requests, {counts['rows']} rows, {counts['failed']} failed, "
+        f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}"
+    )
+    return "\n".join([*lines, *worry])

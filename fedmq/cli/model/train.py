@@ -1,0 +1,94 @@
+"""``fedmq train`` and ``follow``: a training, asked of the active party's daemon, and watched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
+from fedmq.cli.output import json_option, print_result
+from fedmq.cli.progress import ProgressBar
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.telemetry.timeline import check_writable, write_trace
+
+__all__ = ["follow", "train"]
+
+
+@click.command()
+@click.argument("job", type=click.Path(path_type=Path))
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a timeline of this party's computations and messages; see ui.perfetto.dev.",
+)
+@json_option
+def train(job: Path, trace: Path | None, as_json: bool) -> None:
+    """Train the model described in JOB, with all parties of the federation.
+
+    The training belongs to the daemon: Ctrl-C only stops watching it (see: fedmq follow, cancel).
+    """
+    description = TrainingJob.read(job)
+    request = {
+        "do": "train",
+        "job": description.model_dump(mode="json"),
+        "trace": trace is not None,
+    }
+    if trace is not None:
+        check_writable(trace)
+    result = _watched(state_of(description.party), request, as_json, description)
+    if trace is not None:
+        write_trace(result.pop("trace"), trace)
+    print_result(result, as_json, _in_words)
+
+
+@click.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.argument("session")
+@json_option
+def follow(party: Path, session: str, as_json: bool) -> None:
+    """Watch the training SESSION that the daemon of PARTY drives, up to its end.
+
+    Ctrl-C only stops watching it.
+    """
+    request = {"do": "follow", "session": session}
+    print_result(_watched(state_of(party), request, as_json), as_json, _in_words)
+
+
+def _watched(
+    state: Path, request: Mapping[str, Any], quiet: bool, job: TrainingJob | None = None
+) -> Any:
+    """The result of a request whose progress is shown in trees."""
+    expected = job.params.num_boost_round if job else None
+    opened = [request["session"]] if "session" in request else []
+    with ProgressBar("training, trees", quiet=quiet) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["event"] == "opened":
+                opened.append(event["session"])
+            if event["event"] == "progress":
+                waits = "; ".join(event["waiting"])
+                bar.show(event["done"], event["total"] or expected, event["details"], waits)
+
+        try:
+            return ask_daemon(state, request, show)
+        except KeyboardInterrupt:
+            session = opened[0] if opened else "SESSION"
+            click.echo(
+                f"\nthe training goes on; watch it with: fedmq follow PARTY {session}; "
+                f"end it with: fedmq cancel PARTY {session}",
+                err=True,
+            )
+            raise
+
+
+def _in_words(result: Any) -> str:
+    metrics = "".join(f", {name} {value:.5f}" for name, value in result["metrics"].items())
+    spent = result["epsilon_spent"]
+    privacy = "" if spent is None else f", epsilon {spent:g} spent in all"
+    return (
+        f"model {result['model']}: {result['trees']} trees in {result['seconds']:.1f} s, "
+        f"{result['bytes_sent'] / 1e6:.1f} MB sent{metrics}{privacy}"
+    )

@@ -1,0 +1,86 @@
+"""``fedmq data``: what a party's source holds, what of it would be refused, and its bins."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fedmq.boosting.binning import Cuts
+from fedmq.cli.daemon_request import party_argument_help
+from fedmq.cli.output import json_option, print_result
+from fedmq.cli.progress import ProgressBar
+from fedmq.errors import DataError
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.data.table import ReadTable
+from fedmq.party.data.validation import survey
+
+__all__ = ["data"]
+
+
+@click.group()
+def data() -> None:
+    """Look at a party's own data."""
+
+
+@data.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.option("--serving", is_flag=True, help="Check the rows to predict, not those to learn from.")
+@json_option
+def check(party: Path, serving: bool, as_json: bool) -> None:
+    """Read the source of PARTY and show its rows, columns, missing values and repeated ids.
+
+    Ends with exit code 4 if a session would refuse something. No daemon is needed.
+    """
+    config, _ = PartyFile.read(party)
+    section = (config.serving or config.data) if serving else config.data
+    labelled = section.label is not None and not serving
+    with ProgressBar("reading, rows", quiet=as_json) as bar:
+        found = survey(config.party, section, labelled, bar.show)
+    print_result(asdict(found), as_json, _in_words)
+    if found.refused:
+        count = len(found.refused)
+        raise DataError(
+            found.refused[0]
+            if count == 1
+            else f"{config.party}: {section.place}: {count} things would be refused"
+        )
+
+
+@data.command(epilog=party_argument_help)
+@click.argument("party", type=click.Path(path_type=Path))
+@click.option("--max-bin", default=256, show_default=True, help="As the training has it.")
+@json_option
+def bins(party: Path, max_bin: int, as_json: bool) -> None:
+    """Show how many bins each column of PARTY fills, for the active party's `fedmq estimate`.
+
+    Nothing is sent: whoever wants to tell these numbers passes them on.
+    """
+    config, _ = PartyFile.read(party)
+    table = ReadTable(config.party, config.data).run()
+    counts = Cuts.of(table.values, max_bin).n_bins.tolist()
+    result = {"party": config.party, "bins": counts}
+    print_result(
+        result, as_json, lambda each: f"{each['party']}={','.join(map(str, each['bins']))}"
+    )
+
+
+def _in_words(found: Any) -> str:
+    lines = [f"{found['place']}: {found['rows']} rows"]
+    widths = [max(len(each[key]) for each in found["columns"]) for key in ("name", "role", "type")]
+    for each in found["columns"]:
+        words = zip((each["name"], each["role"], each["type"]), widths, strict=True)
+        line = "  " + "  ".join(word.ljust(width) for word, width in words)
+        if each["missing"] is not None:
+            line += f"  {each['missing']:7.2%} missing"
+        if each["categories"] is not None:
+            line += f", {each['categories']} categories"
+        lines.append(line.rstrip())
+    if found["repeated"]:
+        some = ", ".join(found["repeated_ids"])
+        kept = "refused" if found["duplicates"] == "refuse" else f"the {found['duplicates']} counts"
+        lines.append(f"{found['repeated']} repeated ids, such as {some}: {kept}")
+    lines += [f"would be refused: {each}" for each in found["refused"]]
+    return "\n".join(lines)

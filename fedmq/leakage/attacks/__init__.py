@@ -1,0 +1,1 @@
+"""What does each attack compute? One attack a file, over arrays alone."""

@@ -1,0 +1,295 @@
+"""``fedmq.audit``: mounts the known attacks on what one party saw, and scores them by the truth."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.metric import auc
+from fedmq.errors import ConfigError, DataError
+from fedmq.leakage.attacks.feature_order import Partition, best_concordance, inferred_orders
+from fedmq.leakage.attacks.finding import Finding
+from fedmq.leakage.attacks.instance_spaces import labels_from_spaces
+from fedmq.leakage.attacks.leaf_weights import LeafWeights, counts_told, shares_told
+from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
+from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
+from fedmq.leakage.attacks.purity import leaf_purity
+from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
+from fedmq.leakage.view import SessionView, TreeView
+from fedmq.party.data.data_frame import feature_table
+from fedmq.party.sessions.recording import Recording
+from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+
+__all__ = ["AuditReport", "audit"]
+
+_KNOWN_SHARE = 0.01
+_FEWEST_KNOWN = 20
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What ``party`` could learn in a session under ``engine``."""
+
+    party: str
+    engine: str
+    findings: tuple[Finding, ...]
+
+    def table(self) -> str:
+        """The findings as a Markdown table."""
+        lines = [
+            "| attack | target | where | measure | value | chance | verdict |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| {each.attack} | {each.target} | {each.where} | {each.measure} | {each.value:.3f} | "
+            f"{each.chance:.3f} | {'succeeds' if each.succeeds else 'fails'} |"
+            for each in self.findings
+        ]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain data."""
+        findings = [each.as_dict() for each in self.findings]
+        return {"party": self.party, "engine": self.engine, "findings": findings}
+
+    def dumps(self) -> str:
+        """The report as one line of JSON."""
+        return json.dumps(self.as_dict())
+
+    def plot(self, path: str | Path) -> None:
+        """Draw each attack beside guessing, as an image file.
+
+        Raises:
+            ConfigError: matplotlib is not installed.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise ConfigError("plots need matplotlib: pip install 'fedmq[audit]'") from None
+        figure = Figure(figsize=(8, 1 + 0.45 * len(self.findings)), layout="constrained")
+        axes = figure.add_subplot()
+        places = np.arange(len(self.findings))[::-1]
+        colours = ["tab:red" if each.succeeds else "tab:green" for each in self.findings]
+        axes.barh(places, [each.value for each in self.findings], color=colours)
+        chances = [each.chance for each in self.findings]
+        axes.scatter(chances, places, marker="|", s=300, color="black", label="chance")
+        labels = [f"{each.attack}: {each.target} ({each.where})" for each in self.findings]
+        axes.set_yticks(places, labels, fontsize=8)
+        axes.set_xlim(0, 1)
+        axes.set_title(f"What {self.party} can learn under engine {self.engine}", fontsize=10)
+        axes.legend(loc="lower left", fontsize=8)
+        figure.savefig(path, dpi=120)
+
+
+def audit(
+    recording: Recording | str | Path,
+    *,
+    label: ArrayLike | None = None,
+    passive: Mapping[str, Any] | None = None,
+    leaf_weights: LeafWeights | None = None,
+    known: float = _KNOWN_SHARE,
+    seed: int = 0,
+) -> AuditReport:
+    """Mount the known attacks on what one party saw in a training, and score them by the truth.
+
+    Args:
+        recording: of one party, or its file: what ``simulate(..., record=folder)`` or a daemon with
+            ``recordings`` left behind.
+        label: the labels (rows,), which a passive party's attacks are scored by.
+        passive: passive parties' features by name, which the active party's attacks are scored by;
+            rows in the session's order.
+        leaf_weights: of the session's rows, from ``SimulatedModel.leaf_weights``: adds what a
+            passive party could learn of the labels if it were told these as well.
+        known: the share of labels that a passive party is supposed to know beforehand.
+        seed: chooses them.
+
+    Raises:
+        DataError: the recording is none, or the truth does not fit it.
+        ConfigError: the truth that this party's attacks need is missing.
+    """
+    if not isinstance(recording, Recording):
+        recording = Recording.read(Path(recording))
+    view = SessionView(recording)
+    if view.is_active:
+        if not passive:
+            raise ConfigError(f"{view.party} holds the label: give the passive parties' features")
+        tables = {party: _table(party, data, view) for party, data in passive.items()}
+        found = _active_attacks(view, tables)
+    else:
+        if label is None:
+            raise ConfigError(f"{view.party} holds no label: give the labels to score attacks by")
+        labels = _labels(label, view)
+        found = itertools.chain(
+            _passive_attacks(view, labels, known, seed), _told_weights(view, leaf_weights, labels)
+        )
+    return AuditReport(view.party, view.terms.engine, tuple(found))
+
+
+def _labels(label: ArrayLike, view: SessionView) -> NDArray[np.float32]:
+    labels = np.asarray(label, dtype=np.float32)
+    if labels.shape != (view.terms.rows,):
+        raise DataError(f"{labels.size} labels for a session of {view.terms.rows} rows")
+    if not np.isin(labels, (0, 1)).all():
+        raise DataError("labels: the audit takes 0 and 1")
+    return labels
+
+
+def _table(party: str, data: Any, view: SessionView) -> NDArray[np.float32]:
+    values, _ = feature_table(data, party)
+    if len(values) != view.terms.rows:
+        raise DataError(f"{party} has {len(values)} rows, the session had {view.terms.rows}")
+    return values
+
+
+# What a passive party can learn: labels
+
+
+def _passive_attacks(
+    view: SessionView, labels: NDArray[np.float32], known_share: float, seed: int
+) -> Iterator[Finding]:
+    training = ~view.terms.evaluation.numpy()
+    base = _base_rate(labels[training])
+    trees = sorted(view.trees.items())
+    spaces = [[rows[training[rows]] for rows in tree.spaces.values()] for _, tree in trees]
+    for which, some in (("first tree", spaces[:1]), ("later trees", spaces[1:])):
+        if some:
+            value = float(np.mean([leaf_purity(nodes, labels) for nodes in some]))
+            yield Finding("majority", "label", f"nodes seen, {which}", "purity", value, base)
+    random = np.random.default_rng(seed)
+    count = max(_FEWEST_KNOWN, int(known_share * training.sum()))
+    known = np.zeros(len(labels), dtype=np.bool_)
+    known[random.permutation(np.flatnonzero(training))[:count]] = True
+    attacked = training & ~known
+    if spaces and attacked.any():
+        scores = labels_from_spaces(spaces, known, labels)
+        where = f"all trees, {count} labels known"
+        value = _auc(labels[attacked], scores[attacked])
+        yield Finding("nodes shared", "label", where, "AUC", value, 0.5)
+    yield from _told_gradients(view, trees, labels)
+    yield from _masked_gradients(trees, labels, view.party)
+
+
+def _told_weights(
+    view: SessionView, told: LeafWeights | None, labels: NDArray[np.float32]
+) -> Iterator[Finding]:
+    if told is None:
+        return
+    if len(told.values) != len(labels):
+        raise DataError(f"leaf weights of {len(told.values)} rows for {len(labels)} labels")
+    training = ~view.terms.evaluation.numpy()
+    told, labels = replace(told, values=told.values[training]), labels[training]
+    trees = range(told.values.shape[1])
+    for which, some in (("first tree", trees[:1]), ("later trees", trees[1:])):
+        if some:
+            exact = float(np.mean([counts_told(told, tree, labels) for tree in some]))
+            target = "positives of a leaf, counted"
+            yield Finding("leaf weights, if told", target, which, "share", exact, 0.0)
+            scores = np.sum([shares_told(told, tree) for tree in some], axis=0)
+            yield Finding("leaf weights, if told", "label", which, "AUC", _auc(labels, scores), 0.5)
+
+
+def _told_gradients(
+    view: SessionView, trees: Sequence[tuple[int, TreeView]], labels: NDArray[np.float32]
+) -> Iterator[Finding]:
+    told = [
+        (
+            np.concatenate(tree.carried),
+            np.concatenate([piece["pairs"] for piece in tree.told])[:, 0],
+        )
+        for _, tree in trees
+        if tree.told and all("pairs" in piece for piece in tree.told)
+    ]
+    for which, some in (("first tree", told[:1]), ("all trees", told)):
+        if some:
+            rows = np.unique(np.concatenate([rows for rows, _ in some]))
+            scores = label_scores_from_noise(view.terms.rows, some)[rows]
+            value = _auc(labels[rows], scores)
+            yield Finding("gradients told", "label", which, "AUC", value, 0.5)
+            hits = float(((scores > 0) == (labels[rows] == 1)).mean())
+            base = _base_rate(labels[rows])
+            yield Finding("gradients told", "label", which, "accuracy", hits, base)
+
+
+def _masked_gradients(
+    trees: Sequence[tuple[int, TreeView]], labels: NDArray[np.float32], party: str
+) -> Iterator[Finding]:
+    for number, tree in trees[:1]:
+        for (peer, node), exchanged in sorted(tree.exchanged.items()):
+            matrices = exchanged.matrices(asked="w", answered="z")
+            if peer != party or matrices is None:
+                continue
+            hidden, vectors = matrices
+            rows, where = tree.carrying(node), f"tree {number}, node {node}"
+            guess = labels_from_signs(hidden[:, 0])
+            hits = float((guess == (labels[rows] == 1)).mean())
+            yield Finding("sign of W", "label", where, "accuracy", hits, _base_rate(labels[rows]))
+            bare = float(bare_rows(vectors).mean())
+            yield Finding("sparse null space", "g", where, "share", bare, 0.0)
+
+
+# What the active party can learn: features
+
+
+def _active_attacks(
+    view: SessionView, tables: Mapping[str, NDArray[np.float32]]
+) -> Iterator[Finding]:
+    for party, values in tables.items():
+        yield from _splits_recovered(view, party, values)
+        parts = [
+            Partition(rows, left)
+            for tree in view.trees.values()
+            for (owner, _), (rows, left) in tree.parts.items()
+            if owner == party
+        ]
+        orders = [
+            best_concordance(ranks, values) for ranks in inferred_orders(view.terms.rows, parts)
+        ]
+        if orders:
+            sorted_right, apart = max(orders)
+            where = f"{len(parts)} splits seen, best of {len(orders)} orders"
+            target = f"{party}'s order of rows"
+            yield Finding("partitions", target, where, "accuracy", sorted_right, 0.5)
+            yield Finding("partitions", f"{target}, pairs told apart", where, "share", apart, 0.0)
+
+
+def _splits_recovered(
+    view: SessionView, party: str, values: NDArray[np.float32]
+) -> Iterator[Finding]:
+    training = ~view.terms.evaluation.numpy()
+    bins = BinMatrix.of(values, Cuts.of(values[training], view.terms.max_bin))
+    candidates = CandidateTable.of(bins.cuts)
+    for number, tree in sorted(view.trees.items())[:1]:
+        for (peer, node), exchanged in sorted(tree.exchanged.items()):
+            matrices = exchanged.matrices(asked="z", answered="w")
+            if peer != party or matrices is None:
+                continue
+            vectors, hidden = matrices
+            rows = tree.carrying(node)
+            truth = splitting_matrix(bins, rows, candidates, np.arange(len(candidates))) == 1
+            chance = majority(truth)
+            where, target = f"tree {number}, node {node}", f"{party}'s splitting matrix"
+            for attack, guess in (
+                ("rounding W", rounded(hidden)),
+                ("known null space", projected(hidden, vectors)),
+            ):
+                value = agreement(guess, truth)
+                yield Finding(attack, target, where, "accuracy", value, chance)
+
+
+def _base_rate(labels: NDArray[np.float32]) -> float:
+    share = float(labels.mean()) if len(labels) else 0.5
+    return max(share, 1 - share)
+
+
+def _auc(labels: NDArray[np.float32], scores: NDArray[np.float64]) -> float:
+    value = auc(labels, scores.astype(np.float32))
+    return 0.5 if np.isnan(value) else value

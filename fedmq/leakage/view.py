@@ -1,0 +1,143 @@
+"""A recorded training as one party saw it: who stood where, and what the engines said."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.node_numbers import ROOT, children
+from fedmq.errors import DataError
+from fedmq.messages import training as tell
+from fedmq.messages.array import unpack_payload
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.party.sessions.recording import Recording
+
+__all__ = ["Exchanged", "SessionView", "TreeView"]
+
+
+@dataclass(slots=True)
+class Exchanged:
+    """What an engine asked and answered about one node: matrices by name, rows put together."""
+
+    asked: dict[str, list[NDArray[Any]]] = field(default_factory=lambda: defaultdict(list))
+    answered: dict[str, list[NDArray[Any]]] = field(default_factory=lambda: defaultdict(list))
+
+    def matrices(self, asked: str, answered: str) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """The matrix ``asked`` and the one ``answered``, if both were said."""
+        if asked not in self.asked or answered not in self.answered:
+            return None
+        return np.concatenate(self.asked[asked]), np.concatenate(self.answered[answered])
+
+
+@dataclass(slots=True)
+class TreeView:
+    """One tree: ``spaces`` holds the rows of each node that is known and not split further.
+
+    ``parts`` are all partitions seen, by (owner, node): the node's rows and who went left; the
+    owner is empty where the view does not tell.
+    """
+
+    rows: int
+    carried: list[NDArray[np.uint32]] = field(default_factory=list)
+    told: list[dict[str, Any]] = field(default_factory=list)
+    spaces: dict[int, NDArray[np.int32]] = field(default_factory=dict)
+    inner: dict[int, NDArray[np.int32]] = field(default_factory=dict)
+    parts: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.bool_]]] = field(
+        default_factory=dict
+    )
+    exchanged: dict[tuple[str, int], Exchanged] = field(
+        default_factory=lambda: defaultdict(Exchanged)
+    )
+
+    def carrying(self, node: int) -> NDArray[np.int32]:
+        """The rows of ``node`` that carry gradients, ascending."""
+        mask = np.zeros(self.rows, dtype=np.bool_)
+        mask[np.concatenate([*self.carried, np.empty(0, np.uint32)]).astype(np.intp)] = True
+        rows = self.inner[node] if node in self.inner else self.spaces[node]
+        return rows[mask[rows]]
+
+
+class SessionView:
+    """What ``recording`` tells of a training.
+
+    Raises:
+        DataError: it holds no training, or an incomplete one.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.party = recording.party
+        self.trees: dict[int, TreeView] = {}
+        opening = next(
+            (each for each in recording.envelopes if isinstance(each.body, tell.TrainingOpen)), None
+        )
+        if opening is None:
+            raise DataError(f"the recording of {recording.party} holds no training")
+        assert isinstance(opening.body, tell.TrainingOpen)
+        self.terms: tell.TrainingOpen = opening.body
+        self.active = opening.header.sender
+        readers: dict[type[Body], Callable[[Envelope, Any], None]] = {
+            tell.TreeStarted: self._started,
+            tell.GradientBroadcast: self._broadcast,
+            tell.QueryPiece: self._asked,
+            tell.HistogramReply: self._answered,
+            tell.SplitOutcome: self._outcome,
+            tell.NodeAssignment: self._assignment,
+        }
+        for envelope in recording.envelopes:
+            reader = readers.get(type(envelope.body))
+            if reader is not None:
+                reader(envelope, envelope.body)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the party that recorded holds the label."""
+        return self.party == self.active
+
+    def _started(self, _: Envelope, said: tell.TreeStarted) -> None:
+        if said.tree not in self.trees:
+            everyone = np.arange(self.terms.rows, dtype=np.int32)
+            self.trees[said.tree] = TreeView(self.terms.rows, spaces={ROOT: everyone})
+
+    def _broadcast(self, envelope: Envelope, said: tell.GradientBroadcast) -> None:
+        tree = self.trees[said.tree]
+        if len(tree.carried) > said.piece:
+            return  # the same, said to another peer
+        tree.carried.append(said.rows.numpy())
+        tree.told.append(unpack_payload(said.payload))
+
+    def _asked(self, envelope: Envelope, said: tell.QueryPiece) -> None:
+        exchanged = self.trees[said.tree].exchanged[envelope.header.recipient, said.node]
+        _collect(exchanged.asked, unpack_payload(said.payload))
+
+    def _answered(self, envelope: Envelope, said: tell.HistogramReply) -> None:
+        exchanged = self.trees[said.tree].exchanged[envelope.header.sender, said.node]
+        _collect(exchanged.answered, unpack_payload(said.payload))
+
+    def _outcome(self, envelope: Envelope, said: tell.SplitOutcome) -> None:
+        self._divide(said.tree, said.node, said.left.numpy(), envelope.header.sender)
+
+    def _assignment(self, envelope: Envelope, said: tell.NodeAssignment) -> None:
+        self._divide(said.tree, said.node, said.left.numpy(), "")
+
+    def _divide(self, number: int, node: int, left: NDArray[np.bool_], owner: str) -> None:
+        tree = self.trees[number]
+        rows = tree.spaces.pop(node, None)
+        if rows is None:
+            return  # told before: to another peer, or by the owner
+        if len(left) != len(rows):
+            left = left[rows]  # over all rows, of an engine that hides them
+        tree.inner[node] = rows
+        tree.parts[owner, node] = (rows, left)
+        tree.spaces |= zip(children(node), (rows[left], rows[~left]), strict=True)
+
+
+def _collect(into: dict[str, list[NDArray[Any]]], said: dict[str, Any]) -> None:
+    for name, value in said.items():
+        if isinstance(value, np.ndarray):
+            into[name].append(value)

@@ -1,0 +1,1 @@
+"""Where does arithmetic run? In other processes, never on the event loop."""

@@ -1,0 +1,121 @@
+"""Where computations run: never on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import loky
+from loky.backend.context import LokyContext
+from loky.process_executor import BrokenProcessPool
+
+from fedmq.computation import Computation
+from fedmq.errors import FedmqError
+from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
+from fedmq.party.compute.shared_arrays import SharedArrays
+from fedmq.party.compute.turns import _Turns
+from fedmq.party.telemetry.timeline import Span
+from fedmq.transport.priority import RightOfWay
+
+__all__ = ["ProcessPool", "cores"]
+
+log = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 1.0
+_NICENESS = 19  # of workers; a score served beside a training then hardly waits for it
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class ProcessPool(ComputePool):
+    """Worker processes, which need no guarded ``__main__``. A worker that dies is replaced."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.parallelism = workers or cores()
+        self._arrays = SharedArrays()
+        self._right_of_way: RightOfWay | None = None
+        # One computation at work and one at hand for each worker; others can be overtaken.
+        self._turns = _Turns(2 * self.parallelism)
+        self._executor = self._started()
+
+    def _started(self) -> loky.ProcessPoolExecutor:
+        # Idle workers stay: their tables of powers are worth more than their memory.
+        # The context is asked for by its class: by its name, joblib's copy of loky would answer.
+        return loky.ProcessPoolExecutor(
+            self.parallelism,
+            timeout=None,
+            context=LokyContext(),
+            initializer=_serve,
+            initargs=(os.getpid(),),
+        )
+
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        await self._turns.take(getattr(computation, "urgency", 0))
+        try:
+            result, span = await self._run(computation)
+        finally:
+            self._turns.give()
+        on_done(span)
+        return result
+
+    def give_way(self, to: RightOfWay) -> None:
+        self._right_of_way = to
+
+    async def _run(self, computation: Computation) -> Any:
+        gives_way = self._right_of_way is not None
+        if self._right_of_way is not None:
+            # Small computations end in quick succession, and each ends with work for this process.
+            await self._right_of_way.give()
+        work = await asyncio.to_thread(self._arrays.pickled, computation)
+        executor = self._executor
+        try:
+            return await asyncio.wrap_future(executor.submit(_run_as, work, gives_way))
+        except BrokenProcessPool:
+            log.warning("a compute worker died; its work is done again")
+        if executor is self._executor:
+            self._executor = self._started()
+        try:
+            return await asyncio.wrap_future(self._executor.submit(_run_as, work, gives_way))
+        except BrokenProcessPool:
+            raise FedmqError(
+                f"{type(computation).__name__}: compute workers die again and again; "
+                "is there enough memory?"
+            ) from None
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._executor.shutdown, wait=True, kill_workers=True)
+
+
+def _serve(owner: int) -> None:
+    """What a worker does first: it gives way to the event loops, for whose answers people wait."""
+    # Ctrl-C in a terminal reaches all; a worker that ends on it may hold the queue of all others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    _die_with(owner)
+
+
+def _die_with(owner: int) -> None:
+    """Let this worker end when its owner was killed: nobody else would stop it."""
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
+
+
+def _run_as(work: bytes, gives_way: bool) -> tuple[Any, Span]:
+    # A core that runs a worker of low priority is still some milliseconds late for an event loop
+    # that wakes up; one that runs an idle task changes over at once.
+    if gives_way and hasattr(os, "SCHED_IDLE") and os.sched_getscheduler(0) != os.SCHED_IDLE:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    return run_pickled(work)

@@ -1,0 +1,99 @@
+"""Computations as bytes for another process, with their large arrays in shared memory.
+
+An array goes into shared memory when a computation first mentions it and stays there as long as
+the array lives: what every wave reads is copied once, and not at all if it was made there in the
+first place (`fedmq.large_array`). Where the system has no anonymous shared files, arrays
+travel inside the bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.large_array import FILES, descriptor_of
+
+__all__ = ["SharedArrays"]
+
+_WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less than a mapping
+
+
+class SharedArrays:
+    """Pickles computations for other processes of this user on this machine.
+
+    What a computation reads of an array must not change afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[int, int] = {}
+        self._lock = threading.RLock()  # computations are pickled by several threads
+
+    def pickled(self, computation: Any) -> bytes:
+        """``computation`` as bytes that ``pickle.loads`` understands in another process."""
+        buffer = io.BytesIO()
+        _Pickler(buffer, self).dump(computation)
+        return buffer.getvalue()
+
+    def share(self, array: NDArray[Any]) -> int | None:
+        """The file descriptor behind which ``array`` lies, None where it is not worth it."""
+        if (
+            array.nbytes < _WORTH_SHARING
+            or array.dtype.hasobject
+            or not (array.flags.c_contiguous or array.flags.f_contiguous)
+            or not hasattr(os, "memfd_create")
+        ):
+            return None
+        file = descriptor_of(array)
+        if file is not None:
+            return file
+        key = id(array)
+        with self._lock:
+            if key not in self._files:
+                file, in_memory = FILES.create(array.nbytes)
+                _write(array, file)
+                self._files[key] = file
+                weakref.finalize(array, self._forget, key, array.nbytes, in_memory)
+            return self._files[key]
+
+    def _forget(self, key: int, size: int, in_memory: bool) -> None:
+        with self._lock:
+            FILES.close(self._files.pop(key), size, in_memory)
+
+
+def _write(array: NDArray[Any], file: int) -> None:
+    with mmap.mmap(file, array.nbytes) as memory:
+        target: NDArray[Any] = np.frombuffer(memory, dtype=array.dtype)
+        target[:] = array.ravel(order="K")
+        del target  # the mapping cannot be closed while an array looks into it
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO, shared: SharedArrays) -> None:
+        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+        self._shared = shared
+
+    def reducer_override(self, value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | Any:
+        if type(value) is np.ndarray:
+            file = self._shared.share(value)
+            if file is not None:
+                order = "C" if value.flags.c_contiguous else "F"
+                return _attached, (os.getpid(), file, value.dtype.str, value.shape, order)
+        return NotImplemented
+
+
+def _attached(
+    owner: int, file: int, dtype: str, shape: tuple[int, ...], order: Any
+) -> NDArray[Any]:
+    """The array behind the descriptor ``file`` of process ``owner``, mapped and read-only."""
+    with open(f"/proc/{owner}/fd/{file}", "rb") as source:  # noqa: PTH123 (no path on disk)
+        memory = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.ndarray(shape, dtype=dtype, buffer=memory, order=order)

@@ -1,0 +1,1 @@
+"""What does the owner allow, and what was allowed? Policy, quotas and the logs of both."""

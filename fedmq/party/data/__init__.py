@@ -1,0 +1,1 @@
+"""Where do rows come from? A source becomes a table of float32 columns by id."""

@@ -1,0 +1,160 @@
+"""Tables that Python users hold: NumPy arrays, and pandas, Polars or Arrow data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmq.errors import DataError
+from fedmq.party.data.columns import CategoryColumn, reads_as_number
+from fedmq.party.data.table import Table
+
+__all__ = ["feature_matrix", "feature_table", "trained_columns"]
+
+_MOST_CATEGORIES = 64
+_CATEGORICAL = ("categor", "enum", "dictionary")  # as pandas, Polars and Arrow call such types
+
+
+def feature_table(data: Any, where: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """``data`` as float32 (rows, features) with NaN for missing, and the features' names.
+
+    Columns of an array are named f0, f1, ... A data frame's column of words or of a categorical
+    type is one feature COLUMN=CATEGORY per category.
+
+    Raises:
+        DataError: it is no table, or holds words among numbers or infinite values; the text begins
+            with ``where``.
+    """
+    table = _read(data, where)
+    return table.values, table.features
+
+
+def trained_columns(data: Any, where: str, names: tuple[str, ...]) -> NDArray[np.float32]:
+    """The features ``names`` that a model was trained on, float32 (rows, names), from ``data``.
+
+    Raises:
+        DataError: as in :func:`feature_table`, or the columns of ``data`` are others.
+    """
+    table = _read(data, where)
+    if table.features == names:
+        return table.values
+    try:
+        if all(_is_known(feature, names, table) for feature in table.features):
+            return table.columns(names)
+    except KeyError:
+        pass
+    raise DataError(
+        f"{where}: columns {list(table.features)[:5]} are not those of the training, "
+        f"{list(names)[:5]}"
+    )
+
+
+def _is_known(feature: str, names: tuple[str, ...], table: Table) -> bool:
+    """Whether ``feature``, or another category of its column, is among the trained ``names``."""
+    columns = [column for column in table.uncategorised if feature.startswith(f"{column}=")]
+    return feature in names or any(
+        name.startswith(f"{column}=") for column in (feature, *columns) for name in names
+    )
+
+
+def _read(data: Any, where: str) -> Table:
+    names = getattr(data, "column_names", None)  # Arrow
+    if names is None and hasattr(data, "columns"):
+        names = list(data.columns)  # pandas, Polars
+    if names is None:
+        if isinstance(data, np.ma.MaskedArray):
+            data = np.where(np.ma.getmaskarray(data), np.nan, np.ma.getdata(data))
+        try:
+            values = np.asarray(data)
+        except ValueError:
+            raise DataError(f"{where}: rows of several lengths are no table") from None
+        if values.ndim != 2:
+            raise DataError(f"{where}: a table has rows and columns, this has shape {values.shape}")
+        if values.dtype.kind not in "fiub":
+            values = _numbers(values, where, "the array")
+        labels = tuple(f"f{index}" for index in range(values.shape[1]))
+        return Table((), labels, feature_matrix(values, labels, where), None)
+    _each_once([str(name) for name in names], where)
+    vectors: dict[str, NDArray[Any]] = {}
+    uncategorised = {}
+    for name in names:
+        column = _column(data[name], where, str(name))
+        if isinstance(column, CategoryColumn):
+            uncategorised[str(name)] = column.missing
+            for category, indicator in column.indicators().items():
+                vectors[f"{name}={category}"] = indicator
+        else:
+            vectors[str(name)] = column
+    stacked = np.column_stack(list(vectors.values())) if vectors else np.empty((len(data), 0))
+    labels = tuple(vectors)
+    return Table((), labels, feature_matrix(stacked, labels, where), None, uncategorised)
+
+
+def _each_once(names: list[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{where}: column {twice!r} appears more than once")
+
+
+def _column(column: Any, where: str, name: str) -> NDArray[Any] | CategoryColumn:
+    kind = str(getattr(column, "dtype", None) or getattr(column, "type", ""))
+    declared = kind.lower().startswith(_CATEGORICAL)
+    values = column.to_numpy()
+    if not declared and values.dtype.kind in "fiub":
+        return np.asarray(values)
+    cells = [None if _is_missing(value) else value for value in values.tolist()]
+    if not declared and not _are_words(cells):
+        return _numbers(values, where, f"column {name!r}")
+    category = CategoryColumn(name, ("",), _MOST_CATEGORIES, declared=True)
+    category.take(cells, lambda row: f"{where}: row {row + 1}")
+    return category
+
+
+def _are_words(cells: list[Any]) -> bool:
+    """Whether there is text among the cells, and nothing that reads as a number."""
+    present = [cell for cell in cells if cell is not None]
+    return bool(present) and not any(
+        not isinstance(cell, str) or reads_as_number(cell) for cell in present
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or value != value
+
+
+def _numbers(values: NDArray[Any], where: str, what: str) -> NDArray[np.float64]:
+    """Objects as numbers: None and pandas' NA are missing."""
+    flat = values.ravel()
+    numbers = np.empty(flat.shape, dtype=np.float64)
+    for row, value in enumerate(flat.tolist()):
+        try:
+            numbers[row] = np.nan if _is_missing(value) else value
+        except (TypeError, ValueError, OverflowError):
+            raise DataError(
+                f"{where}: {what}, row {row + 1} holds {value!r}, which is no number"
+            ) from None
+    return numbers.reshape(values.shape)
+
+
+def feature_matrix(values: ArrayLike, names: Sequence[str], where: str) -> NDArray[np.float32]:
+    """``values`` (rows, features) as a C-ordered float32 matrix with NaN for missing.
+
+    Raises ``DataError`` naming ``where``, the column and the first row (counted from 1) of a value
+    that is infinite, or becomes so in float32; XGBoost refuses these too.
+    """
+    with np.errstate(over="ignore"):
+        matrix = np.array(values, dtype=np.float32, order="C")
+    if matrix.ndim != 2 or matrix.shape[1] != len(names):
+        raise DataError(f"{where}: expected {len(names)} feature columns, got {matrix.shape}")
+    infinite = np.isinf(matrix)
+    if infinite.any():
+        column = int(np.argmax(infinite.any(axis=0)))
+        row = int(np.argmax(infinite[:, column])) + 1
+        raise DataError(
+            f"{where}: column {names[column]!r}, row {row} is infinite or too large for float32; "
+            "leave the cell empty if the value is missing"
+        )
+    return matrix

@@ -1,0 +1,209 @@
+"""What sessions load before they begin: computations, so that no file is read on the event loop."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import DataError, Refused
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.data.table import ReadTable, Table
+from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.models import ModelStore
+from fedmq.protocol.inference.passive import PassiveRows
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+
+__all__ = [
+    "Aligned",
+    "LoadActiveRows",
+    "LoadActiveTable",
+    "LoadPassiveRows",
+    "LoadPassiveTable",
+    "model_columns",
+    "rows_in_order",
+    "served_columns",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """The rows of a table that the stored alignment ``name`` says, in its order."""
+
+    store: AlignmentStore
+    name: str
+
+    def rows_of(self, party: str, table: Table) -> tuple[Table, str]:
+        """The rows, and the session in which the alignment was made.
+
+        Raises:
+            Refused: ``party`` has no such alignment, or its data changed since.
+        """
+        try:
+            alignment = self.store.load(self.name)
+        except DataError:
+            raise Refused(
+                f"{party} has no alignment {self.name!r}; make it with: fedmq align"
+            ) from None
+        if alignment.fingerprint != table.fingerprint():
+            raise Refused(
+                f"{party}: its data changed since alignment {self.name!r} was made "
+                f"({alignment.made}); make it anew with: fedmq align"
+            )
+        return rows_in_order(party, table, alignment.ids), alignment.session
+
+
+def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
+    """The rows of ``ids``, in their order; DataError names one that ``party`` does not hold."""
+    row_of = {each: row for row, each in enumerate(table.ids)}
+    absent = next((each for each in ids if each not in row_of), None)
+    if absent is not None:
+        raise DataError(f"{party}: there is no row of {absent!r}, which the alignment holds")
+    return table.taken([row_of[each] for each in ids])
+
+
+@dataclass(frozen=True, slots=True)
+class LoadActiveTable:
+    """The label holder's training table; ``evaluation`` is the share of rows to hold out."""
+
+    party: str
+    data: DataSection
+    params: TrainParams
+    evaluation: float
+    salt: str
+    aligned: Aligned | None = None
+
+    def run(self) -> ActiveTable:
+        table = ReadTable(self.party, self.data, OBJECTIVES[self.params.objective].labels).run()
+        alignment, name = table.digest(self.salt), ""
+        if self.aligned is not None:
+            table, alignment = self.aligned.rows_of(self.party, table)
+            name = self.aligned.name
+        label = table.label
+        assert label is not None
+        seed = np.random.SeedSequence(self.params.seed, spawn_key=(len(label),))
+        drawn = np.random.Generator(np.random.Philox(seed)).random(len(label))
+        held_out = drawn < self.evaluation
+        if held_out.all():
+            raise DataError(f"{self.party}: evaluation = {self.evaluation} leaves no rows to learn")
+        if self.evaluation and not held_out.any():
+            raise DataError(
+                f"{self.party}: evaluation = {self.evaluation} holds out no row of {len(label)}; "
+                "take a larger share, or leave it out"
+            )
+        digest = _digest(table.features, table.values, label)
+        return ActiveTable(table.values, table.features, label, held_out, alignment, name, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPassiveTable:
+    """A feature holder's training table; of its columns, those that may take part."""
+
+    party: str
+    data: DataSection
+    salt: str
+    aligned: Aligned | None = None
+    permitted: tuple[str, ...] | None = None
+    """The features that policy lets this party train with; all when left out."""
+
+    def run(self) -> PassiveTable:
+        table = ReadTable(self.party, self.data).run()
+        alignment = table.digest(self.salt)
+        if self.aligned is not None:
+            table, alignment = self.aligned.rows_of(self.party, table)
+        kept = table.features if self.permitted is None else self.permitted
+        lacking = [name for name in kept if name not in table.features]
+        if lacking:
+            raise DataError(
+                f"{self.party}: policy.features: {self.data.place} has no column {lacking[0]!r}"
+            )
+        places = [at for at, name in enumerate(table.features) if name in kept]
+        names, values = tuple(table.features[at] for at in places), table.values[:, places]
+        return PassiveTable(values, names, alignment, _digest(names, values))
+
+
+def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
+    """What tells a training table from any other: 16 bytes of BLAKE2b (RFC 7693), in hex."""
+    digest = hashlib.blake2b(repr(features).encode(), digest_size=16)
+    for array in arrays:
+        digest.update(repr(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadActiveRows:
+    """The label holder's columns of the rows ``ids``: float32 (ids, features)."""
+
+    party: str
+    data: DataSection
+    share: ActiveShare
+    ids: tuple[str, ...]
+
+    def run(self) -> NDArray[np.float32]:
+        values, row_of = _served(self.party, self.data, self.share)
+        unknown = [name for name in self.ids if name not in row_of]
+        if unknown:
+            some = ", ".join(map(repr, unknown[:3]))
+            raise DataError(
+                f"{self.party}: {self.data.place}: {len(unknown)} of the ids are not in it, "
+                f"such as {some}"
+            )
+        return values[[row_of[name] for name in self.ids]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadPassiveRows:
+    """A feature holder's share and the rows that it can answer for."""
+
+    party: str
+    data: DataSection
+    store: ModelStore
+    model: str
+
+    def run(self) -> PassiveRows:
+        share = self.store.passive(self.model)
+        values, row_of = _served(self.party, self.data, share)
+        return PassiveRows(share, values, row_of)
+
+
+def _served(
+    party: str, data: DataSection, share: ActiveShare | PassiveShare
+) -> tuple[NDArray[np.float32], dict[str, int]]:
+    return served_columns(party, data, share.lookup_table.feature_names, share.model_id)
+
+
+def served_columns(
+    party: str, data: DataSection, features: tuple[str, ...], model: str
+) -> tuple[NDArray[np.float32], dict[str, int]]:
+    """The columns ``features`` of model ``model``, in this order, and the row of each id.
+
+    Raises:
+        DataError: naming party, source and a column that is not there.
+    """
+    table = ReadTable(party, data, wanted=features).run()
+    values = model_columns(party, data, table, features, model)
+    return values, {name: row for row, name in enumerate(table.ids)}
+
+
+def model_columns(
+    party: str, data: DataSection, table: Table, features: tuple[str, ...], model: str
+) -> NDArray[np.float32]:
+    """The columns ``features`` of ``table``, which model ``model`` was trained on.
+
+    Raises:
+        DataError: naming party, source and a column that is not there.
+    """
+    try:
+        return table.columns(features)
+    except KeyError as error:
+        raise DataError(
+            f"{party}: {data.place}: there is no column {error.args[0]!r}, "
+            f"which model {model} was trained on"
+        ) from None

@@ -1,0 +1,201 @@
+"""A party's table: float32 features by id, from any source."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import DataError
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
+from fedmq.party.data.id_column import IdColumn
+from fedmq.party.data.sources.opening import source_of
+from fedmq.party.data.sources.source import Source
+
+__all__ = ["ReadTable", "Roles", "Table", "table_of"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows in ascending order of their ids.
+
+    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), None if the
+    party has none. A category column COLUMN is one feature ``COLUMN=CATEGORY`` per category, 1 or
+    0; ``uncategorised`` says for each such column in which rows it is missing.
+    """
+
+    ids: tuple[str, ...]
+    features: tuple[str, ...]
+    values: NDArray[np.float32]
+    label: NDArray[np.float32] | None
+    uncategorised: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def digest(self, salt: str) -> str:
+        """What parties compare to see that they hold the same ids, without telling them."""
+        digest = hashlib.sha256(salt.encode())
+        for each in self.ids:
+            digest.update(b"\x00" + each.encode())
+        return digest.hexdigest()
+
+    def fingerprint(self) -> str:
+        """What tells this table from any other, whatever the order of its rows in the source."""
+        digest = hashlib.sha256(repr((self.features, len(self.ids))).encode())
+        for each in self.ids:
+            digest.update(each.encode() + b"\x00")
+        digest.update(np.ascontiguousarray(self.values).data)
+        if self.label is not None:
+            digest.update(np.ascontiguousarray(self.label).data)
+        return digest.hexdigest()
+
+    def taken(self, rows: Sequence[int]) -> Table:
+        """These rows, in this order."""
+        return Table(
+            tuple(self.ids[row] for row in rows),
+            self.features,
+            self.values[rows],
+            None if self.label is None else self.label[rows],
+            {name: missing[rows] for name, missing in self.uncategorised.items()},
+        )
+
+    def columns(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """The features ``names``, float32 (rows, names); KeyError names one that cannot be had.
+
+        A category that does not occur here is a column of zeros.
+        """
+        places = {name: place for place, name in enumerate(self.features)}
+        chosen = np.empty((len(self.values), len(names)), dtype=np.float32)
+        for target, name in enumerate(names):
+            if name in places:
+                chosen[:, target] = self.values[:, places[name]]
+            else:
+                chosen[:, target] = self._absent_category(name, places)
+        return chosen
+
+    def _absent_category(self, name: str, places: Mapping[str, int]) -> NDArray[np.float32]:
+        ends = [place for place, letter in enumerate(name) if letter == "="]
+        for column in (name[:end] for end in ends):
+            if column in self.uncategorised:
+                missing = self.uncategorised[column]
+                return np.where(missing, np.float32(np.nan), np.float32(0))
+            if column in places and np.isnan(self.values[:, places[column]]).all():
+                return self.values[:, places[column]]
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which of a source's columns are what; the label is None where it is not wanted."""
+
+    id: str
+    label: str | None
+    features: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: Source, data: DataSection, labelled: bool) -> Roles:
+        """Raises DataError naming a column that the source lacks."""
+        label = data.label if labelled else None
+        named = [("id", data.id), ("label", label)]
+        named += [("", column) for column in (*data.features, *data.ignore, *data.types)]
+        for role, column in named:
+            if column is not None and column not in source.columns:
+                raise DataError(
+                    f"{source.name}: there is no column {column!r}" + f" ({role})" * bool(role)
+                )
+        left_out = {data.id, data.label, *data.ignore}
+        wanted = data.features or source.columns
+        return cls(data.id, label, tuple(each for each in wanted if each not in left_out))
+
+    def narrowed(self, wanted: Sequence[str]) -> Roles:
+        """With those feature columns alone that the features ``wanted`` can come from."""
+        sources = {*wanted}
+        for name in wanted:
+            sources |= {name[:end] for end, letter in enumerate(name) if letter == "="}
+        return Roles(self.id, self.label, tuple(each for each in self.features if each in sources))
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All columns to read."""
+        return (self.id, *([self.label] if self.label else []), *self.features)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """Read ``data`` at the party ``where``; with its label column only if there is a check for it.
+
+    ``check_label`` (the labels in the order of the source, where they are) returns them as float32.
+    Of the feature columns only those are read that the features ``wanted`` come from, if given.
+    """
+
+    where: str
+    data: DataSection
+    check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None
+    wanted: tuple[str, ...] | None = None
+
+    def run(self) -> Table:
+        """Raises DataError naming party, place, row and column."""
+        with source_of(self.where, self.data) as source:
+            roles = Roles.of(source, self.data, self.check_label is not None)
+            if self.wanted is not None:
+                roles = roles.narrowed(self.wanted)
+            return table_of(source, self.data, roles, self.check_label)
+
+
+def table_of(
+    source: Source,
+    data: DataSection,
+    roles: Roles,
+    check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None,
+) -> Table:
+    """All rows of the open ``source``, as ``data`` describes them; ``check_label`` as above.
+
+    Raises:
+        DataError: naming the source, row and column.
+    """
+    ids = IdColumn(source.name, source.unit, data)
+    label = LabelColumn(roles.label or "", data.missing)
+    features = {name: feature_column(name, data) for name in roles.features}
+    for batch in source.batches(roles.all):
+        where = in_batch(source, batch.numbers)
+        ids.take(batch.cells[roles.id], batch.numbers)
+        if roles.label:
+            label.take(batch.cells[roles.label], where)
+        for name, column in features.items():
+            column.take(batch.cells[name], where)
+    rows = ids.rows()
+    checked = None
+    if check_label is not None:
+        checked = check_label(label.values, f"{source.name}, column {roles.label!r}")[rows]
+    names: list[str] = []
+    vectors: list[NDArray[np.float32]] = []
+    uncategorised = {}
+    for name, column in features.items():
+        decided = column.decided
+        if isinstance(decided, CategoryColumn):
+            uncategorised[name] = decided.missing[rows]
+            for category, indicator in decided.indicators().items():
+                names.append(f"{name}={category}")
+                vectors.append(indicator[rows])
+        else:
+            names.append(name)
+            vectors.append(decided.values[rows])
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{source.name}: column {twice!r} is a category of another as well")
+    values = np.empty((len(rows), len(names)), dtype=np.float32)
+    for at, vector in enumerate(vectors):
+        values[:, at] = vector
+    return Table(tuple(ids.values(rows)), tuple(names), values, checked, uncategorised)
+
+
+def feature_column(name: str, data: DataSection) -> FeatureColumn:
+    """An empty column of the type that ``data`` declares for it."""
+    return FeatureColumn(name, data.missing, data.max_categories, data.types.get(name))
+
+
+def in_batch(source: Source, numbers: Sequence[int]) -> Callable[[int], str]:
+    """How to name the place of a cell of a batch."""
+    return lambda index: f"{source.name}, {source.unit} {numbers[index]}"

@@ -1,0 +1,153 @@
+"""What a party's source holds, and everything in it that a session would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedmq.errors import DataError
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
+from fedmq.party.data.id_column import IdColumn
+from fedmq.party.data.sources.opening import source_of
+from fedmq.party.data.sources.source import Batch, Cells, Source
+from fedmq.party.data.table import Roles, feature_column, in_batch
+
+__all__ = ["Survey", "SurveyedColumn", "survey"]
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedColumn:
+    """A column: its role, what it holds, and the share of rows (0 to 1) without a value."""
+
+    name: str
+    role: str
+    type: str
+    missing: float | None = None
+    categories: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A source: its rows and columns; ``refused`` has one line per thing that is wrong."""
+
+    place: str
+    rows: int
+    repeated: int
+    repeated_ids: tuple[str, ...]
+    duplicates: str
+    columns: tuple[SurveyedColumn, ...]
+    refused: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Watched:
+    """Takes batches until one is wrong: what is wrong is kept, the rest is passed over."""
+
+    take: Callable[[Cells, Batch], None]
+    problem: str | None = None
+
+    def see(self, cells: Cells, batch: Batch) -> None:
+        if self.problem is None:
+            try:
+                self.take(cells, batch)
+            except DataError as error:
+                self.problem = str(error)
+
+
+@dataclass(slots=True)
+class _Columns:
+    """The columns of one source while it is read."""
+
+    source: Source
+    data: DataSection
+    roles: Roles
+    ids: IdColumn = field(init=False)
+    label: LabelColumn = field(init=False)
+    features: Mapping[str, FeatureColumn] = field(init=False)
+    watched: dict[str, _Watched] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ids = IdColumn(self.source.name, self.source.unit, self.data)
+        self.label = LabelColumn(self.roles.label or "", self.data.missing)
+        self.features = {name: feature_column(name, self.data) for name in self.roles.features}
+        self.watched = {
+            self.roles.id: _Watched(lambda cells, batch: self.ids.take(cells, batch.numbers))
+        }
+        columns: dict[str, Any] = dict(self.features)
+        if self.roles.label:
+            columns[self.roles.label] = self.label
+        for name, column in columns.items():
+            self.watched[name] = _Watched(
+                lambda cells, batch, column=column: column.take(  # type: ignore[misc]
+                    cells, in_batch(self.source, batch.numbers)
+                )
+            )
+
+    def described(self, name: str) -> SurveyedColumn:
+        broken = self.watched[name].problem is not None if name in self.watched else False
+        if name == self.roles.id:
+            return SurveyedColumn(name, "id", "refused" if broken else "id")
+        if name == self.data.label:
+            share = None if broken or not self.roles.label else _share(self.label.missing)
+            return SurveyedColumn(name, "label", "refused" if broken else "number", share)
+        if name not in self.features:
+            return SurveyedColumn(name, "ignored", "not read")
+        if broken:
+            return SurveyedColumn(name, "feature", "refused")
+        column = self.features[name]
+        share = _share(column.missing)
+        if isinstance(column.decided, CategoryColumn):
+            count = len(column.decided.categories)
+            return SurveyedColumn(name, "feature", "category", share, count)
+        return SurveyedColumn(name, "feature", "number", share)
+
+
+def survey(
+    party: str,
+    data: DataSection,
+    labelled: bool,
+    on_rows: Callable[[int, int | None], None] = lambda _, __: None,
+) -> Survey:
+    """Read the source of ``party`` once; ``on_rows`` is told of the rows read, and of all if known.
+
+    Raises:
+        DataError: the source cannot be read at all, or lacks a column.
+    """
+    rows = 0
+    with source_of(party, data) as source:
+        columns = _Columns(source, data, Roles.of(source, data, labelled))
+        for batch in source.batches(columns.roles.all):
+            for name, watched in columns.watched.items():
+                watched.see(batch.cells[name], batch)
+            rows += len(batch.numbers)
+            on_rows(rows, source.rows)
+        refused = [each.problem for each in columns.watched.values() if each.problem is not None]
+        again = columns.ids.repeated()
+        if columns.watched[columns.roles.id].problem is None:
+            try:
+                columns.ids.rows()
+            except DataError as error:
+                refused.append(str(error))
+        if labelled and columns.watched[data.label or ""].problem is None:
+            unlabelled = int(columns.label.missing.sum())
+            if unlabelled:
+                refused.append(f"{source.name}, column {data.label!r}: {unlabelled} rows have none")
+        return Survey(
+            place=data.place,
+            rows=rows,
+            repeated=len(again),
+            repeated_ids=tuple(dict.fromkeys(each for each, _ in again))[:_SHOWN],
+            duplicates=data.duplicates,
+            columns=tuple(columns.described(name) for name in source.columns),
+            refused=tuple(refused),
+        )
+
+
+def _share(missing: Any) -> float:
+    return round(float(np.mean(missing)), 6) if len(missing) else 0.0

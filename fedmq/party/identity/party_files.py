@@ -1,0 +1,60 @@
+"""What a party's files say, and what of it a running daemon takes up when they change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.identity.private_keys import Passphrase, passphrase_from_environment
+from fedmq.party.identity.sealer import Sealer, sealer_of
+
+__all__ = ["PartyFiles"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartyFiles:
+    """The party file at ``path``, the federation file, and the keys that both point to."""
+
+    path: Path
+    config: PartyFile
+    federation: Federation
+    sealer: Sealer
+    passphrase: Passphrase
+
+    @classmethod
+    def read(cls, path: Path, passphrase: Passphrase = passphrase_from_environment) -> PartyFiles:
+        """Read all of them; ``passphrase`` is asked for if the private keys are locked.
+
+        Raises:
+            ConfigError: naming file and key.
+        """
+        config, federation = PartyFile.read(path)
+        return cls(path, config, federation, sealer_of(config, federation, passphrase), passphrase)
+
+    def read_again(self) -> PartyFiles:
+        """The same files as they are now; errors as for ``read``."""
+        return self.read(self.path, self.passphrase)
+
+    def fixed(self, newer: PartyFiles) -> list[str]:
+        """What differs in ``newer`` and is taken up at the daemon's next start alone."""
+        kept = self.config.model_copy(update={"policy": newer.config.policy})
+        names = [
+            name
+            for name in PartyFile.model_fields
+            if getattr(kept, name) != getattr(newer.config, name)
+        ]
+        parties = self.federation.model_copy(update={"keys": newer.federation.keys})
+        if "federation" not in names and parties != newer.federation:
+            names.append("federation")
+        return names
+
+    def taken_up(self, newer: PartyFiles) -> PartyFiles:
+        """These files with the keys and the policy of ``newer``.
+
+        Raises:
+            ConfigError: only one of them seals messages.
+        """
+        self.sealer.take_up(newer.sealer)
+        return replace(self, config=self.config.model_copy(update={"policy": newer.config.policy}))

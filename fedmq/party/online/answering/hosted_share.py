@@ -1,0 +1,74 @@
+"""A feature holder's share of a model, and the rows that it is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedmq.boosting.model.record_chains import Chains
+from fedmq.boosting.model.share import PassiveShare
+from fedmq.errors import DaemonError
+from fedmq.party.online.rows.lookup import Lookup
+from fedmq.party.online.rows.rows import Rows, ServedRows
+from fedmq.party.online.rows.source import Reading, ServingSource
+from fedmq.party.store.models import ModelStore
+from fedmq.protocol.online.passive import AnsweringShare
+
+__all__ = ["HostedShare", "LoadShare", "LoadedShare"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostedShare:
+    """What answers for one model."""
+
+    share: PassiveShare
+    chains: Chains
+    rows: ServedRows
+
+    async def about(self, ids: Sequence[str], seconds: float) -> AnsweringShare:
+        """What answers for the rows ``ids``.
+
+        Raises:
+            Unavailable: the source cannot be read now, or not within ``seconds``.
+        """
+        rows = await self.rows.about(ids, seconds)
+        return AnsweringShare(self.share, self.chains, rows.values, rows.row_of)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedShare:
+    """A share as it comes from the process that loaded it, where nothing could stay open."""
+
+    share: PassiveShare
+    chains: Chains
+    rows: Rows | Lookup
+
+    def hosted(self, source: ServingSource) -> HostedShare:
+        """The share with its rows from ``source``."""
+        return HostedShare(self.share, self.chains, source.served(self.rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadShare:
+    """Load the share of ``model``, whose chains are ``left`` and ``right``, and its rows."""
+
+    store: ModelStore
+    reading: Reading
+    model: str
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    def run(self) -> LoadedShare:
+        """Raises DaemonError if the share is another model's, DataError for the rows."""
+        share = self.store.passive(self.model)
+        try:
+            chains = Chains.of(self.left, self.right)
+        except ValueError as error:
+            raise DaemonError(f"model {self.model}: {error}") from None
+        if len(chains) > len(share.lookup_table):
+            raise DaemonError(
+                f"model {self.model} has {len(share.lookup_table)} records here, "
+                f"not {len(chains)}; the parties hold shares of different models"
+            )
+        rows = self.reading.of(share.lookup_table.feature_names, self.model).run()
+        return LoadedShare(share, chains, rows)

@@ -1,0 +1,81 @@
+"""The rows about which scores are asked, from a source that changes underneath."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import Refused
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.data.loading import served_columns
+
+__all__ = ["LoadRows", "Rows", "RowsInMemory", "ServedRows", "Unavailable"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """``values`` float32 (rows + 1, features): the last row is all missing, for unknown ids."""
+
+    features: tuple[str, ...]
+    values: NDArray[np.float32]
+    row_of: Mapping[str, int]
+
+    @classmethod
+    def of(cls, features: tuple[str, ...], values: NDArray[np.float32], ids: Sequence[str]) -> Rows:
+        """The rows ``values`` (ids, features), and the one for all others."""
+        nobody = np.full((1, len(features)), np.nan, np.float32)
+        row_of = {each: row for row, each in enumerate(ids)}
+        return cls(features, np.vstack([values, nobody]), row_of)
+
+    def places(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id; -1, the row without values, where it is unknown."""
+        return np.array([self.row_of.get(each, -1) for each in ids], dtype=np.int64)
+
+
+class Unavailable(Refused):
+    """Nobody can say now what the source holds."""
+
+
+class ServedRows(ABC):
+    """Where a model's values of a row come from, at one party."""
+
+    features: tuple[str, ...]
+    """The names of the values, in the order of the model's share."""
+
+    @abstractmethod
+    async def about(self, ids: Sequence[str], seconds: float) -> Rows:
+        """Rows with those of ``ids`` among them, as far as the source knows them.
+
+        Raises:
+            Unavailable: the source cannot be read, or not within ``seconds``.
+        """
+
+
+class RowsInMemory(ServedRows):
+    """All rows of the source, as they were when it was read."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.features = rows.features
+        self._rows = rows
+
+    async def about(self, ids: Sequence[str], seconds: float) -> Rows:
+        return self._rows
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRows:
+    """Read ``data`` at ``party``: the columns ``features``, in that order, for model ``model``."""
+
+    party: str
+    data: DataSection
+    features: tuple[str, ...]
+    model: str
+
+    def run(self) -> Rows:
+        """Raises DataError naming party, source and column."""
+        values, row_of = served_columns(self.party, self.data, self.features, self.model)
+        return Rows.of(self.features, values, tuple(row_of))

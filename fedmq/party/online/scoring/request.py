@@ -1,0 +1,101 @@
+"""A request for scores as callers write it, and the answer as they read it; JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedmq.errors import (
+    DataError,
+    FedmqError,
+    Overloaded,
+    PeerAway,
+    PeerSilent,
+    Refused,
+    TooManyRows,
+)
+from fedmq.party.data.id_column import LONGEST_ID
+
+__all__ = ["PredictRequest", "PredictResponse", "Wrong"]
+
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
+
+
+class PredictRequest(BaseModel):
+    """Who is to be scored, and how long the caller waits."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    ids: Annotated[list[Id], Field(min_length=1)]
+    features: list[dict[str, float | None]] | None = None
+    """The label holder's own features of each row, in place of what it has stored."""
+    output: Literal["prediction", "margin"] = "prediction"
+    deadline_ms: Annotated[float, Field(ge=1, le=60_000)] | None = None
+
+    @classmethod
+    def read(cls, body: bytes) -> PredictRequest:
+        """The request in JSON.
+
+        Raises:
+            Wrong: 400 or 422, naming the field.
+        """
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            raise Wrong.field(error) from None
+
+
+class RowScore(BaseModel):
+    """The score of one row; null where there is none."""
+
+    id: str
+    score: float | None
+    unknown_at: list[str] | None = None
+    """Parties that do not know the id. Its values there counted as missing, if a score is given."""
+
+
+class PredictResponse(BaseModel):
+    """Scores in the order of the ids."""
+
+    model: str
+    mode: str
+    scores: list[RowScore]
+    degraded: dict[str, float] | None = None
+    """By party that did not answer: the share of (row, tree) pairs that were guessed there."""
+
+
+class Wrong(Exception):
+    """No scores: an HTTP status, and a line that names the field."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+    @classmethod
+    def field(cls, error: ValidationError) -> Wrong:
+        """What pydantic found, without the offending value."""
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        status = 400 if first["type"] == "json_invalid" else 422
+        return cls(status, f"{where or 'body'}: {first['msg']}")
+
+    @classmethod
+    def of(cls, error: FedmqError) -> Wrong:
+        """The status that fits ``error``."""
+        status = _status(error)
+        return cls(status, f"deadline_ms: {error}" if status == 504 else str(error))
+
+
+def _status(error: FedmqError) -> int:
+    if isinstance(error, Overloaded):
+        return 429
+    if isinstance(error, PeerAway | Refused):
+        return 503
+    if isinstance(error, PeerSilent):
+        return 504
+    if isinstance(error, TooManyRows):
+        return 413
+    if isinstance(error, DataError):
+        return 422
+    return 500

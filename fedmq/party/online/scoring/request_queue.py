@@ -1,0 +1,109 @@
+"""Requests for scores by message: a queue of the label holder's own systems, with reply-to.
+
+The broker may be another one than the federation's: what the label holder's systems ask and are
+told is nobody else's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from random import Random
+from typing import Any
+
+from fedmq.errors import LinkError
+from fedmq.party.configuration.online import RequestsSection
+from fedmq.party.online.scoring.prediction_service import Counter
+from fedmq.party.online.scoring.request import PredictRequest, Wrong
+from fedmq.transport.background_tasks import end
+from fedmq.transport.backoff import Backoff
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+
+__all__ = ["RequestQueue"]
+
+log = logging.getLogger(__name__)
+
+
+class RequestQueue:
+    """Reads ``section.queue``; each answer goes to the request's ``reply_to``.
+
+    A request is acknowledged once it is answered, so none is lost when the daemon or the broker
+    is restarted; it may then be answered twice.
+    """
+
+    def __init__(self, section: RequestsSection, counter: Counter) -> None:
+        self._section = section
+        self._counter = counter
+        self._running: asyncio.Task[None] | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Connect, and stay connected."""
+        self._running = asyncio.create_task(self._run(), name="requests")
+
+    async def close(self) -> None:
+        """Read no more; what was not answered comes again."""
+        await end(each for each in (self._running, *self._answering) if each is not None)
+
+    async def _run(self) -> None:
+        address = BrokerAddress.parse(self._section.broker.get_secret_value())
+        delays = Backoff(limit=5.0).delays(Random())
+        while True:
+            try:
+                connection = await BrokerConnection.open(address, "fedmq requests")
+                try:
+                    await self._serve(connection)
+                finally:
+                    await connection.close()
+                delays = Backoff(limit=5.0).delays(Random())
+            except LinkError as error:
+                log.warning("requests: %s", error)
+            await asyncio.sleep(next(delays))
+
+    async def _serve(self, connection: BrokerConnection) -> None:
+        async def receive(message: Received) -> None:
+            task = asyncio.create_task(self._answer(connection, message))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+        await connection.consume(self._section.queue, receive)
+        log.info("requests are read from %s", self._section.queue)
+        log.warning("requests: %s", await connection.ended())
+
+    async def _answer(self, connection: BrokerConnection, message: Received) -> None:
+        answer = json.dumps(await self._answered(message.body)).encode()
+        if message.reply_to:
+            try:
+                await connection.reply(message.reply_to, answer, message.correlation_id)
+            except LinkError as error:
+                log.warning("requests: an answer was not sent: %s", error)
+                return
+        await message.settle(accept=True)
+
+    async def _answered(self, body: bytes) -> dict[str, Any]:
+        try:
+            with self._counter.meters.request():
+                model, asked = _read(body)
+                answered = await self._counter.answer(model, asked)
+        except Wrong as wrong:
+            return {"status": wrong.status, "error": str(wrong)}
+        except Exception as error:  # a message that cannot be answered must not come for ever
+            log.exception("requests: a request failed")
+            return {"status": 500, "error": f"internal error: {type(error).__name__}"}
+        return {"status": 200, **answered.json()}
+
+
+def _read(body: bytes) -> tuple[str, PredictRequest]:
+    """As over HTTP, and ``model`` beside, ``production`` if left out."""
+    try:
+        asked = json.loads(body)
+    except ValueError:
+        asked = None
+    if not isinstance(asked, dict):
+        raise Wrong(400, "body: no JSON object")
+    model = asked.pop("model", "production")
+    if not isinstance(model, str):
+        raise Wrong(422, "model: not a string")
+    return model, PredictRequest.read(json.dumps(asked).encode())

@@ -1,0 +1,153 @@
+"""Proof, from where a party stands, that its broker refuses what it must refuse.
+
+Nothing that is tried could do harm where it is wrongly allowed, but for a message of no meaning.
+"""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from fedmq.errors import LinkError
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.transport.link import LANES
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.topology import (
+    dead_exchange_name,
+    dead_queue_name,
+    exchange_name,
+    queue_name,
+    routing_key,
+    topology,
+)
+
+__all__ = ["Finding", "check_broker"]
+
+_REFUSED = "ACCESS_REFUSED"
+_NOBODY = "nobody"  # no party has this name, so what is sent to it reaches nobody
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was tried as ``party``, whether it must be ``allowed``, and if that is ``right``."""
+
+    party: str
+    tried: str
+    allowed: bool
+    right: bool
+    answer: str
+
+
+async def check_broker(config: PartyFile, federation: Federation) -> list[Finding]:
+    """Try everything as this party; LinkError if it cannot even connect."""
+    check = _Check(config, federation)
+    await check.rights()
+    await check.logins()
+    return check.findings
+
+
+class _Check:
+    def __init__(self, config: PartyFile, federation: Federation) -> None:
+        self.findings: list[Finding] = []
+        self._party = config.party
+        self._federation = federation
+        self._access = BrokerAccess.of(config)
+        self._address = BrokerAddress.parse(self._access.url)
+
+    async def rights(self) -> None:
+        """What the party's own user may and may not do."""
+        name, me = self._federation.name, self._party
+        exchange = exchange_name(name)
+        async with self._connected():
+            pass
+        nobody = routing_key(me, _NOBODY, "training")
+        await self._try("publish under its own name", True, _publish(exchange, nobody))
+        for other in self._federation.parties:
+            if other == me:
+                continue
+            queues = [queue_name(name, other, lane) for lane in LANES]
+            for queue in (*queues, dead_queue_name(name, other)):
+                await self._try(f"read {queue}", False, _consume(queue))
+            await self._try(
+                f"publish under the name of {other}",
+                False,
+                _publish(exchange, routing_key(other, _NOBODY, "training")),
+            )
+            await self._try(
+                f"write into the queue of {other} past the exchange",
+                False,
+                _publish("", queue_name(name, other, "training")),
+            )
+        await self._try("write dead letters", False, _publish(dead_exchange_name(name), _NOBODY))
+        layout = topology(name, self._federation.parties)
+        await self._try("declare queues and exchanges", False, lambda it: it.declare(layout))
+
+    async def logins(self) -> None:
+        """Who gets in at all."""
+        host, vhost = f"{self._address.host}:{self._address.port}", self._address.vhost
+        path = "" if vhost == "/" else vhost
+        wrong = f"{self._party}:{secrets.token_urlsafe(12)}@{host}/{path}"
+        if self._access.ssl_context is None:
+            await self._try_login("log in with a wrong password", f"amqp://{wrong}", None)
+            await self._try_login("log in as guest", f"amqp://guest:guest@{host}/{path}", None)
+            return
+        stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # The broker is to refuse us: whether we would trust it is another question.
+        stranger.check_hostname = False
+        stranger.verify_mode = ssl.CERT_NONE
+        login = f"amqps://{wrong}"
+        await self._try_login("log in with a password, without a certificate", login, stranger)
+        await self._try_login("log in without encryption", f"amqp://{wrong}", None)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[BrokerConnection]:
+        name = f"fedmq broker check {self._party}"
+        connection = await BrokerConnection.open(self._address, name, self._access.ssl_context)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def _try(
+        self, tried: str, allowed: bool, act: Callable[[BrokerConnection], Awaitable[object]]
+    ) -> None:
+        # A connection for each: a refusal ends its channel.
+        async with self._connected() as connection:
+            try:
+                await act(connection)
+            except LinkError as error:
+                right = not allowed and _REFUSED in str(error)
+                self._found(tried, allowed, right, str(error))
+            else:
+                self._found(tried, allowed, allowed, "done")
+
+    async def _try_login(self, tried: str, url: str, context: ssl.SSLContext | None) -> None:
+        try:
+            connection = await BrokerConnection.open(
+                BrokerAddress.parse(url), "fedmq broker check", context
+            )
+        except LinkError as error:
+            self._found(tried, False, True, str(error))
+        else:
+            await connection.close()
+            self._found(tried, False, False, "done")
+
+    def _found(self, tried: str, allowed: bool, right: bool, answer: str) -> None:
+        self.findings.append(Finding(self._party, tried, allowed, right, answer))
+
+
+def _publish(exchange: str, key: str) -> Callable[[BrokerConnection], Awaitable[bool]]:
+    return lambda connection: connection.publish(exchange, key, b"broker check", "broker check")
+
+
+def _consume(queue: str) -> Callable[[BrokerConnection], Awaitable[None]]:
+    async def ignore(_: Received) -> None:
+        """Left unacknowledged, so that it returns to where it was."""
+
+    return lambda connection: connection.consume(queue, ignore)

@@ -1,0 +1,51 @@
+"""How fast the broker answers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.party.operations.broker_check import _NOBODY
+from fedmq.privacy.plan import PIECE_BYTES
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.topology import (
+    exchange_name,
+    routing_key,
+)
+
+__all__ = ["Pace", "pace_of_broker"]
+
+
+_TIMED = 20
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a broker answers: seconds per message, and more per byte of it."""
+
+    message: float
+    byte: float
+
+
+async def pace_of_broker(config: PartyFile, federation: Federation) -> Pace:
+    """The median of some messages to nobody, as the broker says; LinkError without a connection."""
+    access = BrokerAccess.of(config)
+    address = BrokerAddress.parse(access.url)
+    connection = await BrokerConnection.open(address, "fedmq estimate", access.ssl_context)
+    exchange = exchange_name(federation.name)
+    key = routing_key(config.party, _NOBODY, "training")
+    times: dict[int, list[float]] = {0: [], PIECE_BYTES: []}
+    try:
+        for size in list(times) * _TIMED:
+            begun = time.perf_counter()
+            await connection.publish(exchange, key, bytes(size), "pace")
+            times[size].append(time.perf_counter() - begun)
+    finally:
+        await connection.close()
+    empty, full = (median(each) for each in times.values())
+    return Pace(empty, max(0.0, full - empty) / PIECE_BYTES)

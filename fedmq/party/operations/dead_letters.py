@@ -1,0 +1,213 @@
+"""A party's dead letters: they lie on the broker, and why they died is noted here.
+
+A party may not publish under another's name, so a letter cannot go back into its queue: its own
+daemon takes it once more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fedmq.errors import DaemonError, DataError, MessageError
+from fedmq.messages.codec import read_header, unframe
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.transport.link import Delivery
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.topology import dead_queue_name
+
+__all__ = ["DeadLetter", "DeadLetterBox", "DeadLetterNotes", "Redelivery", "letter_id"]
+
+log = logging.getLogger(__name__)
+
+_NOTES_KEPT = 5000
+_MOST_LETTERS = 10_000
+
+
+def letter_id(body: bytes) -> str:
+    """What people call a letter by: message ids are the sender's own words, and may repeat."""
+    return hashlib.sha256(body).hexdigest()[:12]
+
+
+class DeadLetterNotes:
+    """A file of one line per refused message, the newest last; old lines go."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / "dead-letters.jsonl"
+        self._lines: int | None = None
+
+    def add(self, delivery: Delivery, reason: str) -> None:
+        """Note why ``delivery`` was refused; a full disk is logged, and stops nothing."""
+        note = {
+            "letter": letter_id(delivery.body),
+            "at": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "reason": reason,
+        }
+        try:
+            if self._lines is None or self._lines > 2 * _NOTES_KEPT:
+                self._shorten()
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(note) + "\n")
+        except OSError as error:
+            log.warning("%s: cannot be written: %s", self._path, error.strerror)
+        else:
+            self._lines = (self._lines or 0) + 1
+
+    def all(self) -> dict[str, dict[str, str]]:
+        """The last note on each letter."""
+        if not self._path.exists():
+            return {}
+        lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return {note["letter"]: note for note in map(_parsed, lines) if note}
+
+    def _shorten(self) -> None:
+        kept: list[str] = []
+        if self._path.exists():
+            kept = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
+            kept = kept[-_NOTES_KEPT:]
+        part = self._path.with_suffix(".part")
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text("".join(line + "\n" for line in kept if _parsed(line)), encoding="utf-8")
+        part.replace(self._path)
+        self._lines = len(kept)
+
+
+def _parsed(line: str) -> dict[str, str] | None:
+    try:
+        note = json.loads(line)
+        return note if isinstance(note, dict) and "letter" in note else None
+    except ValueError:
+        return None  # cut short when the machine went down
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A letter in the dead queue. Its header is in the clear, but nobody vouches for it."""
+
+    id: str
+    reason: str
+    at: str
+    size: int
+    header: Mapping[str, Any] | None
+    received: Received
+
+    @property
+    def sender(self) -> str:
+        """As the broker vouched for it when the letter was published."""
+        return self.received.routing_key.partition(".")[0]
+
+    def described(self) -> dict[str, Any]:
+        """The letter as plain data, without its body."""
+        return {
+            "letter": self.id,
+            "reason": self.reason,
+            "at": self.at,
+            "bytes": self.size,
+            "sender": self.sender,
+            "header": self.header,
+        }
+
+    def request(self) -> dict[str, Any]:
+        """What asks the daemon to take it once more."""
+        return {
+            "do": "redeliver",
+            "body": b64encode(self.received.body).decode(),
+            "message_id": self.received.message_id,
+            "sender": self.sender,
+        }
+
+
+class DeadLetterBox:
+    """The dead queue, as long as the connection is open; letters not dropped stay in it."""
+
+    def __init__(self, connection: BrokerConnection, queue: str, notes: DeadLetterNotes) -> None:
+        self._connection = connection
+        self._queue = queue
+        self._notes = notes.all()
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(
+        cls, config: PartyFile, federation: Federation
+    ) -> AsyncIterator[DeadLetterBox]:
+        """Connect as the party; LinkError where that fails."""
+        access = BrokerAccess.of(config)
+        connection = await BrokerConnection.open(
+            BrokerAddress.parse(access.url), f"fedmq dead {config.party}", access.ssl_context
+        )
+        try:
+            queue = dead_queue_name(federation.name, config.party)
+            yield cls(connection, queue, DeadLetterNotes(config.state))
+        finally:
+            await connection.close()
+
+    async def letters(self, wanted: frozenset[str] | None = None) -> list[DeadLetter]:
+        """The letters, the oldest first; all, or the ``wanted`` ones.
+
+        Raises:
+            DataError: a wanted letter is not there.
+        """
+        found: list[DeadLetter] = []
+        for _ in range(_MOST_LETTERS):
+            received = await self._connection.take(self._queue)
+            if received is None:
+                break
+            if wanted is None or letter_id(received.body) in wanted:
+                found.append(self._described(received))
+        lacking = (wanted or frozenset()) - {each.id for each in found}
+        if lacking:
+            raise DataError(f"there is no dead letter {min(lacking)}; see: fedmq dead list")
+        return found
+
+    async def drop(self, letter: DeadLetter) -> None:
+        """Remove a letter for good."""
+        await letter.received.settle(accept=True)
+
+    def _described(self, received: Received) -> DeadLetter:
+        try:
+            header = read_header(unframe(received.body).header).model_dump()
+        except MessageError:
+            header = None
+        name = letter_id(received.body)
+        note = self._notes.get(name, {})
+        reason = note.get("reason") or f"the broker says: {received.death or 'nothing'}"
+        return DeadLetter(name, reason, note.get("at", ""), len(received.body), header, received)
+
+
+@dataclass
+class Redelivery:
+    """A dead letter on its second way through the daemon; the box settles it, not the broker."""
+
+    body: bytes
+    message_id: str
+    sender: str
+
+    @classmethod
+    def from_request(cls, request: Mapping[str, Any]) -> Redelivery:
+        """Raises DaemonError when the request holds no letter."""
+        try:
+            body = b64decode(request["body"], validate=True)
+            return cls(body, str(request["message_id"]), str(request["sender"]))
+        except (KeyError, ValueError, TypeError) as error:
+            raise DaemonError(f"that is no dead letter: {error}") from None
+
+    def delivery(self) -> Delivery:
+        """The letter as it would arrive."""
+        return Delivery(self.body, self.message_id, self.sender, "training", True, self)
+
+    async def ack(self) -> None:
+        """It was taken, or dropped."""
+
+    async def dead_letter(self, reason: str) -> None:
+        """It was refused again."""

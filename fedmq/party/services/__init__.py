@@ -1,0 +1,1 @@
+"""What can be asked of the daemon? One kind of session a file."""

@@ -1,0 +1,1 @@
+"""How does a session run, end, and go on after a crash?"""

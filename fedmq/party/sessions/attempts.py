@@ -1,0 +1,135 @@
+"""A session over all its attempts, as the party sees it that drives it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from fedmq.errors import FedmqError, PeerSilent
+from fedmq.party.operations.control import Say
+from fedmq.transport.backoff import Backoff
+
+if TYPE_CHECKING:
+    from fedmq.party.sessions.runner import SessionRunner
+    from fedmq.party.sessions.running import RunningSession
+    from fedmq.party.telemetry.traffic import Traffic
+
+__all__ = ["Course", "first_of"]
+
+log = logging.getLogger(__name__)
+
+_BETWEEN = Backoff(first=0.05, limit=5.0)
+
+OnChange = Callable[["RunningSession"], None]
+OpenAttempt = Callable[[int, OnChange], Awaitable["RunningSession"]]
+
+
+async def first_of(*futures: asyncio.Future[Any]) -> None:
+    """Return when one of ``futures`` is done."""
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+class Course:
+    """Opens one attempt after the other until the session has ended and every party knows it.
+
+    ``result`` resolves to the session's result or error: at once, or with ``everywhere`` when every
+    party has written down its part of a result. ``open_attempt`` makes an attempt by its number. A
+    new one is due whenever a party knows nothing of the last one any more.
+    """
+
+    def __init__(
+        self, open_attempt: OpenAttempt, first: int = 1, *, everywhere: bool = False
+    ) -> None:
+        self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # Nobody may be watching; then an error is in the log and in the store alone.
+        self.result.add_done_callback(lambda each: each.cancelled() or each.exception())
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolves when every party knows the end, and no attempt will follow."""
+        self._open = open_attempt
+        self._everywhere = everywhere
+        self._attempt = first
+        self._current: RunningSession | None = None
+        self._traffic: list[Traffic] = []
+        self._watchers: set[asyncio.Event] = set()
+
+    async def run(self) -> None:
+        """Go through with it. What hinders an attempt from being opened ends the session."""
+        try:
+            await self._run()
+        except Exception as error:  # a fault of ours must not leave anybody waiting
+            log.exception("a session broke off")
+            if not self.result.done():
+                self.result.set_exception(FedmqError(f"internal error: {type(error).__name__}"))
+        finally:
+            self.ended.set_result(None)
+
+    async def _run(self) -> None:
+        delays = _BETWEEN.delays(Random())
+        while True:
+            try:
+                running = await self._open(self._attempt, self._changed)
+            except FedmqError as error:
+                if not self.result.done():
+                    self.result.set_exception(error)
+                return
+            self._current, runner = running, running.runner
+            self._traffic.append(running.traffic)
+            runner.start()
+            await first_of(runner.outcome, runner.interrupted)
+            await self._take(runner, everywhere=False)
+            await first_of(runner.closed, runner.interrupted)
+            if not runner.interrupted.done():
+                await self._take(runner, everywhere=True)
+                return
+            if running.report is not None:
+                delays = _BETWEEN.delays(Random())
+            await asyncio.sleep(next(delays))
+            if runner.outcome.done() and runner.outcome.exception() is not None:
+                await self._take(runner, everywhere=False)  # cancelled meanwhile
+                return
+            self._attempt += 1
+
+    async def followed(self, say: Say) -> Any:
+        """The result; whoever asked for it is told of the progress."""
+        change = asyncio.Event()
+        change.set()  # what is known by now comes first
+        self._watchers.add(change)
+        try:
+            while not self.result.done():
+                wake = asyncio.ensure_future(change.wait())
+                await first_of(wake, self.result)
+                wake.cancel()
+                change.clear()
+                if self._current is not None and not self.result.done():
+                    await say({"event": "progress", **self._current.status()})
+        finally:
+            self._watchers.discard(change)
+        return await asyncio.shield(self.result)
+
+    @property
+    def bytes_sent(self) -> int:
+        """By this party, in all attempts since it was started."""
+        return sum(each.total.bytes for each in self._traffic)
+
+    def _changed(self, _: RunningSession) -> None:
+        for watcher in self._watchers:
+            watcher.set()
+
+    async def _take(self, runner: SessionRunner, *, everywhere: bool) -> None:
+        outcome = runner.outcome
+        if not outcome.done() or outcome.cancelled() or self.result.done():
+            return
+        await runner.written()  # whoever is told of the end may ask the same anew at once
+        error = outcome.exception()
+        if error is not None:
+            self.result.set_exception(error)
+        elif everywhere and runner.session.mailbox.lost:
+            lost = ", ".join(sorted(runner.session.mailbox.lost))
+            self.result.set_exception(
+                PeerSilent(f"{lost} did not confirm the end; it will have it once it is back")
+            )
+        elif everywhere or not self._everywhere:
+            self.result.set_result(outcome.result())

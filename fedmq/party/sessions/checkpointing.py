@@ -1,0 +1,86 @@
+"""Who writes down how far a session is, before the other parties are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Protocol
+
+from fedmq.party.store.disk import until_taken
+from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.protocol.checkpoint import Step
+
+__all__ = ["FORGETFUL", "Forgetful", "HostKeeper", "Keeper", "StoreKeeper"]
+
+
+class Keeper(Protocol):
+    """Writes down one attempt at a session. Each call returns once it is on disk."""
+
+    durable: ClassVar[bool]
+    """Whether a new attempt can go on where this one stands."""
+
+    async def begin(self) -> None:
+        """The attempt begins."""
+
+    async def save(self, step: Step) -> None:
+        """A tree is finished."""
+
+    async def finish(self, result: Any) -> None:
+        """The session has reached its end."""
+
+    async def fail(self, told: str) -> None:
+        """The session has ended without a result; ``told`` is what other parties may read of it."""
+
+
+class Forgetful:
+    """Keeps nothing."""
+
+    durable: ClassVar[bool] = False
+
+    async def begin(self) -> None: ...
+
+    async def save(self, step: Step) -> None: ...
+
+    async def finish(self, result: Any) -> None: ...
+
+    async def fail(self, told: str) -> None: ...
+
+
+FORGETFUL: Keeper = Forgetful()
+"""Keeps nothing: for sessions that are simply asked for again."""
+
+
+class HostKeeper(Forgetful):
+    """Has a model served, from then on, by ``serve``."""
+
+    def __init__(self, serve: Callable[[Any], Awaitable[None]]) -> None:
+        self._serve = serve
+
+    async def finish(self, result: Any) -> None:
+        await self._serve(result)
+
+
+class StoreKeeper:
+    """Keeps one attempt in the store; ``on_result`` puts the result where it belongs."""
+
+    durable: ClassVar[bool] = True
+
+    def __init__(
+        self, store: SessionStore, session: StoredSession, on_result: Callable[[Any], None]
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._on_result = on_result
+
+    async def begin(self) -> None:
+        await self._store.begin(self._session)
+
+    async def save(self, step: Step) -> None:
+        await self._store.save(self._session.id, step)
+
+    async def finish(self, result: Any) -> None:
+        await until_taken(lambda: asyncio.to_thread(self._on_result, result))
+        await self._store.end(self._session.id, "finished")
+
+    async def fail(self, told: str) -> None:
+        await self._store.end(self._session.id, "failed", told[:2000])

@@ -1,0 +1,123 @@
+"""Deliveries to the sessions they belong to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from fedmq.errors import MessageError, Replayed
+from fedmq.messages.envelope import Envelope
+from fedmq.party.identity.sealer import Clear, Sealer
+from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.telemetry.counters import Meters
+from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery
+
+__all__ = ["Switchboard"]
+
+log = logging.getLogger(__name__)
+
+
+async def _nobody(_: Envelope) -> None:
+    return None
+
+
+class Switchboard:
+    """Checks each delivery, hands it to its session, and acknowledges it.
+
+    Messages of an older attempt than the one that runs are dropped. ``on_unknown`` may open a
+    session, or a new attempt, for an envelope that belongs to none, by returning its runner;
+    otherwise the envelope is dropped and counted. ``on_online`` takes what came on the online lane,
+    where no session is kept. ``on_refused`` is told of each dead letter and its reason.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        party: str,
+        on_unknown: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody,
+        on_online: Callable[[Envelope], None] = lambda _: None,
+        sealer: Sealer | None = None,
+        on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
+        meters: Meters | None = None,
+    ) -> None:
+        self.meters = meters or Meters()
+        self._federation = federation
+        self._party = party
+        self._on_unknown = on_unknown
+        self._on_online = on_online
+        self._sealer = sealer or Clear()
+        self._on_refused = on_refused
+        self._runners: dict[str, SessionRunner] = {}
+
+    def add(self, runner: SessionRunner) -> None:
+        """Deliver to ``runner`` what its session is sent; it takes the place of older attempts."""
+        self._runners[runner.session.mailbox.address.session] = runner
+
+    def remove(self, runner: SessionRunner) -> None:
+        """Forget ``runner``: its session is closed."""
+        session = runner.session.mailbox.address.session
+        if self._runners.get(session) is runner:
+            del self._runners[session]
+
+    async def on_delivery(self, delivery: Delivery) -> None:
+        """Take one delivery; what is no message for this party becomes a dead letter."""
+        await self.take(delivery)
+
+    async def take(self, delivery: Delivery) -> str:
+        """The same; returns why nobody has got it, and nothing when somebody has."""
+        self.meters.arrived(delivery)
+        about = {"message_id": delivery.message_id}
+        try:
+            envelope = self._checked(delivery)
+            if delivery.lane == "online":
+                self._on_online(envelope)
+                return ""
+            runner = await self._found(envelope)
+            if runner is not None:
+                runner.deliver(envelope)
+        except Replayed as error:
+            # An honest broker repeats itself too, so this is no letter worth keeping.
+            self.meters.refused["Replayed"] += 1
+            log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
+            await delivery.ack()
+            return str(error)
+        except MessageError as error:
+            self.meters.refused[type(error).__name__] += 1
+            self._on_refused(delivery, str(error))
+            await delivery.dead_letter(str(error))
+            return str(error)
+        await delivery.ack()
+        if runner is not None:
+            return ""
+        self.meters.dropped += 1
+        log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
+        return f"session {envelope.header.session} does not run here, or not this attempt any more"
+
+    async def _found(self, envelope: Envelope) -> SessionRunner | None:
+        runner = self._runners.get(envelope.header.session)
+        attempt = runner.session.mailbox.address.attempt if runner else 0
+        if envelope.header.attempt < attempt:
+            return None
+        if envelope.header.attempt == attempt:
+            return runner
+        return await self._on_unknown(envelope)
+
+    def _checked(self, delivery: Delivery) -> Envelope:
+        if len(delivery.body) > MAX_MESSAGE_BYTES:  # before anything is made of it
+            raise MessageError(
+                f"{len(delivery.body)} bytes are no fedmq message: those have {MAX_MESSAGE_BYTES} "
+                "at most"
+            )
+        envelope = self._sealer.open(delivery.body)
+        header = envelope.header
+        if header.federation != self._federation or header.recipient != self._party:
+            raise MessageError(
+                f"message {header.id!r} is for {header.recipient} in {header.federation}"
+            )
+        if header.sender != delivery.sender:
+            raise MessageError(
+                f"message {header.id!r} claims to be from {header.sender}, "
+                f"the broker says {delivery.sender}"
+            )
+        self.meters.received(header, len(delivery.body))
+        return envelope

@@ -1,0 +1,253 @@
+"""The sessions of one daemon: what runs, how far it is, and for whom it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedmq.errors import ConfigError, DaemonError, FedmqError
+from fedmq.party.compute.pool import ComputePool
+from fedmq.party.identity.sealer import Sealer
+from fedmq.party.sessions.attempts import Course, first_of
+from fedmq.party.sessions.checkpointing import FORGETFUL, Keeper
+from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.recording import Recorder
+from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.sessions.running import Purpose, RunningSession
+from fedmq.party.telemetry.counters import Meters
+from fedmq.party.telemetry.timeline import Trace, write_trace
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.protocol.events import Report, Waiting
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
+from fedmq.protocol.session import Session
+from fedmq.transport.link import Lane, Link
+
+if TYPE_CHECKING:
+    from fedmq.party.telemetry.spans import Telemetry
+
+__all__ = ["Sessions"]
+
+log = logging.getLogger(__name__)
+
+
+_LANES: Mapping[Purpose, Lane] = {
+    "alignment": "training",
+    "training": "training",
+    "inference": "inference",
+    "activation": "inference",
+}
+_LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
+_CLOSE_SECONDS = 3.0
+
+
+class Sessions:
+    """Opens sessions of this party and keeps them until they are closed.
+
+    ``on_idle`` is told when a session that outlives crashes waits for a new attempt, and when it
+    has got one.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        link: Link,
+        switchboard: Switchboard,
+        pool: ComputePool,
+        retry: RetryPolicy,
+        traces: Path | None = None,
+        sealer: Sealer | None = None,
+        meters: Meters | None = None,
+        recordings: Path | None = None,
+        on_idle: Callable[[str, bool], None] = lambda _, __: None,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        """``traces``: a folder for the timeline of each session, as ``SESSION.json``."""
+        self.running: dict[str, RunningSession] = {}
+        self._federation = federation
+        self._link = link
+        self._switchboard = switchboard
+        self._pool = pool
+        self._retry = retry
+        self._sealer = sealer
+        self._meters = meters or Meters()
+        self._traces = traces
+        self._recordings = recordings
+        self._on_idle = on_idle
+        self._telemetry = telemetry
+        self._watches: set[asyncio.Task[None]] = set()
+
+    def open(
+        self,
+        session: str,
+        attempt: int,
+        purpose: Purpose,
+        model: str,
+        machine: Machine,
+        on_change: Callable[[RunningSession], None] = lambda _: None,
+        trace: Trace | None = None,
+        keeper: Keeper = FORGETFUL,
+    ) -> RunningSession:
+        """Make an attempt known and ready to receive; it takes the place of an older one."""
+        if trace is None and self._traces is not None:
+            trace = Trace()
+        before = self.running.pop(session, None)
+        if before is not None:
+            self._forget(before)
+        address = Address(self._federation, session, attempt, self._link.party)
+        traffic = Traffic()
+        watch = self._telemetry
+        spans = watch.follow(address, purpose, model) if watch is not None else None
+
+        def reported(report: Report) -> None:
+            if report.unit == "tree":
+                self._meters.trees += report.done - (running.report.done if running.report else 0)
+                if spans is not None:
+                    spans.tree_done(report.done)
+            running.report = report
+            on_change(running)
+
+        def waited(waiting: Waiting, trouble: str) -> None:
+            if waiting.retry:
+                running.waiting[waiting.peer] = (waiting, trouble)
+                self._meters.retries[waiting.peer] += 1
+                wait = running.wait(waiting, trouble)
+                log.warning("session %s: %s", session, wait, extra={"session": session})
+            else:
+                running.waiting.pop(waiting.peer, None)
+            on_change(running)
+
+        recorder = self._recorder(session, attempt)
+        mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
+        runner = SessionRunner(
+            Session(machine, mailbox),
+            _Lane(self._link, _LANES[purpose]).publish,
+            self._pool,
+            traffic,
+            reported,
+            waited,
+            trace,
+            self._sealer,
+            self._meters,
+            recorder.keep if recorder else None,
+            keeper,
+            spans.computed if spans else lambda _, __, ___: None,
+        )
+        if spans is not None:
+            runner.closed.add_done_callback(lambda _: spans.end(runner.outcome))
+        if recorder:
+            runner.closed.add_done_callback(lambda _: recorder.close())
+        running = RunningSession(session, purpose, model, runner, traffic)
+        self.running[session] = running
+        self._switchboard.add(runner)
+        self._on_idle(session, False)
+        self._spawn(self._watch(running, trace))
+        return running
+
+    def drive(self, course: Course) -> Course:
+        """Let ``course`` run until it ends, or this party stops."""
+        self._spawn(course.run())
+        return course
+
+    def live(self, session: str) -> RunningSession:
+        """The session, if it has not ended; DaemonError otherwise."""
+        running = self.running.get(session)
+        if running is not None and not running.runner.outcome.done():
+            return running
+        if running is not None and running.waits:
+            raise DaemonError(
+                f"session {session} has ended here, and is {'; '.join(running.waits)}"
+            )
+        raise DaemonError(f"session {session} does not run here; see: fedmq status")
+
+    def _recorder(self, session: str, attempt: int) -> Recorder | None:
+        if self._recordings is None:
+            return None
+        name = f"{session}.{attempt}.{self._link.party}.recording"
+        try:
+            return Recorder(self._recordings / name, self._link.party)
+        except ConfigError as error:  # a session is worth more than its recording
+            log.error("session %s is not recorded: %s", session, error)
+            return None
+
+    async def close(self, reason: str) -> None:
+        """Leave what goes on after a restart as it stands on disk, and cancel the rest.
+
+        The peers of a cancelled session are told, and messages have a moment to leave.
+        """
+        runners = [running.runner for running in self.running.values()]
+        for runner in runners:
+            if not runner.durable and not runner.session.over:
+                runner.cancel(reason)
+        ends: list[Awaitable[Any]] = [
+            runner.written() if runner.durable else runner.closed for runner in runners
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await asyncio.gather(*ends)
+        for watch in self._watches:
+            watch.cancel()
+        for running in self.running.values():
+            running.runner.stop()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
+
+    async def _watch(self, running: RunningSession, trace: Trace | None) -> None:
+        what = f"{running.purpose} {running.id} of {running.model}"
+        about = {"session": running.id}
+        runner = running.runner
+        await first_of(runner.outcome, runner.interrupted)
+        if not runner.outcome.done():
+            why = runner.interrupted.result()
+            log.warning("%s: %s, a new attempt is due", what, why, extra=about)
+            if runner.durable:
+                self._on_idle(running.id, True)
+                # Until a new attempt takes its place, or it is given up.
+                await asyncio.wait([runner.outcome])
+                if runner.outcome.cancelled():
+                    return
+        try:
+            if runner.outcome.done():
+                runner.outcome.result()
+                self._meters.sessions_ended[running.purpose, "finished"] += 1
+                log.info("%s finished", what, extra=about)
+        except FedmqError as error:
+            self._meters.sessions_ended[running.purpose, type(error).__name__] += 1
+            log.warning("%s ended: %s", what, error, extra=about)
+        await running.runner.closed
+        if trace is not None and self._traces is not None:
+            await self._keep(trace, self._traces, running.id)
+        await asyncio.sleep(_LINGER)
+        if self.running.get(running.id) is running:
+            del self.running[running.id]
+        self._forget(running)
+
+    def _forget(self, running: RunningSession) -> None:
+        self._switchboard.remove(running.runner)
+        running.runner.stop()
+
+    async def _keep(self, trace: Trace, folder: Path, session: str) -> None:
+        try:
+            await asyncio.to_thread(write_trace, trace.document(), folder / f"{session}.json")
+        except ConfigError as error:  # a session is worth more than its timeline
+            log.warning("the timeline was lost: %s", error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    link: Link
+    lane: Lane
+
+    async def publish(self, recipient: str, body: bytes, *, message_id: str) -> None:
+        await self.link.publish(recipient, self.lane, body, message_id=message_id)

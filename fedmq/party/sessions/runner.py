@@ -1,0 +1,322 @@
+"""The interpreter of effects: a session's machine among real links, clocks and processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
+from fedmq.messages.envelope import Envelope
+from fedmq.party.compute.pool import ComputePool
+from fedmq.party.identity.sealer import Clear, Sealer
+from fedmq.party.sessions.checkpointing import FORGETFUL, Keeper
+from fedmq.party.telemetry.counters import Meters
+from fedmq.party.telemetry.timeline import Span, Trace
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.protocol.events import (
+    Arrived,
+    Cancelled,
+    CancelTimer,
+    Checkpoint,
+    ComputationFailed,
+    Computed,
+    Effect,
+    Fail,
+    Finish,
+    Interrupted,
+    Pause,
+    Report,
+    Resume,
+    RunComputation,
+    SetTimer,
+    Start,
+    TimerFired,
+    Transmit,
+    Waiting,
+)
+from fedmq.protocol.session import Session, SessionEvent
+
+__all__ = ["Publish", "SessionRunner"]
+
+log = logging.getLogger(__name__)
+
+_OUTSTANDING = 16  # publishes that may wait for their confirmation at once
+
+
+class Publish(Protocol):
+    """How an envelope leaves: recipient, its bytes, its id."""
+
+    async def __call__(self, recipient: str, body: bytes, *, message_id: str) -> None: ...
+
+
+class SessionRunner:
+    """Runs one attempt at a session; ``outcome`` resolves to its result or the error that ended it.
+
+    ``interrupted`` resolves to the reason why only a new attempt can go on. A publish that
+    fails is left to the mailbox, which sends again what is not acknowledged. Nothing leaves before
+    all that preceded it is written down by ``keeper``.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        publish: Publish,
+        pool: ComputePool,
+        traffic: Traffic | None = None,
+        on_report: Callable[[Report], None] = lambda _: None,
+        on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
+        trace: Trace | None = None,
+        sealer: Sealer | None = None,
+        meters: Meters | None = None,
+        record: Callable[[Envelope], None] | None = None,
+        keeper: Keeper = FORGETFUL,
+        on_computed: Callable[[str, float, Span], None] = lambda _, __, ___: None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.session = session
+        self.outcome: asyncio.Future[Any] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.interrupted: asyncio.Future[str] = loop.create_future()
+        self.last_seen: dict[str, datetime] = {}
+        """When each peer was last heard of."""
+        self._loop = loop
+        self._publish = publish
+        self._pool = pool
+        self._traffic = traffic
+        self._on_report = on_report
+        self._on_waiting = on_waiting
+        self._sealer = sealer or Clear()
+        self._meters = meters or Meters()
+        self._trace = trace
+        self._record = record
+        self._link_trouble = ""
+        self._outstanding = asyncio.Semaphore(_OUTSTANDING)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._keeper = keeper
+        self._on_computed = on_computed
+        self._kept: asyncio.Task[None] | None = None
+        self._keep(keeper.begin)
+
+    @property
+    def durable(self) -> bool:
+        """Whether a new attempt can go on where this one stands."""
+        return self._keeper.durable
+
+    def start(self) -> None:
+        """Begin, if this party is the one to begin."""
+        self._feed(Start())
+
+    def deliver(self, envelope: Envelope) -> None:
+        """Hand in an envelope that arrived.
+
+        Raises:
+            MessageError: it does not belong into this session, and changed nothing.
+        """
+        if self._trace is not None:
+            self._trace.received(envelope.header)
+        self.last_seen[envelope.header.sender] = datetime.now().astimezone()
+        self._feed(Arrived(envelope))
+        if self._record is not None:
+            self._record(envelope)
+
+    def cancel(self, reason: str) -> None:
+        """End the session and tell the other parties why."""
+        self._feed(Cancelled(reason))
+
+    def pause(self, paused: bool) -> None:
+        """Let the session rest after the tree that grows, or go on.
+
+        Raises:
+            ProtocolError: a session of this kind, or in this state, does not rest.
+        """
+        for effect in self.session.handle(Pause() if paused else Resume()):
+            self._act(effect)
+
+    def silence(self, peer: str) -> None:
+        """Send nothing again to ``peer``: it is told of the end in another attempt."""
+        for effect in self.session.mailbox.silence(peer):
+            self._act(effect)
+        self._close_when_done()
+
+    async def written(self) -> None:
+        """Wait until all is on disk that is to be kept so far."""
+        if self._kept is not None:
+            await asyncio.wait([self._kept])
+
+    def stop(self) -> None:
+        """Let everything fall: no message, timer or computation remains."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if not self.outcome.done():
+            self.outcome.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _feed(self, event: SessionEvent) -> None:
+        try:
+            effects = self.session.handle(event)
+        except MessageError:
+            raise
+        except Exception as error:  # a fault of ours must not leave the session hanging
+            log.exception("%s failed on %s", self.session.mailbox.address, type(event).__name__)
+            effects = self._given_up(f"internal error: {type(error).__name__}")
+        if self._trace is not None:
+            self._trace.entered(self.session.mailbox.address.party, self.session.machine.state)
+        for effect in effects:
+            try:
+                self._act(effect)
+            except Exception as error:  # such as an observer's: no reason to leave anybody waiting
+                log.exception("%s failed on its effects", self.session.mailbox.address)
+                for last in self._given_up(f"internal error: {type(error).__name__}"):
+                    self._act(last)
+                break
+        self._close_when_done()
+
+    def _close_when_done(self) -> None:
+        written = self._kept is None or self._kept.done()
+        if self.session.closed and written and not self.closed.done():
+            self.closed.set_result(None)
+
+    def _given_up(self, reason: str) -> list[Effect]:
+        """The session's own end, or an end without its peers where even that fails."""
+        try:
+            return self.session.handle(Cancelled(reason))
+        except Exception:
+            log.exception("%s cannot end in good order", self.session.mailbox.address)
+            return [Fail(FedmqError(reason))]
+
+    def _act(self, effect: Effect) -> None:
+        match effect:
+            case Transmit(envelope):
+                if self._record is not None:
+                    self._record(envelope)
+                self._spawn(self._transmit(envelope, self._kept))
+            case RunComputation():
+                self._spawn(self._compute(effect))
+            case SetTimer(name, seconds):
+                self._cancel_timer(name)
+                self._timers[name] = self._loop.call_later(seconds, self._fire, name)
+            case CancelTimer(name):
+                self._cancel_timer(name)
+            case Report():
+                self._on_report(effect)
+            case Waiting():
+                self._on_waiting(effect, self._link_trouble)
+            case Checkpoint(step):
+                self._keep(partial(self._keeper.save, step))
+            case Interrupted(party, reason):
+                if not self.interrupted.done():
+                    self.interrupted.set_result(f"{party} {reason}")
+            case Finish(result):
+                self._keep(partial(self._finish, result))
+            case Fail(error, told):
+                self._keep(partial(self._keeper.fail, told or str(error)))
+                if not self.outcome.done():
+                    self.outcome.set_exception(self._explained(error))
+            case _:
+                raise AssertionError(f"no effect for the outside: {effect}")
+
+    def _explained(self, error: FedmqError) -> FedmqError:
+        """The error, with what the link had to say if the peer could not be reached."""
+        if self._link_trouble:
+            error.args = (f"{error} ({self._link_trouble})",)
+        return error
+
+    def _computed(self, what: str, asked: float, span: Span) -> None:
+        self._on_computed(what, asked, span)
+        if self._trace is not None:
+            self._trace.computed(self.session.mailbox.address.party, what, asked, span)
+
+    def _fire(self, name: str) -> None:
+        self._timers.pop(name, None)
+        self._feed(TimerFired(name))
+
+    def _cancel_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have ``work`` done after what was to be written before it."""
+        before = self._kept
+
+        async def keep() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            try:
+                await work()
+            except FedmqError as error:
+                self._feed(Cancelled(str(error)))
+            except Exception as error:  # a fault of ours must not leave the session hanging
+                log.exception("%s: cannot be kept", self.session.mailbox.address)
+                self._feed(Cancelled(f"internal error: {type(error).__name__}"))
+
+        self._kept = self._spawn(keep())
+        self._kept.add_done_callback(lambda _: self._close_when_done())
+
+    async def _finish(self, result: Any) -> None:
+        await self._keeper.finish(result)
+        if not self.outcome.done():
+            self.outcome.set_result(result)
+
+    async def _transmit(self, envelope: Envelope, kept: asyncio.Task[None] | None) -> None:
+        header = envelope.header
+        if kept is not None and not kept.done():
+            await asyncio.wait([kept])
+        try:
+            async with self._outstanding:
+                data = self._sealer.seal(envelope)
+                self._meters.sent(header, len(data))
+                if self._traffic is not None:
+                    self._traffic.count(header, len(data))
+                begun = time.time()
+                await self._publish(header.recipient, data, message_id=header.id)
+                if self._trace is not None:
+                    self._trace.sent(header, len(data), begun)
+        except LinkError as error:
+            # What outlives crashes also waits for a queue that the broker has lost.
+            waits = not isinstance(error, Oversized) and self.durable
+            if isinstance(error, Unroutable | Oversized) and not waits:
+                self._feed(Cancelled(str(error)))
+                return
+            self._link_trouble = str(error)
+            log.warning(
+                "%s: %s was not sent: %s",
+                header.sender,
+                header.id,
+                error,
+                extra={"session": header.session, "message_id": header.id},
+            )
+        else:
+            self._link_trouble = ""
+
+    async def _compute(self, effect: RunComputation) -> None:
+        event: SessionEvent
+        asked, what = time.time(), type(effect.computation).__name__.lstrip("_")
+        try:
+            with self._meters.computing(effect.computation):
+                result = await self._pool.run(
+                    effect.computation, partial(self._computed, what, asked)
+                )
+            event = Computed(effect.ticket, result)
+        except FedmqError as error:
+            event = ComputationFailed(effect.ticket, error)
+        except Exception as error:
+            log.exception("computation %s failed", what)
+            failure = FedmqError(f"internal error in {what}: {type(error).__name__}")
+            event = ComputationFailed(effect.ticket, failure)
+        self._feed(event)

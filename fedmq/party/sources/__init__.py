@@ -1,1 +1,0 @@
-"""Where a party's table lies: one kind of source a file, behind one small interface."""

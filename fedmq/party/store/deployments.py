@@ -1,0 +1,111 @@
+"""Which model each name stands for at this party, kept over restarts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedmq.boosting.model.record_chains import Chains
+from fedmq.errors import ConfigError, DataError
+from fedmq.protocol.online.options import Mode
+
+__all__ = ["Deployment", "Deployments"]
+
+_KEPT = 5
+"""Former models of a name to which it can be rolled back."""
+
+
+class Deployment(BaseModel):
+    """A model as it is served. ``left`` and ``right`` are its chains here; empty at the active."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    mode: Mode
+    left: tuple[int, ...] = ()
+    right: tuple[int, ...] = ()
+
+    @property
+    def chains(self) -> Chains:
+        """How this party's records follow one another."""
+        return Chains.of(self.left, self.right)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = 1
+    names: dict[str, list[Deployment]] = {}
+    """The newest last."""
+
+
+class Deployments:
+    """Names and what they stand for; written whole or not at all."""
+
+    def __init__(self, path: Path, document: _Document) -> None:
+        self._path = path
+        self._document = document
+
+    @classmethod
+    def read(cls, state: Path) -> Self:
+        """Those of the state folder ``state``; none in a new one.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        path = state / "deployments.json"
+        try:
+            return cls(path, _Document.model_validate_json(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return cls(path, _Document())
+        except (OSError, ValidationError):
+            raise DataError(f"{path}: cannot be read; move it away and activate again") from None
+
+    def names(self) -> dict[str, Deployment]:
+        """What each name stands for."""
+        return {name: versions[-1] for name, versions in self._document.names.items()}
+
+    def before(self, name: str) -> Deployment:
+        """What ``name`` stood for before.
+
+        Raises:
+            ConfigError: nothing.
+        """
+        versions = self._document.names.get(name, [])
+        if len(versions) < 2:
+            raise ConfigError(f"{name} has no earlier model to go back to")
+        return versions[-2]
+
+    def kept(self) -> list[Deployment]:
+        """What names stand for, and stood for just before: those may be asked for at any time."""
+        return [each for versions in self._document.names.values() for each in versions[-2:]]
+
+    def put(self, name: str, deployment: Deployment) -> None:
+        """``name`` stands for ``deployment`` from now on; going back drops what it went back from.
+
+        Raises:
+            ConfigError: the disk refuses.
+        """
+        document = self._document.model_copy(deep=True)
+        versions = document.names.setdefault(name, [])
+        if len(versions) > 1 and versions[-2].model == deployment.model:
+            versions.pop()
+        if versions and versions[-1].model == deployment.model:
+            versions.pop()
+        versions.append(deployment)
+        del versions[:-_KEPT]
+        part = self._path.with_suffix(".part")
+        try:
+            part.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("w", encoding="utf-8") as file:
+                file.write(document.model_dump_json())
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self._path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from None
+        self._document = document

@@ -1,0 +1,59 @@
+"""This party's shares of finished models: one JSON file each in its state folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.errors import ConfigError, DataError
+
+__all__ = ["ModelStore"]
+
+
+class ModelStore:
+    """Shares by model id; written whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "models"
+
+    def ids(self) -> list[str]:
+        """The models that have a share here, the oldest first."""
+        files = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+        return [path.stem for path in files]
+
+    def path(self, model: str) -> Path:
+        """The file of ``model``, whether it exists or not."""
+        return self._folder / f"{model}.json"
+
+    def save(self, share: ActiveShare | PassiveShare) -> None:
+        """Write ``share``; ConfigError if the disk refuses."""
+        path = self.path(share.model_id)
+        part = path.with_suffix(".part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("w", encoding="utf-8") as file:
+                file.write(share.dumps())
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise ConfigError(f"{path}: the share cannot be written: {error.strerror}") from None
+
+    def active(self, model: str) -> ActiveShare:
+        """The active party's share; DataError if it is missing or damaged."""
+        return ActiveShare.loads(self._text(model), str(self.path(model)))
+
+    def passive(self, model: str) -> PassiveShare:
+        """A passive party's share; DataError if it is missing or damaged."""
+        return PassiveShare.loads(self._text(model), str(self.path(model)))
+
+    def _text(self, model: str) -> str:
+        try:
+            return self.path(model).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            known = ", ".join(self.ids()[-5:]) or "none"
+            raise DataError(f"model {model!r} has no share here; there are: {known}") from None
+        except OSError as error:
+            raise DataError(f"{self.path(model)}: cannot be read: {error.strerror}") from None

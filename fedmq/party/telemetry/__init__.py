@@ -1,0 +1,1 @@
+"""What is counted and timed? Counters, spans and timelines; other rooms show them."""

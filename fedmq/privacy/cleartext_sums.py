@@ -1,0 +1,82 @@
+"""How gradients that are disclosed in the clear are summed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.histogram import histograms
+from fedmq.errors import MessageError
+from fedmq.privacy.engine import (
+    BroadcastPiece,
+    PassiveHalf,
+    Query,
+)
+from fedmq.privacy.histogram_subtraction import plan_wave
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
+
+__all__ = ["PlainPassive", "told_pairs"]
+
+
+_SUMS_PER_PIECE = PIECE_BYTES // 16
+
+
+def told_pairs(values: Values, name: str) -> NDArray[np.int64]:
+    """The int64 pairs (n, 2) in ``values``; MessageError where they are missing."""
+    pairs = values.get(name)
+    if not isinstance(pairs, np.ndarray) or pairs.dtype != np.int64 or pairs.shape[1:] != (2,):
+        raise MessageError(f"{name}: pairs of g and h as int64 are needed")
+    return pairs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SumBins:
+    bins: BinMatrix
+    pairs: NDArray[np.int64]
+    nodes: Sequence[NDArray[np.int32]]
+
+    def run(self) -> NDArray[np.int64]:
+        return histograms(self.bins, self.pairs, self.nodes)
+
+
+class PlainPassive(PassiveHalf):
+    """Adds up the gradients that it was told, as integers."""
+
+    def __init__(self, bins: BinMatrix) -> None:
+        self._bins = bins
+        self.forget_tree()
+
+    def forget_tree(self) -> None:
+        self._pairs = np.zeros((self._bins.n_rows, 2), dtype=np.int64)
+        self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
+        self._histograms: dict[int, NDArray[np.int64]] = {}
+
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        pairs = told_pairs(piece.values, "pairs")
+        if len(pairs) != len(piece.rows):
+            raise MessageError(f"{len(pairs)} gradients for {len(piece.rows)} rows")
+        self._pairs[piece.rows] = pairs
+        self._carried[piece.rows] = True
+        return
+        yield
+
+    def answer(self, queries: Sequence[Query]) -> Plan[None]:
+        rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}
+        wave = plan_wave({node: len(held) for node, held in rows.items()}, self._histograms)
+        step = _SumBins(self._bins, self._pairs, [rows[node] for node in wave.summed])
+        [summed] = yield Compute([step])
+        self._histograms |= zip(wave.summed, summed, strict=True)
+        for node, sibling in wave.subtracted:
+            parent = self._histograms[node // 2]
+            self._histograms[node] = parent - self._histograms[sibling]
+        for query in queries:
+            left = query.candidates.left_sums(self._histograms[query.node])[query.order]
+            starts = range(0, max(len(left), 1), _SUMS_PER_PIECE)
+            yield Reply(
+                query.node,
+                [{"left": left[start : start + _SUMS_PER_PIECE]} for start in starts],
+            )

@@ -1,0 +1,1 @@
+"""Which ways are there to keep sums secret? One engine a file."""

@@ -1,0 +1,231 @@
+"""FedXGBoost-LDP: gradients travel in the clear, under local differential privacy.
+
+arXiv 2106.10662, Algorithm 5. The label holder perturbs each g and h once per tree; passive parties
+add up what they were told. Leaf weights come of the true gradients, which stay at home, and so do
+the node totals from which the right sides are taken.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError
+from fedmq.privacy.cleartext_sums import PlainPassive, told_pairs
+from fedmq.privacy.engine import (
+    ActiveHalf,
+    Answer,
+    AskedNode,
+    BroadcastPiece,
+    Engine,
+    Leakage,
+    PassiveHalf,
+    Sums,
+)
+from fedmq.privacy.mechanisms import MECHANISMS, MechanismName
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
+
+__all__ = ["Ldp", "PerturbRows"]
+
+_ROWS_PER_PIECE = PIECE_BYTES // 20
+_LARGEST = 2.0**62
+_LOGISTIC_H = 0.25  # p (1 - p) is no larger
+
+
+@dataclass(frozen=True)
+class Ldp(Engine):
+    """``mechanism`` and ``epsilon``: the noise, and its budget per tree and channel (g, h).
+
+    ``clip``: gradients are cut to [-clip, clip]; left out, 1 for ``binary:logistic``, which cuts
+    nothing, while ``reg:squarederror`` needs one. ``order`` 1 sends g only, and scores by
+    ``-G_L G_R / lambda`` (Appendix A). ``noise_seed`` makes trials repeatable; whoever knows it can
+    take the noise away.
+    """
+
+    epsilon: float = 1.0
+    mechanism: MechanismName = "laplace"
+    order: int = 2
+    clip: float | None = None
+    noise_seed: int | None = field(default=None, repr=False)
+
+    name = "ldp"
+    exact = False
+    light = True
+    leakage = Leakage(
+        active="the sums of the perturbed g and h of every split candidate of a passive party",
+        passive="a perturbed g and h of each row and tree, of which all trees together reveal more "
+        "than one; who stands in which node",
+    )
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in get_args(MechanismName):
+            allowed = ", ".join(get_args(MechanismName))
+            raise ConfigError(f"mechanism = {self.mechanism!r}: use {allowed}")
+        if not 0 < self.epsilon < float("inf"):
+            raise ConfigError(f"epsilon = {self.epsilon}: a positive number is needed")
+        if self.order not in (1, 2):
+            raise ConfigError(f"order = {self.order}: 1 (g alone) or 2 (g and h)")
+        if self.clip is not None and not 0 < self.clip < float("inf"):
+            raise ConfigError(f"clip = {self.clip}: a positive number is needed")
+
+    @property
+    def first_order(self) -> bool:
+        return self.order == 1
+
+    def drawn(self) -> Mapping[str, int]:
+        """A seed of 128 bits: a tree that is grown again after a crash has the same noise."""
+        return {} if self.noise_seed is not None else {"noise_seed": secrets.randbits(128)}
+
+    def epsilon_spent(self, trees: int) -> float:
+        """By sequential composition: epsilon times trees times channels.
+
+        An upper bound: the h of ``reg:squarederror`` and of a first tree tell nothing.
+        """
+        return self.epsilon * self.order * trees
+
+    def check(self, params: TrainParams) -> None:
+        self.ranges(params)
+        if params.goss:
+            raise ConfigError(
+                "engine ldp: goss makes gradients larger than the noise is meant for; leave it off"
+            )
+        if self.order == 1 and params.reg_lambda == 0:
+            raise ConfigError("engine ldp: order = 1 divides by lambda, which is 0")
+
+    def ranges(self, params: TrainParams) -> list[tuple[float, float]]:
+        """Where the channels lie that are sent: lowest and highest g, and h.
+
+        Raises:
+            ConfigError: g has no bound.
+        """
+        logistic = params.objective == "binary:logistic"
+        clip = 1.0 if self.clip is None and logistic else self.clip
+        if clip is None:
+            raise ConfigError(
+                "engine ldp: clip: reg:squarederror has no bound on g of its own; give one"
+            )
+        h = (0.0, _LOGISTIC_H) if logistic else (1.0, 1.0)
+        return [(-clip, clip), h][: self.order]
+
+    def floor(self, rows: int, params: TrainParams) -> float:
+        """How much h a side needs not to be noise: two deviations of the sum over ``rows``."""
+        if self.order == 1:
+            return 0.0
+        low, high = self.ranges(params)[1]
+        [variance] = MECHANISMS[self.mechanism].variance(np.zeros(1), self.epsilon)
+        return float(2 * (high - low) / 2 * np.sqrt(variance * rows))
+
+    def scale(self, rows: int, params: TrainParams) -> FixedPoint:
+        """The grid on which ``rows`` rows are told: it must not tell the largest gradient."""
+        largest = [max(abs(low), abs(high)) for low, high in self.ranges(params)]
+        return FixedPoint.covering(np.array([*largest, 0.0][:2]), rows)
+
+    def active(self, parallelism: int) -> ActiveHalf:
+        return _Active(self)
+
+    def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
+        return PlainPassive(bins)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PerturbRows:
+    """Perturbed g and h of some rows on the grid ``told``: int64 (rows, 2).
+
+    ``pairs`` are the true ones on the grid ``scale``; ``ranges``: lowest and highest of each
+    channel that is sent; one value only is no secret.
+    """
+
+    pairs: NDArray[np.int64]
+    scale: FixedPoint
+    told: FixedPoint
+    ranges: Sequence[tuple[float, float]]
+    spec: Ldp
+    seed: np.random.SeedSequence
+    carried: int
+
+    def run(self) -> NDArray[np.int64]:
+        random = np.random.Generator(np.random.Philox(self.seed))
+        floats = self.scale.to_float(self.pairs)
+        bits = (self.told.g_bits, self.told.h_bits)
+        noisy = np.zeros_like(self.pairs)
+        for channel, (low, high) in enumerate(self.ranges):
+            if low == high:
+                noisy[:, channel] = np.rint(np.ldexp(floats[:, channel], bits[channel]))
+                continue
+            scaled = np.ldexp(self._within(floats[:, channel], low, high, random), bits[channel])
+            if np.abs(scaled).max(initial=0) * self.carried >= _LARGEST:
+                raise ConfigError(
+                    f"engine ldp: epsilon = {self.spec.epsilon}: so much noise leaves 62 bits"
+                )
+            noisy[:, channel] = np.rint(scaled)
+        return noisy
+
+    def _within(
+        self, values: NDArray[np.float64], low: float, high: float, random: np.random.Generator
+    ) -> NDArray[np.float64]:
+        """``values`` cut to [low, high] and perturbed as numbers in [-1, 1]."""
+        middle, half = (low + high) / 2, (high - low) / 2
+        unit = np.clip((values - middle) / half, -1, 1)
+        mechanism = MECHANISMS[self.spec.mechanism]
+        return middle + half * mechanism.perturbed(unit, self.spec.epsilon, random)
+
+
+class _Active(ActiveHalf):
+    def __init__(self, spec: Ldp) -> None:
+        self._spec = spec
+        self._gradients: Gradients
+        self._told: FixedPoint
+        self._secret = secrets.randbits(128) if spec.noise_seed is None else spec.noise_seed
+
+    def open(self) -> Plan[Values]:
+        spec = self._spec
+        return {"epsilon": float(spec.epsilon), "mechanism": spec.mechanism, "order": spec.order}
+        yield
+
+    def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        self._gradients = gradients
+        rows = np.flatnonzero(gradients.carried).astype(np.uint32)
+        self._told = self._spec.scale(len(rows), gradients.params)
+        pieces = np.array_split(rows, max(1, -(-len(rows) // _ROWS_PER_PIECE)))
+        return [self._piece(gradients, number, piece) for number, piece in enumerate(pieces)]
+
+    def _piece(
+        self, gradients: Gradients, number: int, rows: NDArray[np.uint32]
+    ) -> Plan[BroadcastPiece]:
+        # A tree that is sent again carries the same noise: a second draw would cost the budget
+        # once more.
+        step = PerturbRows(
+            gradients.pairs[rows],
+            gradients.scale,
+            self._told,
+            self._spec.ranges(gradients.params),
+            self._spec,
+            np.random.SeedSequence(self._secret, spawn_key=(gradients.tree, number)),
+            int(gradients.carried.sum()),
+        )
+        [noisy] = yield Compute([step])
+        return BroadcastPiece(rows, {"pairs": noisy})
+
+    def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        pieces = yield Exchange()
+        told = np.concatenate([told_pairs(piece, "left") for piece in pieces])
+        sums = self._gradients.scale.rescaled(told, self._told)
+        floor = self._spec.floor(len(asked.rows), self._gradients.params)
+        if floor > 0:
+            # A gain divides by H: where H is noise alone, any gain may come out.
+            scale = self._gradients.scale
+            h, total = (
+                scale.to_float(each)[..., 1] for each in (sums, self._gradients.totals(asked.rows))
+            )
+            smaller = np.minimum(h, total - h)
+            sums = np.where(((smaller > 0) & (smaller < floor))[:, None], 0, sums)
+        return Sums(sums)

@@ -1,0 +1,64 @@
+"""No secrecy: gradients and sums travel as they are. For tests and as a baseline only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.gradients import Gradients
+from fedmq.privacy.cleartext_sums import PlainPassive, told_pairs
+from fedmq.privacy.engine import (
+    ActiveHalf,
+    Answer,
+    AskedNode,
+    BroadcastPiece,
+    Engine,
+    Leakage,
+    PassiveHalf,
+    Sums,
+)
+from fedmq.privacy.plan import PIECE_BYTES, Exchange, Plan, Values
+
+__all__ = ["Plain"]
+
+_ROWS_PER_PIECE = PIECE_BYTES // 20  # 16 bytes of g and h, 4 of the row number
+
+
+class Plain(Engine):
+    """The reference that every exact engine must equal."""
+
+    name = "plain"
+    exact = True
+    light = True
+    leakage = Leakage(
+        active="the sums of g and h of every split candidate of a passive party",
+        passive="every g and h, and so the labels; who stands in which node",
+    )
+
+    def active(self, parallelism: int) -> ActiveHalf:
+        return _Active()
+
+    def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
+        return PlainPassive(bins)
+
+
+class _Active(ActiveHalf):
+    def open(self) -> Plan[Values]:
+        return {}
+        yield
+
+    def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        rows = np.flatnonzero(gradients.carried).astype(np.uint32)
+        pieces = np.array_split(rows, max(1, -(-len(rows) // _ROWS_PER_PIECE)))
+        return [self._piece(piece, gradients.pairs) for piece in pieces]
+
+    def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
+        return BroadcastPiece(rows, {"pairs": pairs[rows]})
+        yield
+
+    def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        pieces = yield Exchange()
+        return Sums(np.concatenate([told_pairs(piece, "left") for piece in pieces]))

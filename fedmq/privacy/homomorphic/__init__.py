@@ -1,0 +1,1 @@
+"""How are ciphertexts summed? The two halves of the encrypting engines."""

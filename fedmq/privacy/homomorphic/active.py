@@ -1,0 +1,204 @@
+"""The label holder's half of the encrypting engines: it encrypts gradients and decrypts sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from fedmq.boosting.gradients import Gradients
+from fedmq.errors import MessageError
+from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, Sums
+from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
+from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey, PublicKey
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
+
+__all__ = ["AdditiveActive", "Scheme"]
+
+_ROW_BYTES = 4
+_MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share out
+# Noise that is made ahead: few at a time, since a decryption may have to wait for them, and not
+# more than some 100 MB.
+_NOISE_AT_ONCE = 256
+_MOST_NOISE = 200_000
+
+_FEWEST_AT_ONCE = 8  # ciphertexts; fewer are decrypted before another process has got them
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Where an engine's keys come from.
+
+    ``generate(bits, short_noise=...)`` makes a key whose public number has ``bits`` bits;
+    ``check_public(n, noise_base, noise_bits, smallest_bits, owner)`` raises Refused for a malformed
+    or short one.
+    """
+
+    generate: Callable[..., PrivateKey]
+    check_public: Callable[[int, int, int, int, str], PublicKey]
+
+
+@dataclass(frozen=True)
+class _MakeKey:
+    scheme: Scheme
+    bits: int
+    short_noise: bool
+
+    def run(self) -> PrivateKey:
+        return self.scheme.generate(self.bits, short_noise=self.short_noise)
+
+
+@dataclass(frozen=True, eq=False)
+class _Encrypt:
+    key: PrivateKey
+    layout: SlotLayout
+    pairs: NDArray[np.int64]
+    noise: NDArray[np.uint8]
+
+    # There is much of it, and nobody waits for one piece as the others wait for a sum.
+    urgency: ClassVar[int] = -1
+
+    def run(self) -> NDArray[np.uint8]:
+        plaintexts = self.layout.join(self.pairs[:, 0], self.pairs[:, 1])
+        modulus = self.key.public.modulus
+        return to_wire(self.key.encrypt(plaintexts, from_wire(self.noise, modulus)), modulus)
+
+
+@dataclass(frozen=True, eq=False)
+class _DrawNoise:
+    key: PrivateKey
+    count: int
+
+    # For the next tree: all of this one goes first.
+    urgency: ClassVar[int] = -2
+
+    def run(self) -> NDArray[np.uint8]:
+        return to_wire(self.key.draw_noise(self.count), self.key.public.modulus)
+
+
+@dataclass(frozen=True, eq=False)
+class _Decrypt:
+    key: PrivateKey
+    layout: SlotLayout
+    packed: NDArray[np.uint8]
+    count: int
+
+    def run(self) -> NDArray[np.int64]:
+        plaintexts = self.key.decrypt(from_wire(self.packed, self.key.public.modulus))
+        return np.stack(self.layout.unpack(plaintexts, self.count), axis=1)
+
+
+class AdditiveActive(ActiveHalf):
+    """See `fedmq.privacy.homomorphic.engine.AdditiveEngine` for the settings."""
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        key_bits: int,
+        parallelism: int,
+        *,
+        short_noise: bool = True,
+        pack_sums: bool = True,
+        noise_ahead: bool = True,
+    ) -> None:
+        self._scheme = scheme
+        self._key_bits = key_bits
+        self._parallelism = parallelism
+        self._short_noise = short_noise
+        self._pack_sums = pack_sums
+        self._noise_ahead = noise_ahead
+        self._noise: list[NDArray[np.uint8]] = []
+        self._noise_coming = 0
+        self._carried = 0
+        self._key: PrivateKey
+        self._layout: SlotLayout
+
+    def open(self) -> Plan[Values]:
+        step = _MakeKey(self._scheme, self._key_bits, self._short_noise)
+        [self._key] = yield Compute([step])
+        public = self._key.public
+        return {
+            "n": _to_bytes(public.n),
+            "noise": _to_bytes(public.noise_base),
+            "noise_bits": public.noise_bits,
+        }
+
+    def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        public = self._key.public
+        rows = np.flatnonzero(gradients.carried).astype(np.uint32)
+        # A bound that holds for any gradients: what others see of the layout tells nothing of them.
+        bound = max(1, len(rows)) << gradients.scale.value_bits
+        self._layout = SlotLayout.for_sums(bound, bound, public.plaintext_bits)
+        if not self._pack_sums:
+            self._layout = SlotLayout(self._layout.h_bits, self._layout.slot_bits, 1)
+        size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
+        # Of whole batches of noise, so that a piece leaves none of what was made ahead.
+        size = size // _NOISE_AT_ONCE * _NOISE_AT_ONCE or size
+        pieces = [rows[start : start + size] for start in range(0, max(len(rows), 1), size)]
+        self._carried = len(rows)
+        return [self._piece(piece, gradients.pairs) for piece in pieces]
+
+    def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
+        layout = self._layout
+        step = _Encrypt(self._key, layout, pairs[rows], self._take_noise(len(rows)))
+        [ciphertexts] = yield Compute([step])
+        said = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
+        return BroadcastPiece(rows, {"ciphertexts": ciphertexts, **said})
+
+    def _take_noise(self, rows: int) -> NDArray[np.uint8]:
+        """What was made ahead for so many rows, or for fewer; nobody gets it again."""
+        taken = [np.empty((0, width(self._key.public.modulus)), np.uint8)]
+        while self._noise and rows >= len(self._noise[-1]):
+            taken.append(self._noise.pop())
+            rows -= len(taken[-1])
+        return np.concatenate(taken)
+
+    def prepare(self) -> Sequence[Plan[None]]:
+        """Noise for as many rows as the last broadcast had."""
+        if not self._noise_ahead:
+            return ()
+        stock = sum(map(len, self._noise)) + self._noise_coming
+        batches = (min(self._carried, _MOST_NOISE) - stock) // _NOISE_AT_ONCE
+        return [self._draw_noise() for _ in range(batches)]
+
+    def _draw_noise(self) -> Plan[None]:
+        self._noise_coming += _NOISE_AT_ONCE
+        [noise] = yield Compute([_DrawNoise(self._key, _NOISE_AT_ONCE)])
+        self._noise_coming -= _NOISE_AT_ONCE
+        self._noise.append(noise)
+
+    def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        pieces = yield Exchange()
+        try:
+            steps = [
+                step
+                for piece in pieces
+                for step in self._decryptions(piece["packed"], int(piece["count"]))
+            ]
+        except (KeyError, TypeError, ValueError):
+            raise MessageError("sums that are not packed as they should be") from None
+        return Sums(np.concatenate((yield Compute(steps))))
+
+    def _decryptions(self, packed: NDArray[np.uint8], count: int) -> list[_Decrypt]:
+        """Shares of a reply for each core; the last takes what is left of ``count``."""
+        share = max(_FEWEST_AT_ONCE, -(-len(packed) // self._parallelism))
+        sums = share * self._layout.capacity
+        last = max(0, len(packed) - 1) // share
+        return [
+            _Decrypt(
+                self._key,
+                self._layout,
+                packed[part * share : (part + 1) * share],
+                min(sums, count - part * sums) if part < last else count - part * sums,
+            )
+            for part in range(last + 1)
+        ]
+
+
+def _to_bytes(number: mpz) -> NDArray[np.uint8]:
+    return np.frombuffer(number.to_bytes(-(-number.bit_length() // 8), "little"), np.uint8)

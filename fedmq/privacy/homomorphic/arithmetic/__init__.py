@@ -1,0 +1,1 @@
+"""With which numbers do the encrypting engines compute? Schemes, noise, sums and packing."""

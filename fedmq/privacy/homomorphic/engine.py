@@ -1,0 +1,115 @@
+"""Gradients travel encrypted, passive parties add what they cannot read.
+
+SecureBoost's own way (arXiv 1901.08755, Algorithms 1 and 2), for any additively homomorphic
+scheme. g and h of a row are packed into one ciphertext, and several sums into one before they
+return (as in SecureBoost+, arXiv 2110.10927). Sums are re-randomised, so that the key's owner
+cannot tell from their noise which rows were added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.errors import ConfigError, Refused
+from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
+from fedmq.privacy.homomorphic.active import AdditiveActive, Scheme
+from fedmq.privacy.homomorphic.arithmetic.scheme import MOST_BITS
+from fedmq.privacy.homomorphic.passive import AdditivePassive
+from fedmq.privacy.plan import Values
+
+__all__ = ["SAFE_KEY_BITS", "AdditiveEngine", "Scheme"]
+
+SAFE_KEY_BITS = 2048
+"""112 bits of security, the least that NIST SP 800-57 part 1 rev. 5 accepts until 2030."""
+
+
+@dataclass(frozen=True)
+class AdditiveEngine(Engine):
+    """``key_bits``: length of the public number; below 2048 only with ``allow_weak_keys``.
+
+    The other options switch off what makes the engine fast; the model is the same with each.
+
+    - ``short_noise``: noise of a short order, from tables of powers (active party).
+    - ``noise_ahead``: noise for the next tree is made while the others work on this one (active).
+    - ``pack_sums``: several sums in a ciphertext that returns (active party).
+    - ``joint_sums``: features are summed together where that takes fewer products.
+    - ``skip_fullest``: the fullest bin, such as zero or missing, is the total less the others.
+    - ``subtract_siblings``: the larger of two siblings is their parent less the smaller.
+    - ``sum_early``: the root is summed while the gradients come in.
+    """
+
+    key_bits: int = SAFE_KEY_BITS
+    allow_weak_keys: bool = False
+    short_noise: bool = True
+    noise_ahead: bool = True
+    pack_sums: bool = True
+    joint_sums: bool = True
+    skip_fullest: bool = True
+    subtract_siblings: bool = True
+    sum_early: bool = True
+
+    scheme: ClassVar[Scheme]
+    exact = True
+    leakage = Leakage(
+        active="the sums of g and h of every split candidate of a passive party, in random order",
+        passive="who stands in which node, down to the last level but one; no g, h or sum",
+    )
+
+    def __post_init__(self) -> None:
+        if self.key_bits < SAFE_KEY_BITS and not self.allow_weak_keys:
+            raise ConfigError(
+                f"key_bits = {self.key_bits}: below {SAFE_KEY_BITS} nothing is kept secret for "
+                "long; set allow_weak_keys = true for a trial"
+            )
+
+        if self.key_bits > MOST_BITS:
+            raise ConfigError(f"key_bits = {self.key_bits}: {MOST_BITS} is the most")
+
+    def key_bits_of(self, public: Values) -> int | None:
+        n = public.get("n")
+        return _number(n).bit_length() if _is_number(n) else None
+
+    def active(self, parallelism: int) -> ActiveHalf:
+        return AdditiveActive(
+            self.scheme,
+            self.key_bits,
+            parallelism,
+            short_noise=self.short_noise,
+            pack_sums=self.pack_sums,
+            noise_ahead=self.noise_ahead,
+        )
+
+    def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
+        n, noise, noise_bits = (public.get(name) for name in ("n", "noise", "noise_bits"))
+        if (
+            len(public) != 3
+            or not _is_number(n)
+            or not _is_number(noise)
+            or not isinstance(noise_bits, int)
+        ):
+            raise Refused(f"the active party's {self.name} key is malformed")
+        smallest = 0 if self.allow_weak_keys else SAFE_KEY_BITS
+        return AdditivePassive(
+            self.scheme.check_public(
+                _number(n), _number(noise), noise_bits, smallest, "the active party"
+            ),
+            bins,
+            parallelism,
+            joint_sums=self.joint_sums,
+            skip_fullest=self.skip_fullest,
+            subtract_siblings=self.subtract_siblings,
+            sum_early=self.sum_early,
+        )
+
+
+def _is_number(value: object) -> TypeGuard[NDArray[np.uint8]]:
+    return isinstance(value, np.ndarray) and value.dtype == np.uint8
+
+
+def _number(value: NDArray[np.uint8]) -> int:
+    return int.from_bytes(value.tobytes(), "little")

@@ -1,0 +1,295 @@
+"""The feature holder's half of the encrypting engines: it adds what it cannot read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.errors import MessageError
+from fedmq.large_array import large_zeros
+from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
+from fedmq.privacy.histogram_subtraction import plan_wave
+from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
+from fedmq.privacy.homomorphic.arithmetic.encrypted_histogram import (
+    Sums,
+    cumulate,
+    merge,
+    subtract,
+    sum_bins,
+)
+from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
+from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
+
+__all__ = ["AdditivePassive"]
+
+_ROOT = 1
+
+# Rows that are summed at once. At least so many of the root's before all have come: with fewer,
+# joint sums lose too much. At most so many: they are unpacked into numbers, a kilobyte each.
+_FEWEST_ROWS = 4096
+_EARLY_PARTS = 4
+_MOST_ROWS = 32768
+
+_FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes
+
+
+@dataclass(frozen=True, eq=False)
+class _SumRows:
+    """Encrypted histograms (nodes, features, codes) over some of the rows in a wave's nodes."""
+
+    key: PublicKey
+    ciphertexts: NDArray[np.uint8]
+    rows: NDArray[np.int32]
+    slots: NDArray[np.int32]
+    nodes: int
+    bins: BinMatrix
+    features: NDArray[np.int32]
+    tricks: Tricks
+
+    def detached(self) -> _SumRows:
+        bins = replace(self.bins, codes=self.bins.codes[self.rows])
+        every = np.arange(len(self.rows), dtype=np.int32)
+        return replace(self, ciphertexts=self.ciphertexts[self.rows], rows=every, bins=bins)
+
+    def run(self) -> Sums:
+        return sum_bins(
+            from_wire(self.ciphertexts[self.rows], self.key.modulus),
+            self.bins.codes[np.ix_(self.rows, self.features)],
+            self.slots,
+            nodes=self.nodes,
+            codes=int(self.bins.cuts.n_bins.max(initial=0)) + 1,
+            modulus=self.key.modulus,
+            tricks=self.tricks,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Merge:
+    key: PublicKey
+    parts: Sequence[Sums]
+
+    def run(self) -> Sums:
+        return merge(self.parts, self.key.modulus)
+
+
+@dataclass(frozen=True, eq=False)
+class _Subtract:
+    key: PublicKey
+    parent: Sums
+    sibling: Sums
+
+    def run(self) -> Sums:
+        return subtract(self.parent, self.sibling, self.key.modulus)
+
+
+@dataclass(frozen=True, eq=False)
+class _ShowCandidates:
+    """A node's candidates in their opaque order: packed, re-randomised, ready to travel.
+
+    ``order`` may be a part of the node's.
+    """
+
+    key: PublicKey
+    layout: SlotLayout
+    sums: Sums
+    features: NDArray[np.int32]
+    n_bins: NDArray[np.int32]
+    candidates: CandidateTable
+    order: NDArray[np.int64]
+
+    def run(self) -> NDArray[np.uint8]:
+        shown = self._left_sums()[self.order].tolist()
+        packed = self.layout.pack(shown, self.key.modulus)
+        return to_wire(self.key.rerandomise(packed), self.key.modulus)
+
+    def _left_sums(self) -> Sums:
+        """What goes left per candidate, in canonical order: ``CandidateTable.left_sums``."""
+        runs: list[NDArray[np.intp]] = []
+        places = np.empty(len(self.candidates), dtype=np.intp)
+        done = 0
+        for row, feature in enumerate(self.features.tolist()):
+            first_cell = row * self.sums.shape[1]
+            missing_cell = first_cell + int(self.n_bins[feature])
+            for default_left in (False, True):
+                chosen = np.flatnonzero(
+                    (self.candidates.feature == feature)
+                    & (self.candidates.default_left == default_left)
+                )
+                if not len(chosen):
+                    continue
+                # Backward candidates take the missing values first, and only them at bin -1.
+                cells = first_cell + np.arange(len(chosen) - default_left)
+                runs.append(np.append([missing_cell], cells) if default_left else cells)
+                places[chosen] = done + self.candidates.bin[chosen] + default_left
+                done += len(chosen)
+        return cumulate(self.sums, runs, self.key.modulus)[places]
+
+
+class AdditivePassive(PassiveHalf):
+    """See `fedmq.privacy.homomorphic.engine.AdditiveEngine` for the settings."""
+
+    def __init__(
+        self,
+        key: PublicKey,
+        bins: BinMatrix,
+        parallelism: int,
+        *,
+        joint_sums: bool = True,
+        skip_fullest: bool = True,
+        subtract_siblings: bool = True,
+        sum_early: bool = True,
+    ) -> None:
+        self._key = key
+        self._bins = bins
+        self._parallelism = parallelism
+        self._tricks = Tricks(joint_sums, skip_fullest)
+        self._subtract_siblings = subtract_siblings
+        self._sum_early = sum_early
+        self._features = np.arange(bins.cuts.n_features, dtype=np.int32)
+        self._ciphertexts: NDArray[np.uint8] | None = None
+        self.forget_tree()
+
+    def forget_tree(self) -> None:
+        self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
+        self._layout: SlotLayout | None = None
+        self._sums: dict[int, Sums] = {}
+        self._waiting: list[NDArray[np.int32]] = []
+        self._early: list[Sums] = []
+
+    def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        self._features = np.unique(candidates.feature)
+
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        layout = self._checked_layout(piece)
+        if self._layout is None:
+            self._layout = layout
+            # Workers read it in place, so that each tree gets its own.
+            shape = (self._bins.n_rows, width(self._key.modulus))
+            self._ciphertexts = large_zeros(shape, np.uint8)
+        elif self._layout != layout:
+            raise MessageError("the pieces of a gradient broadcast differ in their slot layout")
+        assert self._ciphertexts is not None
+        self._ciphertexts[piece.rows] = piece.values["ciphertexts"]
+        self._carried[piece.rows] = True
+        self._waiting.append(piece.rows.astype(np.int32))
+        enough = min(_MOST_ROWS, max(_FEWEST_ROWS, self._bins.n_rows // _EARLY_PARTS))
+        if self._sum_early and sum(map(len, self._waiting)) >= enough:
+            rows, self._waiting = np.concatenate(self._waiting), []
+            sums = yield Compute(self._summations([rows], parts=1))
+            self._early += [each[0] for each in sums]
+
+    def _checked_layout(self, piece: BroadcastPiece) -> SlotLayout:
+        values, bits = piece.values, self._key.plaintext_bits
+        ciphertexts = values.get("ciphertexts")
+        h, slot, capacity = (values.get(key) for key in ("h", "slot", "capacity"))
+        if (
+            not isinstance(ciphertexts, np.ndarray)
+            or ciphertexts.dtype != np.uint8
+            or ciphertexts.shape != (len(piece.rows), width(self._key.modulus))
+            or not isinstance(h, int)
+            or not isinstance(slot, int)
+            or not isinstance(capacity, int)
+            or not 0 < h < slot <= bits
+            or not 0 < capacity <= bits // slot
+        ):
+            raise MessageError("a gradient broadcast that does not fit the key")
+        return SlotLayout(h, slot, capacity)
+
+    def answer(self, queries: Sequence[Query]) -> Plan[None]:
+        if self._layout is None:
+            raise MessageError("sums were asked for before any gradient came")
+        rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}
+        if _ROOT in rows:
+            rows[_ROOT] = np.concatenate([*self._waiting, rows[_ROOT][:0]])
+        sizes = {node: len(held) for node, held in rows.items()}
+        wave = plan_wave(sizes, self._sums, self._subtract_siblings)
+        yield from self._sum([rows[node] for node in wave.summed], wave.summed)
+        subtracted = yield Compute(
+            [
+                _Subtract(self._key, self._sums[node // 2], self._sums[sibling])
+                for node, sibling in wave.subtracted
+            ]
+        )
+        self._sums |= zip((node for node, _ in wave.subtracted), subtracted, strict=True)
+        # Replies leave while the next nodes are shown, so that the other side can begin.
+        for start in range(0, len(queries), 2 * self._parallelism):
+            yield from self._show(queries[start : start + 2 * self._parallelism], self._layout)
+
+    def _sum(self, rows: Sequence[NDArray[np.int32]], nodes: Sequence[int]) -> Plan[None]:
+        """Sum parts of the rows, and then the parts: features that stay together sum jointly."""
+        together = sum(map(len, rows))
+        parts = yield Compute(
+            self._summations(rows, max(self._parallelism, -(-together // _MOST_ROWS)))
+        )
+        partial = {node: [part[slot] for part in parts] for slot, node in enumerate(nodes)}
+        if _ROOT in partial:
+            partial[_ROOT] += self._early
+        merged = yield Compute([_Merge(self._key, partial[node]) for node in nodes])
+        self._sums |= zip(nodes, merged, strict=True)
+
+    def _summations(self, rows: Sequence[NDArray[np.int32]], parts: int) -> list[_SumRows]:
+        """Sums over ``parts`` of the rows of some nodes, with a slot for each node."""
+        assert self._ciphertexts is not None
+        together = np.concatenate(rows)
+        slots = np.repeat(np.arange(len(rows), dtype=np.int32), [len(each) for each in rows])
+        return [
+            _SumRows(
+                self._key,
+                self._ciphertexts,
+                together[part],
+                slots[part],
+                len(rows),
+                self._bins,
+                self._features,
+                self._tricks,
+            )
+            for part in np.array_split(np.arange(len(together)), parts)
+        ]
+
+    def _show(self, queries: Sequence[Query], layout: SlotLayout) -> Plan[None]:
+        """Reply to queries whose sums are known; a few nodes are shared out among the cores."""
+        shares = {query.node: self._shares(query, len(queries), layout) for query in queries}
+        shown = yield Compute(
+            [
+                _ShowCandidates(
+                    self._key,
+                    layout,
+                    self._sums[query.node],
+                    self._features,
+                    self._bins.cuts.n_bins,
+                    query.candidates,
+                    share,
+                )
+                for query in queries
+                for share in shares[query.node]
+            ]
+        )
+        done = iter(shown)
+        for query in queries:
+            packed = np.concatenate([next(done) for _ in shares[query.node]])
+            yield Reply(query.node, self._pieces(packed, len(query.order), layout.capacity))
+
+    def _shares(self, query: Query, queries: int, layout: SlotLayout) -> list[NDArray[np.int64]]:
+        """The order of a node cut where a ciphertext is full, so that all cores are at work."""
+        cores = -(-self._parallelism // queries)
+        ciphertexts = max(_FEWEST_AT_ONCE, -(-layout.packed_count(len(query.order)) // cores))
+        size = ciphertexts * layout.capacity
+        starts = range(0, max(1, len(query.order)), size)
+        return [query.order[start : start + size] for start in starts]
+
+    def _pieces(self, packed: NDArray[np.uint8], count: int, capacity: int) -> list[Values]:
+        most = PIECE_BYTES // packed.shape[1]
+        return [
+            {
+                "packed": packed[start : start + most],
+                "count": min(count - start * capacity, most * capacity),
+            }
+            for start in range(0, max(len(packed), 1), most)
+        ]

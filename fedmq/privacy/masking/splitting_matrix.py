@@ -1,0 +1,194 @@
+"""Which splitting matrix is hidden, and how it is summed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.gradients import Gradients
+from fedmq.errors import ConfigError, MessageError, Refused
+from fedmq.privacy.engine import (
+    BroadcastPiece,
+    PassiveHalf,
+    Sums,
+)
+from fedmq.privacy.masking.null_space import Columns, FewColumnsSpan, is_orthonormal, null_vectors
+from fedmq.privacy.masking.row_pieces import joined_rows, row_pieces, row_ranges
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
+
+__all__ = [
+    "CarriedRowsHalf",
+    "HideSplits",
+    "SumHidden",
+    "VectorsOffGradients",
+    "ask_hidden",
+    "carried_rows",
+    "splitting_matrix",
+    "vector_counts",
+]
+
+
+_ROWS_PER_PIECE = PIECE_BYTES // 4
+
+
+_LOW_BITS = 24
+
+
+def vector_counts(r: int, r_used: int) -> None:
+    """Raise ConfigError unless 1 <= r_used <= r."""
+    if not 1 <= r_used <= r:
+        raise ConfigError(f"r_used = {r_used}, r = {r}: 1 <= r_used <= r is needed")
+
+
+def carried_rows(gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+    """The broadcast of an engine that says which rows carry gradients, and no gradients."""
+    rows = np.flatnonzero(gradients.carried).astype(np.uint32)
+    pieces = np.array_split(rows, max(1, -(-len(rows) // _ROWS_PER_PIECE)))
+    return [_row_numbers(piece) for piece in pieces]
+
+
+def _row_numbers(rows: NDArray[np.uint32]) -> Plan[BroadcastPiece]:
+    return BroadcastPiece(rows, {})
+    yield
+
+
+class CarriedRowsHalf(PassiveHalf):
+    """A passive half that is told which rows carry gradients, and no gradients."""
+
+    def __init__(self, bins: BinMatrix) -> None:
+        self._bins = bins
+        self.forget_tree()
+
+    def forget_tree(self) -> None:
+        self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
+
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        self._carried[piece.rows] = True
+        return
+        yield
+
+    def _carrying(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Those of ``rows`` that carry gradients."""
+        return rows[self._carried[rows]]
+
+
+def splitting_matrix(
+    bins: BinMatrix,
+    rows: NDArray[np.int32],
+    candidates: CandidateTable,
+    order: NDArray[np.int64],
+) -> Columns:
+    """M: float64 (rows, candidates), 1 where a row goes left of candidate ``order[i]``, else 0."""
+    feature = candidates.feature[order]
+    codes = bins.codes[rows].astype(np.int32)[:, feature]
+    matrix = np.empty(codes.shape)
+    np.less_equal(codes, candidates.bin[order], out=matrix)
+    backward = np.flatnonzero(candidates.default_left[order])
+    matrix[:, backward] += codes[:, backward] == bins.cuts.n_bins[feature[backward]]
+    return matrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorsOffGradients:
+    """``count`` random orthonormal vectors Z (rows, count) with ``Z^T [g h] = 0`` (Algorithm 1).
+
+    Fewer where the node has fewer rows. Gradients that are all alike leave one more.
+    """
+
+    pairs: NDArray[np.int64]
+    count: int
+    seed: int
+
+    def run(self) -> Columns:
+        span = FewColumnsSpan(self.pairs.astype(np.float64))
+        return null_vectors(span, self.count, np.random.default_rng(self.seed))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HideSplits:
+    """``W = (I - Z' Z'^T) M`` in pieces, for ``r_used`` random vectors of the Z that was sent."""
+
+    pieces: Sequence[Values]
+    bins: BinMatrix
+    rows: NDArray[np.int32]
+    candidates: CandidateTable
+    order: NDArray[np.int64]
+    r: int
+    r_used: int
+    seed: int
+
+    def run(self) -> list[Values]:
+        vectors = joined_rows("z", self.pieces, len(self.rows))
+        chosen = self._chosen(vectors)
+        pieces, weights = [], np.zeros((chosen.shape[1], len(self.order)))
+        for part in row_ranges(len(self.rows), len(self.order)):
+            left = splitting_matrix(self.bins, self.rows[part], self.candidates, self.order)
+            weights += chosen[part].T @ left
+            pieces.append((chosen[part], left))
+        # M becomes W in its place: it may fill the memory.
+        return [{"w": np.subtract(m, z @ weights, out=m)} for z, m in pieces]
+
+    def _chosen(self, vectors: Columns) -> Columns:
+        count, rows = vectors.shape[1], len(self.rows)
+        if not min(self.r, max(rows - 2, 0)) <= count <= self.r or not is_orthonormal(vectors):
+            raise Refused(
+                f"{count} vectors for {rows} rows that are not the {self.r} orthonormal ones "
+                "agreed upon: they would hide nothing"
+            )
+        # Half of what came at most, so that the active party does not know which.
+        used = min(self.r_used, -(-count // 2)) if count < self.r else self.r_used
+        random = np.random.default_rng(self.seed)
+        return vectors[:, random.permutation(count)[:used]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SumHidden:
+    """``W^T g`` and ``W^T h`` on the grid of the fixed point: int64 (candidates, 2).
+
+    W is taken as whole numbers and a small rest, so that large sums are exact and only the rest is
+    rounded: what comes out is ``M^T g`` to the last bit, unless rounding adds up to half a unit.
+    """
+
+    pieces: Sequence[Values]
+    pairs: NDArray[np.int64]
+    candidates: int
+
+    def run(self) -> NDArray[np.int64]:
+        if any(
+            not isinstance(w := piece.get("w"), np.ndarray)
+            or w.dtype != np.float64
+            or w.ndim != 2
+            or w.shape[1] != self.candidates
+            for piece in self.pieces
+        ) or sum(len(piece["w"]) for piece in self.pieces) != len(self.pairs):
+            raise MessageError("an answer W that does not fit the node")
+        high = self.pairs >> _LOW_BITS
+        low = (self.pairs - (high << _LOW_BITS)).astype(np.float64)
+        floats, exact = self.pairs.astype(np.float64), high.astype(np.float64)
+        sums, rest = np.zeros((self.candidates, 2), np.int64), np.zeros((self.candidates, 2))
+        start = 0
+        for piece in self.pieces:
+            part = slice(start, start + len(piece["w"]))
+            whole = np.rint(piece["w"])
+            # Both products are sums of integers below 2**53: exact in float64.
+            sums += (whole.T @ exact[part]).astype(np.int64) << _LOW_BITS
+            sums += (whole.T @ low[part]).astype(np.int64)
+            rest += (piece["w"] - whole).T @ floats[part]
+            start = part.stop
+        return sums + np.rint(rest).astype(np.int64)
+
+
+def ask_hidden(pairs: NDArray[np.int64], r: int) -> Plan[Sums]:
+    """One exchange of SMM-1 about the rows with the gradients ``pairs`` (rows, 2)."""
+    [vectors] = yield Compute([VectorsOffGradients(pairs, r, secrets.randbits(128))])
+    pieces = yield Exchange(row_pieces("z", vectors))
+    first = pieces[0].get("w")
+    candidates = first.shape[-1] if isinstance(first, np.ndarray) else 0
+    [left] = yield Compute([SumHidden(pieces, pairs, candidates)])
+    return Sums(left)

@@ -1,0 +1,47 @@
+"""How an engine says what to compute and what to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fedmq.computation import Computation
+
+__all__ = ["Compute", "Exchange", "Plan", "Reply", "Values"]
+
+
+T = TypeVar("T")
+
+
+Values = dict[str, Any]
+"""Named arrays and scalars that one half says to the other; at most ``PIECE_BYTES`` together."""
+
+
+PIECE_BYTES = 270_000
+"""A message of a quarter of the greatest size: what else an event loop has to do waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Run these computations, in any order and in parallel."""
+
+    computations: Sequence[Computation]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Ask the other half about the node at hand; pieces of at most ``PIECE_BYTES`` each."""
+
+    pieces: Sequence[Values] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer the query about ``node``; at least one piece of at most ``PIECE_BYTES``."""
+
+    node: int
+    pieces: Sequence[Values]
+
+
+Plan = Generator[Compute | Exchange | Reply, Any, T]

@@ -1,0 +1,1 @@
+"""How are common ids found? One machine per side."""

@@ -1,0 +1,135 @@
+"""The label holder's machine of an alignment: all lists end here, and it finds what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import DataError, ProtocolError
+from fedmq.messages import alignment as align
+from fedmq.privacy.set_intersection import Common, IdList, Intersect, Points
+from fedmq.protocol.alignment.blinded_lists import Alignment, Keep
+from fedmq.protocol.alignment.states import ACTIVE_ALIGNMENT, ActiveAlignmentState
+from fedmq.protocol.events import Finish, Received, Start
+from fedmq.protocol.plan_runner import single
+
+__all__ = ["ActiveAlignment"]
+
+State = ActiveAlignmentState
+
+
+class ActiveAlignment(Alignment):
+    """Aligns ``ids`` with all other ``parties``; finishes with what ``keep`` computes.
+
+    ``normalise`` names the steps that the ids have been through. With fewer than ``fewest`` common
+    ids there is no alignment.
+    """
+
+    TABLE = ACTIVE_ALIGNMENT
+    failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
+
+    def __init__(
+        self,
+        name: str,
+        parties: Sequence[str],
+        ids: IdList,
+        normalise: Sequence[str],
+        key: bytes,
+        keep: Keep,
+        fewest: int = 1,
+    ) -> None:
+        super().__init__(State.READY, parties[0], parties, key)
+        self._name = name
+        self._ids = ids
+        self._normalise = tuple(normalise)
+        self._keep = keep
+        self._fewest = {self._party: fewest}
+        self._own_places: NDArray[np.uint32] | None = None
+        self._ready: set[str] = set()
+        self._storing = set(self.peers)
+
+    def _on_start(self, _: Start) -> None:
+        self.state = State.OPENING
+        opening = align.AlignmentOpen(
+            name=self._name, parties=self._parties, normalise=self._normalise
+        )
+        for peer in self.peers:
+            self._send(peer, opening)
+
+    def _on_accept(self, event: Received) -> None:
+        assert isinstance(event.body, align.AlignmentAccept)
+        if event.sender in self._fewest:
+            raise ProtocolError("the alignment was accepted twice")
+        self._fewest[event.sender] = event.body.fewest
+        self._total += event.body.rows
+        if len(self._fewest) == len(self._parties):
+            self.state = State.BLINDING
+            for peer in self.peers:
+                self._send(peer, align.AlignmentBegin())
+            self._blind_own(self._ids)
+
+    def _on_refuse(self, event: Received) -> None:
+        self._refused(event, "refused")
+
+    def _with_points(self, owner: str, start: int, points: Points) -> None:
+        self._lists[owner].add(start, points)
+        lists = [self._lists.get(each) for each in self._parties]
+        if all(each is not None and each.complete for each in lists) and (
+            self._party in self._arriving
+        ):
+            everything = [each.in_order() for each in lists if each is not None]
+            self._run(single(Intersect(everything)), self._with_common)
+
+    def _with_common(self, common: Common) -> None:
+        self._lists.clear()
+        wanting = max(self._fewest, key=lambda party: self._fewest[party])
+        if common.count == 0:
+            self._fail(DataError("the parties have no id in common; is it the same kind of id?"))
+        elif common.count < self._fewest[wanting]:
+            self._fail(
+                DataError(
+                    f"the parties have {common.count} ids in common, "
+                    f"{wanting} wants at least {self._fewest[wanting]}"
+                ),
+                told="the parties have fewer ids in common than one of them wants",
+            )
+        else:
+            self.state = State.SHARING
+            for owner, places in zip(self._parties, common.places, strict=True):
+                # The others' lists are here as their owners sent them, the own one is not.
+                back = self._before(owner) if owner == self._party else owner
+                self._send_places(back, owner, places)
+
+    def _on_common(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, align.CommonRows)
+        if said.owner != self._party or event.sender != self._after(self._party):
+            raise ProtocolError("places of common rows that were not asked for")
+        places = self._arrived_places(said)
+        if places is not None:
+            self._own_places = self._own_rows(places)
+            self._store_when_ready()
+
+    def _on_ready(self, event: Received) -> None:
+        self._ready.add(event.sender)
+        self._store_when_ready()
+
+    def _store_when_ready(self) -> None:
+        if self._own_places is not None and len(self._ready) == len(self.peers):
+            self.state = State.STORING
+            for peer in self.peers:
+                self._send(peer, align.StoreAlignment())
+
+    def _on_stored(self, event: Received) -> None:
+        # This party stores last: an alignment that its owner finds here is everywhere.
+        assert self._own_places is not None
+        self._said_by(event.sender, self._storing)
+        if not self._storing:
+            self._run(single(self._keep(self._own_places)), self._finish)
+
+    def _finish(self, kept: object) -> None:
+        self.state = State.FINISHED
+        self._emit(Finish(kept))

@@ -1,0 +1,208 @@
+"""Lists of blinded ids on their way through the parties: what both machines of an alignment do.
+
+A list starts at its owner, passes through all other feature holders and ends at the active party,
+which then has every list under all keys. The active party's own list is sorted anew by each party
+that it passes, so that the active party finds common rows in it, but not which of its ids they
+are; the way back from party to party tells it that of the common rows alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.computation import Computation, Given
+from fedmq.errors import ProtocolError
+from fedmq.messages import alignment as align
+from fedmq.messages.array import Array
+from fedmq.privacy.set_intersection import Blind, BlindIds, IdList, Points, Sorted, SortPoints
+from fedmq.protocol.events import Received, Report
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.plan_runner import single
+
+__all__ = ["Alignment", "Keep", "Pieces", "way"]
+
+_POINTS = 8192  # per computation and message: a quarter of a second, and 256 KiB
+_BURST = 16  # messages sent in one go
+_PLACES = 200_000  # per message: 800 kB
+
+Keep = Callable[[NDArray[np.uint32]], Computation]
+"""How to store the alignment, given the places of the common ids among one's own."""
+
+
+def way(parties: Sequence[str], owner: str) -> tuple[str, ...]:
+    """Whom ``owner``'s list passes; ``parties[0]`` is the active party, where all lists end."""
+    active, *passive = parties
+    if owner == active:
+        return (*passive, active)
+    at = passive.index(owner)
+    return (*passive[at + 1 :], *passive[:at], active)
+
+
+class Pieces:
+    """An array of ``rows`` rows that comes in pieces of ``size``, each once and in any order."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.rows = rows
+        self._size = size
+        self._parts: dict[int, NDArray[Any]] = {}
+
+    def add(self, start: int, part: NDArray[Any]) -> None:
+        """Take the piece that begins at ``start``; ProtocolError if it is none, or came before."""
+        length = min(self._size, self.rows - start)
+        if start % self._size or start in self._parts or len(part) != max(length, 0):
+            raise ProtocolError(f"rows {start} to {start + len(part)} are no piece of {self.rows}")
+        self._parts[start] = part
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows are here."""
+        return len(self._parts) * self._size >= self.rows
+
+    def in_order(self) -> list[NDArray[Any]]:
+        """The pieces, the first rows first."""
+        return [self._parts[start] for start in sorted(self._parts)]
+
+
+class Alignment(Machine, ABC):
+    """One party's side of an alignment among ``parties``, the active one first.
+
+    ``key`` (32 random bytes) must be fresh: under a key used twice, two alignments could be linked.
+    """
+
+    def __init__(self, state: Enum, party: str, parties: Sequence[str], key: bytes) -> None:
+        super().__init__(state, [each for each in parties if each != party])
+        self._party = party
+        self._parties = tuple(parties)
+        self._active = parties[0]
+        self._key = key
+        self._sent_order: NDArray[np.uint32]
+        """Which of this party's ids stands where in its list as it was sent."""
+        self._lists: dict[str, Pieces] = {}
+        """The lists under this party's key, by owner."""
+        self._arriving: dict[str, Pieces] = {}
+        self._places: dict[str, Pieces] = {}
+        self._done = 0
+        self._total = 0
+
+    # A list leaves its owner
+
+    def _blind_own(self, ids: IdList) -> None:
+        self._lists[self._party] = Pieces(len(ids), _POINTS)
+        self._total += len(ids)
+        for start in range(0, len(ids), _POINTS):
+            step = BlindIds(self._key, ids.part(start, start + _POINTS))
+            self._run(single(step), partial(self._with_own, start))
+
+    def _with_own(self, start: int, points: Points) -> None:
+        own = self._lists[self._party]
+        own.add(start, points)
+        self._worked(len(points))
+        if own.complete:
+            # Sorted, a list says nothing of the order in which its owner holds the ids.
+            self._run(single(SortPoints(own.in_order())), self._send_own)
+
+    def _send_own(self, ordered: Sorted) -> None:
+        del self._lists[self._party]
+        self._sent_order = ordered.origin
+        self._pass_on(self._party, ordered.points)
+
+    # A list passes
+
+    def _on_blinded(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, align.BlindedIds)
+        if said.owner not in self._parties or event.sender != self._before(said.owner):
+            raise ProtocolError(f"{said.owner}'s list does not come this way")
+        if said.owner not in self._arriving:
+            self._arriving[said.owner] = Pieces(said.rows, _POINTS)
+            self._lists[said.owner] = Pieces(said.rows, _POINTS)
+            self._announced(said.owner, said.rows)
+        arriving = self._arriving[said.owner]
+        points = said.points.numpy()
+        if arriving.rows != said.rows:
+            raise ProtocolError(f"{said.owner}'s list had {arriving.rows} rows, now {said.rows}")
+        arriving.add(said.start, np.empty((len(points), 0)))  # that it came, not what it was
+        if said.owner == self._party:
+            self._with_points(said.owner, said.start, points)
+        else:
+            step = Blind(self._key, points)
+            self._run(single(step), partial(self._with_product, said.owner, said.start))
+
+    def _announced(self, owner: str, rows: int) -> None:
+        """A list begins to arrive."""
+
+    def _with_product(self, owner: str, start: int, points: Points) -> None:
+        self._worked(len(points))
+        self._with_points(owner, start, points)
+
+    @abstractmethod
+    def _with_points(self, owner: str, start: int, points: Points) -> None:
+        """A piece of a list is under this party's key."""
+
+    def _pass_on(self, owner: str, points: Points, first: int = 0) -> None:
+        """Send the list from row ``first`` on, with a pause now and then.
+
+        A million points sent in one go would hold up all that this party does.
+        """
+        stop = first + _BURST * _POINTS
+        for start, part in _parts(points[first:stop], _POINTS):
+            self._send_points(owner, first + start, len(points), part)
+        if stop < len(points):
+            self._run(single(Given(None)), lambda _: self._pass_on(owner, points, stop))
+
+    def _send_points(self, owner: str, start: int, rows: int, points: Points) -> None:
+        body = align.BlindedIds(owner=owner, start=start, rows=rows, points=Array.of(points))
+        self._send(self._after(owner), body)
+
+    def _before(self, owner: str) -> str:
+        """From whom ``owner``'s list comes to this party; nobody, if it does not pass here."""
+        before, here = (owner, *way(self._parties, owner)), way(self._parties, owner)
+        return before[here.index(self._party)] if self._party in here else ""
+
+    def _after(self, owner: str) -> str:
+        """To whom ``owner``'s list goes from this party."""
+        stations = (owner, *way(self._parties, owner))
+        return stations[stations.index(self._party) + 1]
+
+    # Places of the common rows come back
+
+    def _arrived_places(self, said: align.CommonRows) -> NDArray[np.uint32] | None:
+        """All places in ``said.owner``'s list once the last of them is here."""
+        pieces = self._places.setdefault(said.owner, Pieces(said.rows, _PLACES))
+        if pieces.rows != said.rows:
+            raise ProtocolError(f"{pieces.rows} rows were common, now {said.rows}")
+        pieces.add(said.start, said.places.numpy())
+        return np.concatenate(pieces.in_order()) if pieces.complete else None
+
+    def _own_rows(self, places: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """Which of this party's ids stand at ``places`` in its list."""
+        return self._found(self._sent_order, places)
+
+    @staticmethod
+    def _found(origin: NDArray[np.uint32], places: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        if int(places.max(initial=0)) >= len(origin):
+            raise ProtocolError(f"row {int(places.max())} of a list of {len(origin)} rows")
+        return origin[places]
+
+    def _send_places(self, recipient: str, owner: str, places: NDArray[np.uint32]) -> None:
+        for start, part in _parts(places, _PLACES):
+            self._send(
+                recipient,
+                align.CommonRows(owner=owner, start=start, rows=len(places), places=Array.of(part)),
+            )
+
+    def _worked(self, ids: int) -> None:
+        self._done += ids
+        self._emit(Report(self._done, self._total, "id", {}))
+
+
+def _parts(array: NDArray[Any], size: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    for start in range(0, len(array), size):
+        yield start, array[start : start + size]

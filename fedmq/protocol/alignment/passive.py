@@ -1,0 +1,160 @@
+"""A feature holder's machine of an alignment: it blinds lists that pass, and learns its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.computation import Computation
+from fedmq.errors import FedmqError, ProtocolError, Refused
+from fedmq.messages import alignment as align
+from fedmq.messages.body import SessionRefuse
+from fedmq.privacy.set_intersection import IdList, Points, Sorted, SortPoints
+from fedmq.protocol.alignment.blinded_lists import Alignment
+from fedmq.protocol.alignment.states import PASSIVE_ALIGNMENT, PassiveAlignmentState
+from fedmq.protocol.events import ComputationFailed, Fail, Finish, Received
+from fedmq.protocol.plan_runner import single
+
+__all__ = ["OwnIds", "PassiveAlignment"]
+
+State = PassiveAlignmentState
+
+
+class OwnIds(Protocol):
+    """A party's ids, and how to store an alignment of them."""
+
+    @property
+    def ids(self) -> IdList:
+        """The ids, normalised, each once."""
+
+    def keep(self, rows: NDArray[np.uint32]) -> Computation:
+        """The computation that stores the alignment: these of the ids, in this order."""
+
+
+class PassiveAlignment(Alignment):
+    """Aligns with all other ``parties``; ``load`` computes this party's :class:`OwnIds`.
+
+    ``agree`` raises Refused where the terms do not suit this party. With fewer than ``fewest``
+    common ids it wants no alignment.
+    """
+
+    TABLE = PASSIVE_ALIGNMENT
+    failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
+
+    def __init__(
+        self,
+        party: str,
+        parties: Sequence[str],
+        load: Computation,
+        agree: Callable[[align.AlignmentOpen], None],
+        key: bytes,
+        fewest: int = 1,
+    ) -> None:
+        super().__init__(State.READY, party, parties, key)
+        self._load = load
+        self._agree = agree
+        self._fewest = fewest
+        self._own: OwnIds
+        self._list_origin: NDArray[np.uint32] | None = None
+        """Where each row of the active party's list stood before this party sorted it."""
+        self._own_places: NDArray[np.uint32]
+
+    # Opening
+
+    def _on_open(self, event: Received) -> None:
+        terms = event.body
+        assert isinstance(terms, align.AlignmentOpen)
+        try:
+            if terms.parties != self._parties:
+                raise Refused(f"the alignment is among {', '.join(terms.parties)}, not all of us")
+            self._agree(terms)
+        except Refused as error:
+            self._refuse(error, str(error))
+            return
+        self.state = State.PREPARING
+        self._run(single(self._load), self._with_ids)
+
+    def _with_ids(self, own: OwnIds) -> None:
+        self._own = own
+        self.state = State.WAITING
+        accept = align.AlignmentAccept(rows=len(own.ids), fewest=self._fewest)
+        self._send(self._active, accept)
+
+    def _on_unprepared(self, event: ComputationFailed) -> None:
+        # What went wrong may quote this party's data: that is for its own eyes.
+        self._refuse(event.error, "its own ids could not be read; its log says why")
+
+    def _refuse(self, error: FedmqError, reason: str) -> None:
+        # The others may not have been asked yet; they hear of it from the active party.
+        self._send(self._active, SessionRefuse(reason=reason))
+        self.state = State.FAILED
+        self._emit(Fail(error))
+
+    def _on_begin(self, _: Received) -> None:
+        self.state = State.BLINDING
+        self._blind_own(self._own.ids)
+
+    # Lists pass
+
+    def _announced(self, owner: str, rows: int) -> None:
+        self._total += rows
+
+    def _with_points(self, owner: str, start: int, points: Points) -> None:
+        passing = self._lists[owner]
+        if owner != self._active:
+            self._send_points(owner, start, passing.rows, points)
+            return
+        passing.add(start, points)
+        if passing.complete:
+            self._run(single(SortPoints(passing.in_order())), self._pass_sorted)
+
+    def _pass_sorted(self, ordered: Sorted) -> None:
+        del self._lists[self._active]
+        self._list_origin = ordered.origin
+        self._pass_on(self._active, ordered.points)
+
+    # Places come back
+
+    def _on_common(self, event: Received) -> None:
+        said = event.body
+        assert isinstance(said, align.CommonRows)
+        if said.owner == self._party and event.sender == self._active:
+            self._take_own(said)
+        elif said.owner == self._active and event.sender == self._after(self._active):
+            self._pass_back(said)
+        else:
+            raise ProtocolError(f"places of common rows of {said.owner} do not come this way")
+
+    def _pass_back(self, said: align.CommonRows) -> None:
+        if self._list_origin is None:
+            raise ProtocolError("places of common rows before the list")
+        places = self._arrived_places(said)
+        if places is not None:
+            back = self._found(self._list_origin, places)
+            self._send_places(self._before(self._active), self._active, back)
+
+    def _take_own(self, said: align.CommonRows) -> None:
+        if said.rows < self._fewest:
+            self._fail(
+                Refused(f"{said.rows} ids are common, {self._party} wants at least {self._fewest}"),
+                told=f"{self._party} wants more common ids",
+            )
+            return
+        places = self._arrived_places(said)
+        if places is not None:
+            self._own_places = self._own_rows(places)
+            self.state = State.COMPLETE
+            self._send(self._active, align.AlignmentReady())
+
+    def _on_store(self, _: Received) -> None:
+        self.state = State.STORING
+        self._run(single(self._own.keep(self._own_places)), self._finish)
+
+    def _finish(self, kept: object) -> None:
+        self.state = State.FINISHED
+        self._send(self._active, align.AlignmentStored())
+        self._emit(Finish(kept))

@@ -1,0 +1,66 @@
+"""What a party must have on disk to go on after a crash: one step for each finished tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import Tree
+
+__all__ = ["ActiveTree", "PassiveTree", "Step", "all_records", "last_records"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActiveTree:
+    """The label holder's part of tree ``number``.
+
+    ``records`` are those that the tree added to its own lookup table, ``before`` the metrics of
+    the model without it, ``margin`` float32 (rows,) what all rows have with it; None where a later
+    step has made it needless. ``table`` is the digest of the table on which it has grown; empty
+    where nobody took one.
+    """
+
+    number: int
+    tree: Tree
+    records: LookupTable
+    before: Mapping[str, float]
+    margin: NDArray[np.float32] | None
+    table: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PassiveTree:
+    """A feature holder's part of tree ``number``: the records that it added.
+
+    ``table`` is the digest of the table on which it has grown, as in :class:`ActiveTree`.
+    """
+
+    number: int
+    records: LookupTable
+    table: str = ""
+
+
+Step = ActiveTree | PassiveTree
+
+
+def last_records(table: LookupTable, start: int) -> LookupTable:
+    """The records of ``table`` from ``start`` on, as a table of their own."""
+    return LookupTable(
+        feature_names=table.feature_names,
+        feature=table.feature[start:],
+        threshold=table.threshold[start:],
+        default_left=table.default_left[start:],
+    )
+
+
+def all_records(features: tuple[str, ...], steps: Iterable[Step]) -> LookupTable:
+    """The lookup table that ``steps`` have made, one after the other."""
+    table = LookupTable.empty(features)
+    for step in steps:
+        added = step.records
+        table = table.appended(added.feature, added.threshold, added.default_left)
+    return table

@@ -1,0 +1,1 @@
+"""How do all parties begin to serve a model together? One machine per side."""

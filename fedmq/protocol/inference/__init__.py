@@ -1,0 +1,1 @@
+"""How is a file of ids scored? One machine per side."""

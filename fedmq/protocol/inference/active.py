@@ -1,0 +1,133 @@
+"""The label holder's machine of an inference session (SecureBoost, section 5 and Figure 3).
+
+All rows walk down all trees at once: wherever a pair (row, tree) meets a record of another party,
+it waits for that party's direction; each reply sets its pairs walking again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.model.forest import Forest
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.errors import ProtocolError
+from fedmq.messages import inference as say
+from fedmq.messages.array import Array
+from fedmq.protocol.events import Finish, Received, Report, Start
+from fedmq.protocol.inference.computations import Hop, Scores, SumLeaves, Walked, WalkOn
+from fedmq.protocol.inference.states import ACTIVE_INFERENCE, ActiveInferenceState
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.plan_runner import single
+
+__all__ = ["ActiveInference"]
+
+State = ActiveInferenceState
+_IDS_PER_PIECE = 1000  # at 256 characters of up to 4 bytes each, below 1 MiB
+
+
+class ActiveInference(Machine):
+    """Scores ``values`` (rows, features) with ``share``; finishes with :class:`Scores`.
+
+    ``ids`` name the rows to the other parties; none where rows are matched by position.
+    """
+
+    TABLE = ACTIVE_INFERENCE
+    failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
+
+    def __init__(
+        self, share: ActiveShare, values: NDArray[np.float32], ids: Sequence[str] | None = None
+    ) -> None:
+        self._forest = Forest.of(share.used_trees)
+        asked = np.unique(self._forest.owner[self._forest.owner > 0]).tolist()
+        super().__init__(State.READY, [share.parties[owner] for owner in asked])
+        self._share = share
+        self._values = values
+        self._ids = ids
+        self._accepted: set[str] = set()
+        self._nodes = np.tile(self._forest.roots, len(values))
+        self._hops: dict[tuple[str, int], Hop] = {}
+        self._hops_sent = 0
+        self._walking = 0
+        self._arrived = 0
+
+    def check(self) -> None:
+        if self.state is State.WALKING:
+            waiting = [hop.pairs for hop in self._hops.values()]
+            assert len(np.unique(np.concatenate([np.empty(0), *waiting]))) == sum(map(len, waiting))
+
+    def _on_start(self, _: Start) -> None:
+        self.state = State.OPENING
+        ids = self._ids or ()
+        pieces = range(0, len(ids), _IDS_PER_PIECE)
+        opening = say.InferenceOpen(
+            model=self._share.model_id, rows=len(self._values), id_pieces=len(pieces)
+        )
+        for peer in self.peers:
+            self._send(peer, opening)
+            for start in pieces:
+                names = tuple(ids[start : start + _IDS_PER_PIECE])
+                self._send(peer, say.SampleIds(start=start, ids=names))
+        if not self.peers:
+            self._set_out()
+
+    def _on_accept(self, event: Received) -> None:
+        if event.sender in self._accepted:
+            raise ProtocolError("the session was accepted twice")
+        self._accepted.add(event.sender)
+        if len(self._accepted) == len(self.peers):
+            self._set_out()
+
+    def _on_refuse(self, event: Received) -> None:
+        self._refused(event)
+
+    def _set_out(self) -> None:
+        self.state = State.WALKING
+        self._walk(np.arange(len(self._nodes), dtype=np.int64), None)
+
+    def _walk(self, pairs: NDArray[np.int64], left: NDArray[np.bool_] | None) -> None:
+        self._walking += 1
+        table = self._share.lookup_table
+        step = WalkOn(self._forest, table, self._values, pairs, self._nodes[pairs], left)
+        self._run(single(step), self._with_walked)
+
+    def _with_walked(self, walked: Walked) -> None:
+        self._walking -= 1
+        self._nodes[walked.pairs] = walked.nodes
+        self._arrived += len(walked.pairs) - sum(len(hop.pairs) for hop in walked.hops)
+        for hop in walked.hops:
+            peer = self._share.parties[hop.owner]
+            self._hops_sent += 1
+            self._hops[peer, self._hops_sent] = hop
+            self._send(
+                peer,
+                say.InferenceHop(
+                    hop=self._hops_sent,
+                    records=Array.of(hop.records),
+                    counts=Array.of(hop.counts),
+                    rows=Array.of(hop.rows),
+                ),
+            )
+        self._emit(Report(self._arrived, len(self._nodes), "leaf", {}))
+        if not self._walking and not self._hops:
+            leaves = self._nodes.reshape(len(self._values), -1)
+            step = SumLeaves(self._forest, leaves, self._share.params)
+            self._run(single(step), self._with_scores)
+
+    def _on_reply(self, event: Received) -> None:
+        reply = event.body
+        assert isinstance(reply, say.HopReply)
+        hop = self._hops.get((event.sender, reply.hop))
+        if hop is None or reply.left.count != len(hop.pairs):
+            raise ProtocolError(f"directions for hop {reply.hop} that were not asked for")
+        del self._hops[event.sender, reply.hop]
+        self._walk(hop.pairs, reply.left.numpy())
+
+    def _with_scores(self, scores: Scores) -> None:
+        self.state = State.FINISHED
+        for peer in self.peers:
+            self._send(peer, say.InferenceFinished())
+        self._emit(Finish(scores))

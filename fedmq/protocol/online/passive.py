@@ -1,0 +1,70 @@
+"""What a feature holder answers to online questions. It keeps nothing about a row in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.model.record_chains import Chains
+from fedmq.boosting.model.share import PassiveShare
+from fedmq.errors import ProtocolError
+from fedmq.messages.array import Array, Bitmap
+from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineHop, OnlineRows
+
+__all__ = ["AnsweringShare"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnsweringShare:
+    """A deployed share with the rows that it is asked about.
+
+    ``values`` float32 (rows + 1, features of the share); the last row is all missing, and stands
+    for whoever is not in ``row_of``.
+    """
+
+    share: PassiveShare
+    chains: Chains
+    values: NDArray[np.float32]
+    row_of: Mapping[str, int]
+
+    def exits(self, hop: OnlineHop) -> OnlineExits:
+        """Where the pairs of ``hop`` leave this party's records.
+
+        Raises:
+            ProtocolError: it names a record that the model lacks.
+        """
+        rows, unknown = self._found(hop.ids)
+        records = hop.records.numpy()
+        if len(records) and int(records.max()) >= len(self.chains):
+            raise ProtocolError(
+                f"hop {hop.hop} asks for record {int(records.max())}; model "
+                f"{self.share.model_id} has {len(self.chains)} here"
+            )
+        exits = self.chains.exits(
+            self.share.lookup_table, self.values, rows[hop.rows.numpy()], records
+        )
+        return OnlineExits(
+            batch=hop.batch, hop=hop.hop, exits=Array.of(exits), unknown=Array.of(unknown)
+        )
+
+    def bitmaps(self, asked: OnlineRows) -> OnlineBitmaps:
+        """The directions of the rows of ``asked`` at all records of the model."""
+        rows, unknown = self._found(asked.ids)
+        count = len(self.chains)
+        left = self.share.lookup_table.directions(
+            self.values, np.repeat(rows, count), np.tile(np.arange(count), len(rows))
+        )
+        return OnlineBitmaps(
+            batch=asked.batch,
+            hop=asked.hop,
+            records=count,
+            left=Bitmap.of(left),
+            unknown=Array.of(unknown),
+        )
+
+    def _found(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        rows = np.array([self.row_of.get(each, -1) for each in ids], dtype=np.int64)
+        return rows, np.flatnonzero(rows < 0).astype(np.uint32)

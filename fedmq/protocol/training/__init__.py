@@ -1,0 +1,1 @@
+"""How is a model trained? One machine per side (SecureBoost, Algorithms 1 and 2)."""

@@ -1,0 +1,188 @@
+"""The plain arithmetic that training machines order: no ciphertexts, no messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.histogram import histograms
+from fedmq.boosting.metric import METRICS, EarlyStopping
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.sampling import salt_of, sampled_columns
+from fedmq.boosting.split import best, first_order_gains, split_gains
+from fedmq.errors import ConfigError, DataError
+from fedmq.privacy.engine import Best
+
+__all__ = [
+    "BinTable",
+    "DeriveGradients",
+    "ScoreCandidates",
+    "ScoreOwnCandidates",
+    "early_stopping",
+    "recorded",
+    "tree_candidates",
+    "went_left",
+]
+
+# Of the largest gradient: the resolution is 2^-40 of it, and float32 has 24 bits.
+_NARROWEST = 2.0**-24
+
+_ROWS_OF_SALT = 256  # nobody guesses so many, and their bytes take no time
+
+
+def tree_candidates(
+    bins: BinMatrix, colsample_bytree: float, seed: int, tree: int
+) -> CandidateTable:
+    """The candidates of a party in ``tree``: each draws from its own columns, by its own secret.
+
+    Drawn by the seed that all share, the column of a split would be known to all.
+    """
+    columns = sampled_columns(
+        bins.cuts.n_features,
+        colsample_bytree,
+        seed=seed,
+        tree=tree,
+        salt=salt_of(*bins.cuts.thresholds, bins.codes[:_ROWS_OF_SALT]),
+    )
+    return CandidateTable.of(bins.cuts, columns)
+
+
+def recorded(
+    table: LookupTable, candidates: CandidateTable, candidate: int
+) -> tuple[LookupTable, int]:
+    """``table`` with a record of the split at ``candidate``, and the record's id."""
+    grown = table.appended(
+        candidates.feature[candidate],
+        candidates.threshold[candidate],
+        candidates.default_left[candidate],
+    )
+    return grown, len(table)
+
+
+def went_left(
+    table: LookupTable, record: int, values: NDArray[np.float32], rows: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Which of ``rows`` go left at ``record``: bool, of the length of ``rows``."""
+    return table.directions(values, rows, np.full(len(rows), record))
+
+
+def early_stopping(params: TrainParams, evaluated: bool) -> EarlyStopping | None:
+    """Nothing has been scored yet; None when early stopping is off.
+
+    Raises:
+        ConfigError: it is asked for, but there are no evaluation rows to watch.
+    """
+    if params.early_stopping_rounds is None:
+        return None
+    if not evaluated:
+        raise ConfigError("early_stopping_rounds needs evaluation rows, and there are none")
+    watched = METRICS[params.eval_metric[-1]]
+    return EarlyStopping(rounds=params.early_stopping_rounds, maximize=watched.maximize)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BinTable:
+    """Cuts over the training rows of ``values`` (rows, features), and all rows as bins."""
+
+    values: NDArray[np.float32]
+    training: NDArray[np.bool_]
+    max_bin: int
+
+    def run(self) -> BinMatrix:
+        return BinMatrix.of(self.values, Cuts.of(self.values[self.training], self.max_bin))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeriveGradients:
+    """The gradients from which the next tree grows, and the metrics of the model so far.
+
+    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``. Raises `DataError`
+    where the labels span more than sums of the fixed resolution can keep.
+    """
+
+    params: TrainParams
+    margins: NDArray[np.float32]
+    labels: NDArray[np.float32]
+    evaluation: NDArray[np.bool_]
+    tree: int
+
+    def run(self) -> tuple[Gradients, dict[str, float]]:
+        training = ~self.evaluation
+        gradients = Gradients.of(self.margins, self.labels, training, self.params, self.tree)
+        if self.tree == 0:
+            self._check_spread(training)
+        predictions = OBJECTIVES[self.params.objective].predictions(self.margins)
+        metrics = {
+            f"{name}-{metric}": METRICS[metric].of(self.labels[rows], predictions[rows])
+            for name, rows in (("train", training), ("eval", self.evaluation))
+            if rows.any()
+            for metric in self.params.eval_metric
+        }
+        return gradients, metrics
+
+    def _check_spread(self, training: NDArray[np.bool_]) -> None:
+        objective = OBJECTIVES[self.params.objective]
+        g = np.abs(objective.gradients(self.margins, self.labels)[training, 0])
+        most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0
+        if usual < most * _NARROWEST:
+            raise DataError(
+                f"label: one lies {most:g} from base_score, and half of them within {usual:g}; "
+                "sums would lose the small ones: clip the label, or take its logarithm"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreCandidates:
+    """The best of a party's candidates by XGBoost's gain, from their left sums (candidates, 2).
+
+    ``first_order``: by g alone, which takes every party's candidates to the same scale.
+    """
+
+    left: NDArray[np.int64]
+    total: NDArray[np.int64]
+    scale: FixedPoint
+    params: TrainParams
+    first_order: bool = False
+
+    def run(self) -> Best:
+        left, right = self.scale.to_float(self.left), self.scale.to_float(self.total - self.left)
+        if self.first_order:
+            gains = first_order_gains(left, right, self.params)
+        else:
+            gains = split_gains(left, right, self.scale.to_float(self.total), self.params)
+        gain, tied = best(gains)
+        return Best(float(gain), tied.astype(np.uint32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreOwnCandidates:
+    """The active party's own best candidates in each of a wave's nodes, given by their rows."""
+
+    bins: BinMatrix
+    candidates: CandidateTable
+    gradients: Gradients
+    nodes: Sequence[NDArray[np.int32]]
+    params: TrainParams
+    first_order: bool = False
+
+    def run(self) -> list[Best]:
+        sums = self.candidates.left_sums(histograms(self.bins, self.gradients.pairs, self.nodes))
+        return [
+            ScoreCandidates(
+                left,
+                self.gradients.totals(rows),
+                self.gradients.scale,
+                self.params,
+                self.first_order,
+            ).run()
+            for rows, left in zip(self.nodes, sums, strict=True)
+        ]

@@ -1,0 +1,50 @@
+"""Who takes part in a training, and what they brought before the first tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedmq.errors import ProtocolError
+from fedmq.privacy.plan import Values
+
+__all__ = ["Enrolment"]
+
+
+class Enrolment:
+    """The acceptances of ``peers``, with the pieces of their engines' setup."""
+
+    def __init__(self, peers: Sequence[str]) -> None:
+        self._peers = tuple(peers)
+        self._announced: dict[str, int] = {}
+        self._pieces: dict[str, list[Values]] = {}
+        self._trees: dict[str, int] = {}
+        self._ready: set[str] = set()
+
+    def accept(self, peer: str, setup_pieces: int, trees: int) -> None:
+        """``peer`` takes part with ``trees`` trees of earlier attempts; ProtocolError if it did."""
+        if peer in self._announced:
+            raise ProtocolError("the session was accepted twice")
+        self._announced[peer] = setup_pieces
+        self._trees[peer] = trees
+        self._pieces[peer] = []
+
+    def add(self, peer: str, piece: Values) -> None:
+        """A piece of the setup of ``peer``; ProtocolError if it was not announced."""
+        pieces = self._pieces.get(peer)
+        if pieces is None or len(pieces) >= self._announced[peer]:
+            raise ProtocolError("an engine setup piece that was not announced")
+        pieces.append(piece)
+
+    def setup(self, peer: str) -> Sequence[Values] | None:
+        """The setup of ``peer``, None until all of it is there."""
+        pieces = self._pieces[peer]
+        return pieces if len(pieces) == self._announced[peer] else None
+
+    def is_last(self, peer: str) -> bool:
+        """Note that ``peer`` is ready; whether all are."""
+        self._ready.add(peer)
+        return len(self._ready) == len(self._peers)
+
+    def common_trees(self, own: int, alone: int) -> int:
+        """The trees that all hold: ``own`` at the active party, which grew the first ``alone``."""
+        return min([own, *(max(trees, alone) for trees in self._trees.values())])

@@ -1,0 +1,102 @@
+"""The label holder's model while it grows, tree by tree, also over several attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.params import TrainParams
+from fedmq.protocol.checkpoint import ActiveTree, all_records, last_records
+from fedmq.protocol.training.computations import early_stopping, recorded
+from fedmq.protocol.training.tables import ActiveTable
+
+__all__ = ["GrowingModel"]
+
+
+class GrowingModel:
+    """Trees, own records, margins (rows, float32) and metrics; ``saved`` by earlier attempts.
+
+    Raises:
+        ConfigError: early stopping is asked for, and there is nothing to watch.
+    """
+
+    def __init__(
+        self,
+        table: ActiveTable,
+        params: TrainParams,
+        saved: Sequence[ActiveTree] = (),
+    ) -> None:
+        self.saved = tuple(saved)
+        self._table = table
+        self._params = params
+        self._before: Mapping[str, float] = {}
+        self._records_before = 0
+        self.take_up(0)
+
+    def take_up(self, trees: int) -> None:
+        """Stand where the first ``trees`` saved trees lead; at the beginning if that is lost."""
+        margin = self.saved[trees - 1].margin if trees else None
+        steps = self.saved[:trees] if margin is not None else ()
+        base = OBJECTIVES[self._params.objective].base_margin(self._params.base_score)
+        self.margin = (
+            np.full(len(self._table.label), base, dtype=np.float32) if margin is None else margin
+        )
+        self.records = all_records(self._table.features, steps)
+        self.trees: list[Tree] = [step.tree for step in steps]
+        self._history: dict[str, list[float]] = {}
+        self._stopping = early_stopping(self._params, bool(self._table.evaluation.any()))
+        for number, step in enumerate(steps[1:], start=1):
+            self._remember(number, step.before)
+
+    def measured(self, metrics: Mapping[str, float]) -> bool:
+        """Take the metrics of the model as it stands; whether it is complete."""
+        if not self.trees:
+            return False
+        self._before = metrics
+        self._remember(len(self.trees), metrics)
+        stopped = self._stopping is not None and self._stopping.is_due
+        return stopped or len(self.trees) == self._params.num_boost_round
+
+    def begin_tree(self) -> None:
+        """What is recorded from here on belongs to the next tree."""
+        self._records_before = len(self.records)
+
+    def record(self, candidates: CandidateTable, candidate: int) -> int:
+        """Record a split by an own candidate; the record's id."""
+        self.records, record = recorded(self.records, candidates, candidate)
+        return record
+
+    def add(self, tree: Tree, increments: NDArray[np.float32]) -> ActiveTree:
+        """Add a finished tree, with what it adds to the margins; the step to be saved."""
+        self.margin = self.margin + increments
+        added = last_records(self.records, self._records_before)
+        step = ActiveTree(
+            len(self.trees), tree, added, self._before, self.margin, self._table.digest
+        )
+        self.trees.append(tree)
+        return step
+
+    def share(self, model: str, parties: tuple[str, ...]) -> ActiveShare:
+        """The finished model, as the active party keeps it."""
+        return ActiveShare(
+            model_id=model,
+            lookup_table=self.records,
+            parties=parties,
+            params=self._params,
+            trees=tuple(self.trees),
+            best_iteration=self._stopping.best_iteration if self._stopping else None,
+            history={name: tuple(values) for name, values in self._history.items()},
+        )
+
+    def _remember(self, trees: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._history.setdefault(name, []).append(value)
+        if self._stopping is not None:
+            score = metrics[f"eval-{self._params.eval_metric[-1]}"]
+            self._stopping = self._stopping.after(trees - 1, score)

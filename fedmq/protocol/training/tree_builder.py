@@ -1,0 +1,98 @@
+"""Who stands where while a tree grows, as the active party sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.model.tree import GrowingTree, Tree
+from fedmq.boosting.node_numbers import ROOT, children, depth
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.split import leaf_weights
+
+__all__ = ["Growth"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    owner: int
+    record: int
+    gain: float
+    cover: float
+
+
+class Growth:
+    """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
+
+    Nodes are known by their heap numbers, as the messages know them.
+    """
+
+    def __init__(self, gradients: Gradients, params: TrainParams) -> None:
+        self.gradients = gradients
+        self.wave: tuple[int, ...] = (ROOT,)
+        """The nodes of the current level that may still be split."""
+        self._params = params
+        self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
+        self._splits: dict[int, _Split] = {}
+        self._next: list[int] = []
+
+    def rows(self, node: int) -> NDArray[np.int32]:
+        """All rows in ``node``: training, left out by subsampling, and evaluation rows."""
+        return self._rows[node]
+
+    def carrying(self, node: int) -> NDArray[np.int32]:
+        """The rows in ``node`` that carry a gradient."""
+        rows = self._rows[node]
+        return rows[self.gradients.carried[rows]]
+
+    def totals(self, node: int) -> NDArray[np.int64]:
+        """The sums G and H of ``node``, in fixed point: int64 (2,)."""
+        return self.gradients.totals(self._rows[node])
+
+    def ends_below(self, node: int) -> bool:
+        """Whether the children of ``node`` are leaves for lack of depth."""
+        return depth(node) + 1 >= self._params.max_depth
+
+    def split(
+        self, node: int, owner: int, record: int, gain: float, left: NDArray[np.bool_]
+    ) -> None:
+        """Split ``node``; ``left`` is over ``rows(node)``."""
+        below, rows = children(node), self._rows[node]
+        self._splits[node] = _Split(owner, record, gain, cover=self._sums(node)[1])
+        del self._rows[node]
+        self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
+        if not self.ends_below(node):
+            self._next.extend(below)
+
+    def next_wave(self) -> bool:
+        """Go down one level; false when nothing is left to ask."""
+        self.wave, self._next = tuple(sorted(self._next)), []
+        return bool(self.wave)
+
+    def finish(self) -> tuple[Tree, NDArray[np.float32]]:
+        """The tree, and what it adds to the margin of each row: float32 (rows,)."""
+        tree, place = GrowingTree(), {ROOT: 0}
+        # Level by level from left to right, whichever owner's split came in first.
+        for node, split in sorted(self._splits.items()):
+            places = tree.split(
+                place[node], split.owner, split.record, gain=split.gain, cover=split.cover
+            )
+            place |= zip(children(node), places, strict=True)
+        increments = np.zeros(len(self.gradients.pairs), dtype=np.float32)
+        for node, rows in self._rows.items():
+            sums = self._sums(node)
+            weight = leaf_weights(sums, self._params)
+            tree.leaf(place[node], float(weight), cover=sums[1])
+            increments[rows] = weight
+        return tree.finished(), increments
+
+    def check(self) -> None:
+        """Raise AssertionError unless leaves and open nodes partition the rows."""
+        together = np.sort(np.concatenate(list(self._rows.values())))
+        assert np.array_equal(together, np.arange(len(self.gradients.pairs)))
+
+    def _sums(self, node: int) -> NDArray[np.float64]:
+        return self.gradients.scale.to_float(self.totals(node))

@@ -1,0 +1,248 @@
+"""Small trainings of a job's kind, to see what they take of this machine.
+
+They use the pool of worker processes that a daemon uses, its machines, messages and store, over a
+broker in memory. The other parties' columns are made up: as many as they are said to hold, each
+with as many different values as it is said to fill bins, and all of them of some use to the model.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.params import TrainParams
+from fedmq.computation import Computation, Given
+from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool
+from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.sessions.checkpointing import Keeper, StoreKeeper
+from fedmq.party.store.database import Database
+from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.telemetry.timeline import Trace
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.privacy.engine import Engine
+from fedmq.privacy.registry import engine_named
+from fedmq.protocol.events import Report
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.simulation.in_process import MEMORY, run_machines
+from fedmq.simulation.memory_watch import MemoryWatch
+from fedmq.simulation.model import ACTIVE
+
+__all__ = ["Calibration", "Seen"]
+
+_SHORT = 0.1  # seconds; several of trees that are over so soon are looked at
+_SEVERAL = 5
+# The share of made-up values that the label moves by half of their range: these columns win splits
+# then, and yet no node soon holds one label alone.
+_SIGNAL = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one training took; per tree after the first, which also makes keys and tables.
+
+    The last tree is left out too, for there is nothing to get ready for the next one in it.
+    ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
+    ``sent`` and ``received``: bytes, by party; ``memory``: bytes of this process and its workers;
+    ``messages`` of the active party with the one that it exchanges most with; ``splits`` of a tree.
+    """
+
+    rows: int
+    seconds: float
+    first: float
+    memory: float
+    busy: Mapping[str, float]
+    sent: Mapping[str, float]
+    received: Mapping[str, float]
+    messages: float
+    splits: float
+
+
+class _Lent(ComputePool):
+    """A pool that outlives the session which uses it."""
+
+    def __init__(self, pool: ComputePool) -> None:
+        self._pool = pool
+        self.parallelism = pool.parallelism
+
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        return await self._pool.run(computation, on_done)
+
+    async def close(self) -> None:
+        return
+
+
+class _Trees:
+    """Notes, at the end of each tree, when it was and how long cores had been at work so far."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._ends = [time.time()]
+        self._busy = [dict(trace.busy)]
+
+    def ended(self, _: Report) -> None:
+        """A tree is grown."""
+        self._ends.append(time.time())
+        self._busy.append(dict(self._trace.busy))
+
+    def seconds(self) -> list[float]:
+        """Of each tree, on the clock."""
+        return np.diff(self._ends).tolist()
+
+    def busy(self, party: str) -> float:
+        """Seconds of cores per tree, without the first and the last."""
+        totals = [
+            sum(spent for (who, _), spent in each.items() if who == party) for each in self._busy
+        ]
+        return (totals[-2] - totals[1]) / (len(totals) - 3)
+
+
+class Calibration:
+    """Trains on some of ``active`` (rows, features) and ``label`` (rows,).
+
+    ``passive``: of each other party, how many bins each of its columns fills. ``folder``: where
+    stores are made, and removed afterwards.
+    """
+
+    def __init__(
+        self,
+        active: NDArray[np.float32],
+        label: NDArray[np.float32],
+        passive: Mapping[str, Sequence[int]],
+        params: TrainParams,
+        engine: Engine,
+        pool: ProcessPool,
+        folder: Path | None = None,
+    ) -> None:
+        self._active, self._label = active, label
+        self._passive = passive
+        self._params, self._engine = params, engine
+        self._pool = pool
+        self._folder = folder
+        self._random = np.random.default_rng(0)
+
+    async def train(self, rows: int, expected: float | None = None) -> Seen:
+        """Train on ``rows`` of the rows; ``expected``: seconds per tree, as far as is known."""
+        several = expected is not None and expected < _SHORT
+        trace, traffic = Trace(), Traffic()
+        trees = _Trees(trace)
+        params = self._scaled(rows, 2 + (_SEVERAL if several else 1))
+        with MemoryWatch() as watch:
+            async with self._keepers() as keepers:
+                share, *_ = await run_machines(
+                    self._machines(rows, params, self._engine),
+                    _Lent(self._pool),
+                    MEMORY,
+                    "training",
+                    traffic,
+                    trees.ended,
+                    trace,
+                    keepers=keepers,
+                )
+        first, *later, _ = trees.seconds()
+        seconds = median(later)
+        volumes = {
+            pair: sum(each.bytes for each in kinds.values()) / params.num_boost_round
+            for pair, kinds in traffic.volumes.items()
+        }
+        parties = (ACTIVE, *self._passive)
+        messages = {
+            party: sum(
+                sum(each.messages for each in kinds.values())
+                for pair, kinds in traffic.volumes.items()
+                if party in pair
+            )
+            for party in self._passive
+        }
+        return Seen(
+            rows,
+            seconds,
+            max(0.0, first - seconds),
+            watch.peak,
+            {party: trees.busy(party) for party in parties},
+            {party: sum(v for (by, _), v in volumes.items() if by == party) for party in parties},
+            {party: sum(v for (_, to), v in volumes.items() if to == party) for party in parties},
+            max(messages.values(), default=0) / params.num_boost_round,
+            _splits(share),
+        )
+
+    async def splits(self, rows: int) -> float:
+        """Of a tree on ``rows`` of the rows, which is soon known without any encryption."""
+        params = self._scaled(rows, 2)
+        machines = self._machines(rows, params, engine_named("plain", {}, "estimate"))
+        share, *_ = await run_machines(machines, ThreadPool(), MEMORY, "training", Traffic())
+        return _splits(share)
+
+    @asynccontextmanager
+    async def _keepers(self) -> AsyncIterator[dict[str, Keeper]]:
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            stores = {party: Database(Path(name) / party) for party in (ACTIVE, *self._passive)}
+            for store in stores.values():
+                await store.open()
+            session = StoredSession("calibration", "calibration", 1)
+            try:
+                yield {
+                    party: StoreKeeper(SessionStore(store), session, lambda _: None)
+                    for party, store in stores.items()
+                }
+            finally:
+                for store in stores.values():
+                    await store.close()
+
+    def _scaled(self, rows: int, trees: int) -> TrainParams:
+        """The parameters under which fewer rows grow trees of about as many nodes."""
+        share = rows / len(self._label)
+        less = {name: share * getattr(self._params, name) for name in ("gamma", "min_child_weight")}
+        brief = {"num_boost_round": trees, "early_stopping_rounds": None, "active_only_trees": 0}
+        return self._params.model_copy(update=less | brief)
+
+    def _machines(self, rows: int, params: TrainParams, engine: Engine) -> dict[str, Machine]:
+        chosen = np.sort(self._random.permutation(len(self._label))[:rows])
+        own = self._active[chosen]
+        names = tuple(f"f{column}" for column in range(own.shape[1]))
+        table = ActiveTable(own, names, self._label[chosen], np.zeros(rows, np.bool_))
+        width = self._pool.parallelism
+        machines: dict[str, Machine] = {
+            ACTIVE: ActiveTraining(
+                "calibration",
+                ACTIVE,
+                tuple(self._passive),
+                table,
+                params,
+                engine,
+                parallelism=width,
+            )
+        }
+        for party, bins in self._passive.items():
+            names = tuple(f"f{column}" for column in range(len(bins)))
+            made_up = Given(PassiveTable(self._made_up(self._label[chosen], bins), names))
+            machines[party] = PassiveTraining(
+                party, ACTIVE, made_up, lambda _: engine, 0, parallelism=width
+            )
+        return machines
+
+    def _made_up(self, label: NDArray[np.float32], bins: Sequence[int]) -> NDArray[np.float32]:
+        table = self._random.random((len(label), len(bins)), np.float32)
+        moved = self._random.random(table.shape, np.float32) < _SIGNAL
+        upper = (label > label.mean())[:, None]
+        table = np.where(moved, (table + upper) / 2, table).astype(np.float32)
+        for column, count in enumerate(bins):
+            if count < self._params.max_bin:
+                table[:, column] = np.floor(table[:, column] * count)
+        return table
+
+
+def _splits(share: ActiveShare) -> float:
+    return float(np.mean([np.sum(~tree.is_leaf) for tree in share.trees]))

@@ -1,0 +1,180 @@
+"""What a training will take, foretold from small ones of the same kind.
+
+The same machines, engine and parameters train on a few rows, and then on more, as long as ten
+seconds allow. All that an engine does grows by the row and by the splits of a tree: how much by
+each is solved for, and how many splits trees on all rows have is seen without encryption.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.params import TrainParams
+from fedmq.computation import Given
+from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.operations.broker_pace import Pace
+from fedmq.privacy.registry import engine_named
+from fedmq.simulation.calibration import Calibration, Seen
+from fedmq.simulation.in_process import in_own_loop
+from fedmq.simulation.model import ACTIVE
+
+__all__ = ["Estimate", "PartyEstimate", "estimate"]
+
+_FEWEST_ROWS = 1000
+_MOST_ROWS = 200_000  # trees on more have no more splits
+_BUDGET = 8.0  # seconds of trainings
+_STAGES = 5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, told
+_FREE = Pace(0.0, 0.0)
+_TIMES_KEPT = 2  # what a party receives during a tree: as it came, and unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class PartyEstimate:
+    """What one party is in for: seconds of its cores, bytes each way, bytes of memory."""
+
+    core_seconds: float
+    bytes_sent: float
+    bytes_received: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of a whole training.
+
+    ``together``: seconds if all parties share this machine; ``apart``: if each has one like it.
+    ``per_tree``: of ``together``, for a tree after the first that all parties take part in.
+    """
+
+    trees: int
+    per_tree: float
+    together: float
+    apart: float
+    parties: Mapping[str, PartyEstimate]
+
+
+def estimate(
+    *,
+    active: NDArray[np.float32],
+    label: NDArray[np.float32],
+    passive: Mapping[str, Sequence[int]],
+    params: TrainParams,
+    engine: str,
+    engine_options: Mapping[str, Any],
+    workers: int | None = None,
+    folder: Path | None = None,
+    broker: Pace = _FREE,
+) -> Estimate:
+    """Foretell a training on ``active`` (rows, features) and ``label`` (rows,).
+
+    ``passive``: of each other party, how many bins each of its columns fills. ``folder``: on
+    the disk that the parties' states will be on; ``broker``: the pace of the broker between them.
+    Takes about ten seconds. Raises what
+    `fedmq.simulate` raises.
+    """
+    spec = engine_named(engine, engine_options, "estimate")
+
+    async def calibrate() -> tuple[list[Seen], float, int]:
+        pool = ProcessPool(workers)
+        try:
+            await pool.run(Given(None))  # workers take a while to start
+            calibration = Calibration(active, label, passive, params, spec, pool, folder)
+            seen = await _climb(calibration, len(label))
+            splits = seen[-1].splits
+            if seen[-1].rows < len(label):
+                splits = await calibration.splits(min(_MOST_ROWS, len(label)))
+            return seen, splits, pool.parallelism
+        finally:
+            await pool.close()
+
+    seen, splits, width = in_own_loop(calibrate())
+    whole = _drawn_out(seen[0], seen[-1], len(label), splits)
+    # Where cores wait for messages or for other work, they will do so in the same measure.
+    slack = max(1.0, seen[-1].seconds * width / max(sum(seen[-1].busy.values()), 1e-9))
+    sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
+    on_the_way = _STAGES * (whole.messages * broker.message + sent * broker.byte)
+    per_tree = sum(whole.busy.values()) / width * slack + on_the_way
+    others = max((whole.busy[party] for party in passive), default=0.0)
+    apart = (whole.busy[ACTIVE] + others) / width * slack + on_the_way
+    shared = max(0, params.num_boost_round - params.active_only_trees)
+    return Estimate(
+        trees=params.num_boost_round,
+        per_tree=per_tree,
+        together=per_tree * shared + whole.first,
+        apart=apart * shared + whole.first,
+        parties={
+            party: PartyEstimate(
+                whole.busy[party] * shared,
+                whole.sent[party] * shared,
+                whole.received[party] * shared,
+                seen[0].memory + _TIMES_KEPT * whole.received[party],
+            )
+            for party in (ACTIVE, *passive)
+        },
+    )
+
+
+async def _climb(calibration: Calibration, rows: int) -> list[Seen]:
+    """What trainings on more and more rows take, up to all ``rows`` or the end of the budget."""
+    begun = time.monotonic()
+    seen = [await calibration.train(min(_FEWEST_ROWS, rows))]
+    while seen[-1].rows < rows:
+        left = _BUDGET - (time.monotonic() - begun)
+        more = min(rows, _affordable(seen, left))
+        if len(seen) > 1 and more < 2 * seen[-1].rows:
+            break
+        seen.append(await calibration.train(more, seen[-1].seconds * more / seen[-1].rows))
+    return seen
+
+
+def _affordable(seen: Sequence[Seen], left: float) -> int:
+    """Rows that a training of three trees can have in ``left`` seconds."""
+    last = seen[-1]
+    per_tree = max(0.0, left - last.first) / 3
+    if len(seen) == 1:  # all of it may grow by the row, though much of it will not
+        at_least = (8 if left > _BUDGET / 2 else 4) * last.rows
+        return max(at_least, int(per_tree / max(last.seconds, 1e-4) * last.rows))
+    slope = (last.seconds - seen[0].seconds) / (last.rows - seen[0].rows)
+    return last.rows + int((per_tree - last.seconds) / max(slope, 1e-7))
+
+
+def _drawn_out(small: Seen, large: Seen, rows: int, splits: float) -> Seen:
+    """What ``rows`` rows and trees of ``splits`` will show, from two points that are alike."""
+    if large.rows == rows:
+        return large
+    known = np.array([[each.rows, each.splits] for each in (small, large)])
+
+    def drawn(before: float, after: float) -> float:
+        return float(_growth(known, np.array([before, after])) @ [rows, splits])
+
+    def each_drawn(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+        return {party: drawn(before[party], after[party]) for party in after}
+
+    return replace(
+        large,
+        rows=rows,
+        seconds=drawn(small.seconds, large.seconds),
+        busy=each_drawn(small.busy, large.busy),
+        sent=each_drawn(small.sent, large.sent),
+        received=each_drawn(small.received, large.received),
+        messages=drawn(small.messages, large.messages),
+        splits=splits,
+    )
+
+
+def _growth(known: NDArray[np.float64], took: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each of two unknowns adds (2,), never less than 0, to explain ``took`` by ``known``."""
+    relative = known / np.maximum(took, 1e-12)[:, None]
+    target = (took > 0).astype(np.float64)
+    both, *_ = np.linalg.lstsq(relative, target, rcond=None)
+    if (both >= 0).all():
+        return np.asarray(both)
+    alone = np.diag((relative * target[:, None]).sum(axis=0) / (relative**2).sum(axis=0))
+    return np.asarray(min(alone, key=lambda one: float(np.sum((relative @ one - target) ** 2))))

@@ -1,0 +1,156 @@
+"""One session of all its parties in this process, over a broker in memory or a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedmq.errors import ConfigError
+from fedmq.party.compute.pool import ComputePool
+from fedmq.party.identity.sealer import Sealer
+from fedmq.party.sessions.checkpointing import FORGETFUL, Keeper
+from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.recording import Recorder
+from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.telemetry.timeline import Trace
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.protocol.events import Report
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
+from fedmq.protocol.session import Session
+from fedmq.transport.link import Lane, Link
+from fedmq.transport.memory import MemoryBroker, MemoryLink
+from fedmq.transport.rabbitmq.link import RabbitMQLink
+from fedmq.transport.rabbitmq.temporary import TemporaryTopology
+
+__all__ = ["MEMORY", "in_own_loop", "run_machines"]
+
+MEMORY = "memory://"
+
+_RETRY = RetryPolicy(resends=8)  # nobody restarts a party that lives in this process
+
+_END_SECONDS = 5.0
+
+T = TypeVar("T")
+
+
+async def run_machines(
+    machines: Mapping[str, Machine],
+    pool: ComputePool,
+    broker: str,
+    lane: Lane,
+    traffic: Traffic,
+    on_report: Callable[[Report], None] = lambda _: None,
+    trace: Trace | None = None,
+    sealers: Mapping[str, Sealer] | None = None,
+    record: Path | None = None,
+    keepers: Mapping[str, Keeper] | None = None,
+) -> list[Any]:
+    """Run one session of all ``machines``, the first of which begins; their results in order.
+
+    Without ``sealers``, one for each party, messages travel in the clear. ``record``: a folder for
+    a recording of each party. ``keepers`` write down how far each party is; nothing is written
+    without them.
+    """
+    federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
+    first = next(iter(machines))
+    runners: list[SessionRunner] = []
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(pool.close)
+        links = await _opened_links(stack, broker, federation, tuple(machines))
+        for party, machine in machines.items():
+            switchboard = Switchboard(federation, party, sealer=sealers[party] if sealers else None)
+            await links[party].open(switchboard.on_delivery)
+            stack.push_async_callback(links[party].close)
+            address = Address(federation, session, 1, party)
+            mailbox = Mailbox(address, machine.peers, _RETRY, np.random.default_rng())
+            keep = None
+            if record is not None:
+                path = record / f"{party}.recording"
+                keep = stack.enter_context(Recorder(path, party)).keep
+            runner = SessionRunner(
+                Session(machine, mailbox),
+                _publisher(links[party], lane),
+                pool,
+                traffic,
+                on_report if party == first else lambda _: None,
+                trace=trace,
+                sealer=sealers[party] if sealers else None,
+                record=keep,
+                keeper=(keepers or {}).get(party, FORGETFUL),
+            )
+            stack.callback(runner.stop)
+            runners.append(runner)
+            switchboard.add(runner)
+        runners[0].start()
+        outcomes = [runner.outcome for runner in runners]
+        await asyncio.wait(outcomes, return_when=asyncio.FIRST_EXCEPTION)
+        # The first party knows best what went wrong: the others were told so by it.
+        failed = [each for each in outcomes if each.done() and each.exception() is not None]
+        if failed:
+            await asyncio.wait(outcomes[:1], timeout=10)
+            raise (outcomes[0] if outcomes[0].done() else failed[0]).exception() or AssertionError
+        return [outcome.result() for outcome in outcomes]
+
+
+async def _opened_links(
+    stack: AsyncExitStack, broker: str, federation: str, parties: Sequence[str]
+) -> dict[str, Link]:
+    if broker == MEMORY:
+        memory = MemoryBroker()
+        for party in parties:
+            memory.declare(party)
+        return {party: MemoryLink(memory, party) for party in parties}
+    if not broker.startswith(("amqp://", "amqps://")):
+        raise ConfigError(f"broker: {broker!r} is unknown; use {MEMORY} or an amqp:// URL")
+    await stack.enter_async_context(TemporaryTopology(broker, federation, parties))
+    return {party: RabbitMQLink(broker, federation, party) for party in parties}
+
+
+def _publisher(link: Link, lane: Lane) -> Callable[..., Coroutine[Any, Any, None]]:
+    async def publish(recipient: str, body: bytes, *, message_id: str) -> None:
+        await link.publish(recipient, lane, body, message_id=message_id)
+
+    return publish
+
+
+def in_own_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` on an event loop of its own thread, whatever loop runs here already."""
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+    cancels: list[Callable[[], object]] = []
+
+    async def watched() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        cancels.append(partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel))
+        return await work
+
+    def run() -> None:
+        try:
+            outcome.append(asyncio.run(watched()))
+        except BaseException as error:  # it is raised again below, in the caller's thread
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="fedmq-simulation", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:  # Ctrl-C: the work must not go on behind its caller's back
+        with suppress(RuntimeError):  # it has ended meanwhile
+            for cancel in cancels:
+                cancel()
+        thread.join(_END_SECONDS)
+        raise
+    if failure:
+        raise failure[0]
+    return outcome[0]

@@ -1,0 +1,150 @@
+"""A model whose shares all lie in one process: what a simulation returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.tree import walk_joined
+from fedmq.boosting.xgboost.export import to_booster
+from fedmq.boosting.xgboost.pooled_tree import JoinedTree, joined_feature_names
+from fedmq.computation import Given
+from fedmq.errors import DataError
+from fedmq.leakage.attacks.leaf_weights import LeafWeights
+from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.data.data_frame import trained_columns
+from fedmq.party.telemetry.traffic import Traffic, Volume
+from fedmq.protocol.inference.active import ActiveInference
+from fedmq.protocol.inference.computations import Scores
+from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
+from fedmq.protocol.machine import Machine
+from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+
+if TYPE_CHECKING:
+    import xgboost
+
+__all__ = ["ACTIVE", "SimulatedModel"]
+
+ACTIVE = "active"
+"""The label holder's name in a simulation."""
+
+
+class SimulatedModel:
+    """All shares: ``share`` is the active party's, ``passive_shares`` the others' by name.
+
+    ``epsilon_spent``: the differential privacy that the training cost; None where the engine has
+    none to offer.
+    """
+
+    def __init__(
+        self,
+        share: ActiveShare,
+        passive_shares: Sequence[PassiveShare],
+        traffic: Traffic,
+        epsilon_spent: float | None = None,
+    ) -> None:
+        self.epsilon_spent = epsilon_spent
+        self.share = share
+        self.passive_shares = {each.party: each for each in passive_shares}
+        self._traffic = traffic
+
+    @property
+    def traffic(self) -> dict[tuple[str, str], dict[str, Volume]]:
+        """Messages and bytes of the training, per (sender, recipient) and message kind."""
+        return {pair: dict(kinds) for pair, kinds in self._traffic.volumes.items()}
+
+    @property
+    def bytes_sent(self) -> int:
+        """All bytes of the training together."""
+        return self._traffic.total.bytes
+
+    @property
+    def evals_result(self) -> dict[str, dict[str, list[float]]]:
+        """Each metric after each tree, as XGBoost has it: ``["eval"]["logloss"]``."""
+        result: dict[str, dict[str, list[float]]] = {}
+        for name, values in self.share.history.items():
+            rows, _, metric = name.partition("-")
+            result.setdefault(rows, {})[metric] = list(values)
+        return result
+
+    @property
+    def best_iteration(self) -> int | None:
+        """The last tree that predictions use, from 0; None without early stopping."""
+        return self.share.best_iteration
+
+    def predict(
+        self, *, active: Any, passive: Mapping[str, Any], output_margin: bool = False
+    ) -> NDArray[np.float32]:
+        """Scores of rows that all parties hold in the same order: float32 (rows,).
+
+        A probability for ``binary:logistic``; the raw margin with ``output_margin``. Every party
+        answers for its own splits through the daemons' machines.
+
+        Raises:
+            DataError: a table has other columns, or another number of rows.
+        """
+        if not isinstance(passive, Mapping):
+            raise DataError("passive: a dict of tables by the parties' names is needed")
+        values = self._table(ACTIVE, active, self.share.lookup_table)
+        missing = self.passive_shares.keys() - passive.keys()
+        if missing:
+            raise DataError(f"passive: the columns of {sorted(missing)[0]} are missing")
+        machine = ActiveInference(self.share, values)
+        machines: dict[str, Machine] = {ACTIVE: machine}
+        for party, share in self.passive_shares.items():
+            table = self._table(party, passive[party], share.lookup_table)
+            if len(table) != len(values):
+                raise DataError(f"{party} has {len(table)} rows, {ACTIVE} has {len(values)}")
+            if party in machine.peers:
+                rows = Given(PassiveRows(share, table, None))
+                machines[party] = PassiveInference(ACTIVE, rows)
+        if not len(values):
+            return np.empty(0, dtype=np.float32)
+
+        async def score() -> list[Any]:
+            return await run_machines(machines, ThreadPool(), MEMORY, "inference", Traffic())
+
+        scores: Scores = in_own_loop(score())[0]
+        return scores.margins if output_margin else scores.predictions
+
+    def leaf_weights(self, *, active: Any, passive: Mapping[str, Any]) -> LeafWeights:
+        """What each tree adds to each row, which no passive party is told: for ``fedmq.audit``.
+
+        Raises:
+            DataError: a table has other columns.
+        """
+        tables = self._tables()
+        given = [active, *(passive[party] for party in self.share.parties[1:])]
+        values = [
+            self._table(party, data, table)
+            for party, data, table in zip(self.share.parties, given, tables, strict=True)
+        ]
+        weights = [tree.weight[walk_joined(tree, tables, values)] for tree in self.share.used_trees]
+        params = self.share.params
+        told = np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
+        return LeafWeights(told, params.eta, params.reg_lambda, params.base_score)
+
+    def joined_trees(self) -> list[JoinedTree]:
+        """The trees with everybody's thresholds: what no party could see alone."""
+        return [JoinedTree.of(tree, self._tables()) for tree in self.share.used_trees]
+
+    def to_xgboost(self) -> xgboost.Booster:
+        """The joined trees over raw feature values; columns are named ``party.feature``.
+
+        Raises:
+            ConfigError: xgboost is not installed.
+        """
+        names = joined_feature_names(self.share.parties, self._tables())
+        return to_booster(self.joined_trees(), self.share.params, names)
+
+    def _tables(self) -> list[LookupTable]:
+        others = (self.passive_shares[party] for party in self.share.parties[1:])
+        return [self.share.lookup_table, *(each.lookup_table for each in others)]
+
+    def _table(self, party: str, data: Any, trained: LookupTable) -> NDArray[np.float32]:
+        return trained_columns(data, party, trained.feature_names)

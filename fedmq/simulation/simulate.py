@@ -1,0 +1,169 @@
+"""All parties in one process: the machines, messages and links of the daemons, and one call."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.params import TrainParams
+from fedmq.computation import Given
+from fedmq.errors import ConfigError, DataError
+from fedmq.party.compute.dask_pool import DaskPool
+from fedmq.party.compute.pool import ComputePool, ThreadPool
+from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.data.data_frame import feature_table
+from fedmq.party.telemetry.timeline import Trace
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.privacy.engine import Engine
+from fedmq.privacy.registry import engine_named
+from fedmq.protocol.events import Report
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.model import ACTIVE, SimulatedModel
+from fedmq.transport.rabbitmq.topology import check_name
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    *,
+    active: Any,
+    label: ArrayLike,
+    passive: Mapping[str, Any],
+    params: TrainParams | Mapping[str, Any] | None = None,
+    engine: str = "paillier",
+    engine_options: Mapping[str, Any] | None = None,
+    broker: str = MEMORY,
+    evaluation: ArrayLike | None = None,
+    workers: int | None = None,
+    compute: str | None = None,
+    on_report: Callable[[Report], None] = lambda _: None,
+    trace: Trace | None = None,
+    record: str | Path | None = None,
+) -> SimulatedModel:
+    """Train one model with every party in this process, through the daemons' machines.
+
+    Args:
+        active: the label holder's features, (rows, features): a NumPy array, or a pandas, Polars
+            or Arrow data frame. Missing values are NaN or null.
+        label: (rows,); 0 and 1 for ``binary:logistic``.
+        passive: each other party's features by its name, rows in the same order.
+        params: XGBoost's parameters, as :class:`TrainParams` or a dict; its defaults where left
+            out.
+        engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
+        broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ where this user may declare
+            queues; they are deleted afterwards.
+        evaluation: rows that are scored after each tree, but not learned from: a bool mask
+            (rows,) or row numbers.
+        workers: worker processes for encryption and encrypted sums; all cores by default.
+        compute: ``dask://host:port`` of a Dask scheduler, whose workers compute instead.
+        on_report: called after each tree, on another thread.
+        trace: collects what every party computed and said, and when.
+        record: a folder; what each party saw is kept in ``<party>.recording`` for ``fedmq.audit``.
+
+    Raises:
+        ConfigError, DataError: a parameter or a table is wrong.
+        LinkError: the broker cannot be used.
+    """
+    if not isinstance(params, TrainParams):
+        params = TrainParams.parse(params or {}, "params")
+    spec = engine_named(engine, engine_options or {}, "simulate")
+    values, names = feature_table(active, ACTIVE)
+    labels = OBJECTIVES[params.objective].labels(_column(label), ACTIVE)
+    rows = len(labels)
+    _check_parties(passive)
+    tables = {party: feature_table(data, party) for party, data in passive.items()}
+    for party, (table, _) in {ACTIVE: (values, names), **tables}.items():
+        if len(table) != rows:
+            raise DataError(f"{party} has {len(table)} rows, there are {rows} labels")
+    if rows == 0:
+        raise DataError(f"{ACTIVE}: there are no rows")
+    mask = _mask(evaluation, rows)
+    own = ActiveTable(values, names, labels, mask)
+    traffic = Traffic()
+    folder = None if record is None else Path(record)
+
+    async def train() -> list[Any]:
+        pool = _pool(compute, workers, spec)
+        await pool.start()
+        width = pool.parallelism
+        secret = secrets.randbits(128)
+        machines: dict[str, Machine] = {
+            ACTIVE: ActiveTraining(
+                "simulated", ACTIVE, tuple(tables), own, params, spec, parallelism=width
+            )
+        }
+        for party, (table, features) in tables.items():
+            load = Given(PassiveTable(table, features))
+            machines[party] = PassiveTraining(
+                party, ACTIVE, load, lambda _: spec, secret, parallelism=width
+            )
+        return await run_machines(
+            machines, pool, broker, "training", traffic, on_report, trace, record=folder
+        )
+
+    share, *others = in_own_loop(train())
+    broadcast = max(0, len(share.trees) - params.active_only_trees)
+    return SimulatedModel(share, others, traffic, spec.epsilon_spent(broadcast))
+
+
+def _pool(compute: str | None, workers: int | None, engine: Engine) -> ComputePool:
+    if compute is not None:
+        return DaskPool(compute)
+    # Light arithmetic takes less time than starting a process.
+    return ThreadPool() if engine.light else ProcessPool(workers)
+
+
+def _column(label: Any) -> Any:
+    try:
+        values = label.to_numpy() if hasattr(label, "to_numpy") else np.asarray(label)
+    except ValueError:
+        raise DataError(f"{ACTIVE}: the label is no array, one value per row is needed") from None
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise DataError(
+            f"{ACTIVE}: the label has shape {values.shape}, one value per row is needed"
+        )
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{ACTIVE}: the label holds {values.dtype}, numbers are needed")
+    return values
+
+
+def _check_parties(tables: Any) -> None:
+    if not isinstance(tables, Mapping):
+        raise ConfigError("passive: a dict of tables by the parties' names is needed")
+    for party in tables:
+        if not isinstance(party, str):
+            raise ConfigError(f"passive: {party!r} is no name of a party; names are text")
+        check_name("party", party)
+        if party == ACTIVE:
+            raise ConfigError(f"passive: {ACTIVE!r} is the name of the label holder here")
+
+
+def _mask(evaluation: ArrayLike | None, rows: int) -> NDArray[np.bool_]:
+    if evaluation is None:
+        return np.zeros(rows, dtype=np.bool_)
+    try:
+        given = np.asarray(evaluation)
+    except ValueError:  # of several lengths, such as (X, y)
+        given = np.empty((0, 0))
+    mask = np.zeros(rows, dtype=np.bool_)
+    if given.dtype == np.bool_ and given.shape == (rows,):
+        mask = given.copy()
+    elif given.dtype.kind in "iu" and given.ndim == 1 and ((given >= 0) & (given < rows)).all():
+        mask[given] = True
+    else:
+        raise DataError(f"evaluation: a bool mask of {rows} rows, or numbers of rows, is needed")
+    if mask.all():
+        raise DataError("evaluation: no rows are left to learn from")
+    return mask

@@ -1,0 +1,58 @@
+"""The hand-over of deliveries from a connection to the party that reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from fedmq.transport.background_tasks import being_cancelled, end
+from fedmq.transport.link import LANES, Delivery, Lane, OnDelivery
+
+__all__ = ["Handover"]
+
+log = logging.getLogger(__name__)
+
+
+class Handover:
+    """Calls ``on_delivery`` for one delivery at a time per lane, in order.
+
+    The calls run in tasks of their own: a client library cancels its callbacks when a connection
+    drops, and a handler cut off in the middle would have handed over half.
+    """
+
+    def __init__(self, party: str, on_delivery: OnDelivery) -> None:
+        self._party = party
+        self._on_delivery = on_delivery
+        # Never full: a broker sends no more than the prefetch count ahead of acknowledgements.
+        self._waiting: dict[Lane, asyncio.Queue[Delivery]] = {
+            lane: asyncio.Queue() for lane in LANES
+        }
+        self._tasks = [
+            asyncio.create_task(self._run(lane), name=f"handover {party} {lane}") for lane in LANES
+        ]
+
+    def put(self, delivery: Delivery) -> None:
+        """Queue a delivery behind the others of its lane."""
+        self._waiting[delivery.lane].put_nowait(delivery)
+
+    def forget(self) -> None:
+        """Drop what waits, because its connection is gone and the broker will send it again."""
+        for waiting in self._waiting.values():
+            while not waiting.empty():
+                waiting.get_nowait()
+
+    async def close(self) -> None:
+        """End the tasks; a handler that is running is cancelled."""
+        await end(self._tasks)
+
+    async def _run(self, lane: Lane) -> None:
+        while True:
+            delivery = await self._waiting[lane].get()
+            try:
+                await self._on_delivery(delivery)
+            except (Exception, asyncio.CancelledError) as error:
+                if being_cancelled():
+                    raise
+                # One bad message never stalls a queue.
+                log.exception("%s: cannot handle message %s", self._party, delivery.message_id)
+                await delivery.dead_letter(f"{type(error).__name__}: {error}")

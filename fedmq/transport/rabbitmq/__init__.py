@@ -1,0 +1,1 @@
+"""How does it travel over RabbitMQ? Addresses, topology, connection and link."""

@@ -1,0 +1,417 @@
+"""A party's AMQP connections, by way of aio-pika; no other file knows the client library."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aio_pika import Connection, DeliveryMode, Message
+from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
+from aio_pika.connection import make_url
+from aio_pika.exceptions import (
+    CONNECTION_EXCEPTIONS,
+    AMQPConnectionError,
+    ChannelInvalidStateError,
+    ProbableAuthenticationError,
+    PublishError,
+)
+
+from fedmq.errors import LinkError
+from fedmq.transport.background_tasks import being_cancelled
+from fedmq.transport.priority import RightOfWay
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.topology import Topology
+
+__all__ = ["BrokerConnection", "Received"]
+
+CONTENT_TYPE = "application/msgpack"
+PREFETCH = 64
+TIMEOUT_SECONDS = 10.0
+CLOSE_SECONDS = 3.0
+HEARTBEAT_SECONDS = 10
+WATCH_SECONDS = 5.0
+
+# Of messages of more than so many bytes, one is on its way to the broker at a time: the others wait
+# their turn here, where whatever is shorter can overtake them.
+BULK_BYTES = 64 * 1024
+
+
+@contextmanager
+def _link_errors(doing: str) -> Iterator[None]:
+    """Turn whatever the client library raises into one `LinkError` that says what failed."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise LinkError(f"{doing}: no answer in time") from error
+    except asyncio.CancelledError as error:
+        if being_cancelled():
+            raise
+        raise LinkError(f"{doing}: the connection was lost") from error
+    except ChannelInvalidStateError as error:
+        raise LinkError(f"{doing}: the connection was closed") from error
+    except CONNECTION_EXCEPTIONS as error:
+        raise LinkError(f"{doing}: {str(error) or type(error).__name__}") from error
+    except Exception as error:
+        # What aiormq raises, of no narrower type, for what is under way when a channel closes.
+        if type(error) is not Exception:
+            raise
+        raise LinkError(f"{doing}: the connection was closed") from error
+
+
+def _refusal(address: BrokerAddress, error: BaseException) -> str:
+    """Why a connection did not come about, in a line for the operator."""
+    if isinstance(error, ProbableAuthenticationError):
+        return f"broker {address} refuses user {address.user!r}; check the user's name and password"
+    if isinstance(error, TimeoutError):
+        return f"broker {address} does not answer; check host and port, and that it speaks AMQP"
+    if isinstance(error, AMQPConnectionError | OSError | asyncio.CancelledError):
+        why = str(error) or "the connection was lost"
+        if "CERTIFICATE_VERIFY_FAILED" in why:
+            return f"broker {address} cannot be trusted ({why}); check its certificate, and tls.ca"
+        return f"broker {address} cannot be reached ({why}); check host and port, and that it runs"
+    # After the login only the virtual host is left to refuse, and the client library shows that
+    # refusal as a frame it did not expect.
+    return (
+        f"broker {address} does not let user {address.user!r} into virtual host "
+        f"{address.vhost!r}; check that it exists and that the user has permissions there"
+    )
+
+
+@dataclass
+class Received:
+    """A message taken from a queue."""
+
+    body: bytes
+    message_id: str
+    routing_key: str
+    redelivered: bool
+    death: str
+    """Why the broker moved it to the dead letters; empty for a letter that is alive."""
+    sent: float | None
+    """When its sender published it, in Unix seconds, if it said so."""
+    reply_to: str
+    correlation_id: str
+    _message: AbstractIncomingMessage
+    _settled: bool = False
+    _on_settled: Callable[[], None] = lambda: None
+
+    async def settle(self, *, accept: bool) -> bool:
+        """Acknowledge the message, or reject it to the dead letters.
+
+        Returns False when that was done before, or when the connection is gone, so that the broker
+        will deliver the message again.
+        """
+        if self._settled:
+            return False
+        # Before the first await: a second acknowledgement would end the channel.
+        self._settled = True
+        self._on_settled()
+        try:
+            with _link_errors("settle"):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    if accept:
+                        await self._message.ack()
+                    else:
+                        await self._message.reject(requeue=False)
+        except LinkError:
+            return False
+        return True
+
+
+async def _leave(connections: Iterable[Connection]) -> None:
+    """Close ``connections``, within `CLOSE_SECONDS` whatever the broker does."""
+    with suppress(LinkError), _link_errors("close"):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await asyncio.gather(*(each.close() for each in connections))
+
+
+def _received(
+    message: AbstractIncomingMessage,
+    *,
+    settled: bool = False,
+    on_settled: Callable[[], None] = lambda: None,
+) -> Received:
+    return Received(
+        body=message.body,
+        message_id=message.message_id or "",
+        routing_key=_first_routing_key(message.headers) or message.routing_key or "",
+        redelivered=bool(message.redelivered),
+        death=str(message.headers.get("x-first-death-reason", "")),
+        sent=message.timestamp.timestamp() if message.timestamp else None,
+        reply_to=message.reply_to or "",
+        correlation_id=message.correlation_id or "",
+        _message=message,
+        _settled=settled,
+        _on_settled=on_settled,
+    )
+
+
+def _first_routing_key(headers: Mapping[str, Any]) -> str | None:
+    """The routing key under which a dead letter was published."""
+    try:
+        return str(headers["x-death"][-1]["routing-keys"][0])
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+class BrokerConnection:
+    """AMQP connections of one party: channels to publish, to post and to consume on.
+
+    Channels are apart because a refusal ends its channel, and would take the other direction with
+    it; and because a channel either confirms all it is given, or nothing. What is transient may
+    have a connection of its own, ``swift``: on the same, a question of a few bytes would wait
+    behind the megabytes that a training sends and receives.
+    ``lost`` holds the reason as soon as a connection or any channel has ended.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        connection: Connection,
+        swift: Connection | None = None,
+        right_of_way: RightOfWay | None = None,
+    ) -> None:
+        self.address = address
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._connections = [connection] if swift is None else [connection, swift]
+        self._outgoing = connection.channel(publisher_confirms=True, on_return_raises=True)
+        self._incoming = connection.channel(publisher_confirms=False)
+        self._posting = (swift or connection).channel(publisher_confirms=False)
+        self._transient = (swift or connection).channel(publisher_confirms=False)
+        self._bulk = asyncio.Lock()
+        self._right_of_way = right_of_way or RightOfWay()
+        self._delivered = 0
+        self._unsettled = 0
+        self._queues: list[AbstractQueue] = []  # a collected queue object ends its consumer
+
+    @classmethod
+    async def open(
+        cls,
+        address: BrokerAddress,
+        name: str,
+        ssl_context: ssl.SSLContext | None = None,
+        *,
+        swift: bool = False,
+        right_of_way: RightOfWay | None = None,
+    ) -> BrokerConnection:
+        """Connect and open all channels; ``name`` is shown on the broker's management page.
+
+        ``swift``: with a second connection for what is transient. Long messages give
+        ``right_of_way``. Raises `LinkError`: unreachable, no answer, user refused, virtual host
+        refused.
+        """
+        names = (name, f"{name} swift") if swift else (name,)
+        connections = [
+            Connection(
+                make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=each),
+                ssl_context=ssl_context,
+            )
+            for each in names
+        ]
+        try:
+            for connection in connections:
+                await connection.connect(timeout=TIMEOUT_SECONDS)
+        except (*CONNECTION_EXCEPTIONS, asyncio.CancelledError) as error:
+            await _leave(connections)
+            if being_cancelled():
+                raise
+            raise LinkError(_refusal(address, error)) from error
+        opened = cls(address, connections[0], connections[1] if swift else None, right_of_way)
+        try:
+            with _link_errors(f"broker {address}: cannot open a channel"):
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    await opened._open_channels()
+        except BaseException:
+            await opened.close()
+            raise
+        return opened
+
+    async def publish(self, exchange: str, key: str, body: bytes, message_id: str) -> bool:
+        """Publish persistently and await the confirm; False when no queue takes the message.
+
+        Raises `LinkError` when the broker refuses, or does not confirm in time.
+        """
+        message = Message(
+            body,
+            content_type=CONTENT_TYPE,
+            delivery_mode=DeliveryMode.PERSISTENT,
+            message_id=message_id,
+            timestamp=time.time(),
+        )
+        with _link_errors(f"broker {self.address} did not confirm message {message_id}"):
+            target = await self._outgoing.get_exchange(exchange, ensure=False)
+            async with self._in_turn(len(body)):
+                try:
+                    await target.publish(message, key, mandatory=True, timeout=TIMEOUT_SECONDS)
+                except PublishError:
+                    return False
+        return True
+
+    async def post(
+        self, exchange: str, key: str, body: bytes, message_id: str, expires: float
+    ) -> None:
+        """Publish without persistence, confirm or return; raises `LinkError` when that fails."""
+        message = Message(
+            body,
+            content_type=CONTENT_TYPE,
+            delivery_mode=DeliveryMode.NOT_PERSISTENT,
+            message_id=message_id,
+            expiration=expires,
+        )
+        with _link_errors(f"broker {self.address} did not take message {message_id}"):
+            target = await self._posting.get_exchange(exchange, ensure=False)
+            await target.publish(message, key, mandatory=False, timeout=TIMEOUT_SECONDS)
+
+    async def reply(self, queue: str, body: bytes, correlation_id: str) -> None:
+        """Answer whoever reads ``queue``, its name or a direct reply-to address; JSON.
+
+        Returns when the broker has it, in a durable queue for good. Raises `LinkError` when that
+        fails; an address that nobody reads any more is no failure.
+        """
+        message = Message(
+            body,
+            content_type="application/json",
+            correlation_id=correlation_id,
+            delivery_mode=DeliveryMode.PERSISTENT,
+        )
+        with _link_errors(f"broker {self.address} did not take an answer"):
+            exchange = self._outgoing.default_exchange
+            await exchange.publish(message, queue, mandatory=False, timeout=TIMEOUT_SECONDS)
+
+    async def consume(
+        self,
+        name: str,
+        on_message: Callable[[Received], Awaitable[None]],
+        *,
+        transient: bool = False,
+    ) -> None:
+        """Start a consumer; raises `LinkError` when the queue is missing or forbidden.
+
+        With ``transient``, the broker forgets what it has delivered: nothing is to be settled.
+        """
+
+        async def receive(message: AbstractIncomingMessage) -> None:
+            self._delivered += 1
+            self._unsettled += not transient
+            await on_message(_received(message, settled=transient, on_settled=self._count_settled))
+
+        with _link_errors(f"broker {self.address}: cannot read queue {name}"):
+            channel = self._transient if transient else self._incoming
+            queue = await channel.get_queue(name, ensure=False)
+            await queue.consume(receive, no_ack=transient, timeout=TIMEOUT_SECONDS)
+        self._queues.append(queue)
+
+    async def take(self, name: str) -> Received | None:
+        """The next message of a queue, None when it is empty; `LinkError` as for `consume`.
+
+        What is not settled returns to the queue when the connection closes.
+        """
+        with _link_errors(f"broker {self.address}: cannot read queue {name}"):
+            queue = await self._incoming.get_queue(name, ensure=False)
+            message = await queue.get(fail=False, timeout=TIMEOUT_SECONDS)
+        return None if message is None else _received(message)
+
+    async def readers(self) -> list[int]:
+        """How many consumers each consumed queue has, ours included.
+
+        Asking is a passive declare, which needs no right and creates nothing. Raises `LinkError`.
+        """
+        return [consumers for consumers, _ in await self._look()]
+
+    async def _look(self) -> list[tuple[int, int]]:
+        """How many consumers each consumed queue has, and how many messages wait in it."""
+        counts = []
+        for queue in self._queues:
+            with _link_errors(f"broker {self.address}: cannot see queue {queue.name}"):
+                seen = await self._incoming.declare_queue(
+                    queue.name, passive=True, timeout=TIMEOUT_SECONDS
+                )
+            found = seen.declaration_result
+            counts.append((found.consumer_count or 0, found.message_count or 0))
+        return counts
+
+    def _count_settled(self) -> None:
+        self._unsettled -= 1
+
+    async def ended(self) -> str:
+        """Wait until this connection no longer serves, and return why.
+
+        Heartbeats notice a dead peer. Nothing but a look at the queues notices a consumer that the
+        broker has cancelled, or does not serve, so there is one every `WATCH_SECONDS`.
+        """
+        looks = 0  # in a row at messages that wait, though none is here and none has come
+        while True:
+            delivered = self._delivered
+            await asyncio.wait([self.lost], timeout=WATCH_SECONDS)
+            if self.lost.done():
+                return self.lost.result()
+            try:
+                seen = await self._look()
+            except LinkError as error:
+                return str(error)
+            if any(consumers == 0 for consumers, _ in seen):
+                return "the broker cancelled a consumer"
+            idle = self._delivered == delivered and not self._unsettled
+            looks = looks + 1 if idle and any(waiting for _, waiting in seen) else 0
+            if looks == 2:
+                return "messages wait, and the broker delivers none"
+
+    async def declare(self, topology: Topology) -> None:
+        """Create what is missing of a topology; raises `LinkError` without the right to."""
+        with _link_errors(f"broker {self.address}: cannot declare a federation"):
+            for each in topology.exchanges:
+                await self._outgoing.declare_exchange(
+                    each.name, each.type, durable=True, timeout=TIMEOUT_SECONDS
+                )
+            queues = {
+                each.name: await self._outgoing.declare_queue(
+                    each.name,
+                    durable=True,
+                    arguments=dict(each.arguments),
+                    timeout=TIMEOUT_SECONDS,
+                )
+                for each in topology.queues
+            }
+            for binding in topology.bindings:
+                await queues[binding.queue].bind(
+                    binding.exchange, binding.routing_key, timeout=TIMEOUT_SECONDS
+                )
+
+    async def delete(self, topology: Topology) -> None:
+        """Delete a topology with all that lies in its queues; raises `LinkError`."""
+        with _link_errors(f"broker {self.address}: cannot delete a federation"):
+            for queue in topology.queues:
+                await self._outgoing.queue_delete(queue.name, timeout=TIMEOUT_SECONDS)
+            for exchange in topology.exchanges:
+                await self._outgoing.exchange_delete(exchange.name, timeout=TIMEOUT_SECONDS)
+
+    async def close(self) -> None:
+        """Disconnect; a broker that does not answer is left behind."""
+        await _leave(self._connections)
+
+    @asynccontextmanager
+    async def _in_turn(self, size: int) -> AsyncIterator[None]:
+        """While a message of ``size`` bytes is published: a long one at a time, after scores."""
+        if size <= BULK_BYTES:
+            yield
+            return
+        async with self._bulk:
+            await self._right_of_way.give()
+            yield
+
+    async def _open_channels(self) -> None:
+        for channel in (self._outgoing, self._incoming, self._posting, self._transient):
+            await channel.initialize()
+            channel.close_callbacks.add(self._on_end)
+        for connection in self._connections:
+            connection.close_callbacks.add(self._on_end)
+        await self._incoming.set_qos(prefetch_count=PREFETCH)
+
+    def _on_end(self, _sender: object, error: BaseException | None = None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(str(error or "") or "the connection was closed")

@@ -1,0 +1,216 @@
+"""The link to a federation on RabbitMQ: it keeps one connection up, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from fedmq.errors import LinkError, Unroutable
+from fedmq.transport.background_tasks import end
+from fedmq.transport.backoff import Backoff
+from fedmq.transport.lane_workers import Handover
+from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
+from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.topology import (
+    check_name,
+    exchange_name,
+    is_name,
+    queue_name,
+    routing_key,
+)
+
+__all__ = ["RabbitMQLink"]
+
+log = logging.getLogger(__name__)
+
+
+class RabbitMQLink(Link):
+    """A party's connection to a federation on RabbitMQ; see `Link`.
+
+    One task supervises the connection: it waits for its end, and connects again with back-off and
+    jitter until it succeeds or the link is closed. Exchange and queues must exist (`topology`).
+
+    A dead letter is rejected, and the broker moves it to the party's dead queue: to publish there
+    would take a right that a party's user does without. A rejection carries no reason, so the
+    reason is logged with the message id, which the dead letter keeps, and the letter is counted.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        federation: str,
+        party: str,
+        *,
+        on_state: OnState | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        backoff: Backoff | None = None,
+        wait: bool = False,
+    ) -> None:
+        """With ``wait``, `open` returns although the broker cannot be reached yet.
+
+        Raises `ConfigError` for a URL that is none, or a wrong name of party or federation.
+        """
+        super().__init__(check_name("party", party), on_state)
+        self.federation = check_name("federation", federation)
+        self.address = BrokerAddress.parse(url)
+        self._ssl_context = ssl_context
+        self._backoff = backoff or Backoff()
+        self._wait = wait
+        self._connection: BrokerConnection | None = None
+        self._handover: Handover | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None and not self._connection.lost.done()
+
+    async def open(self, on_delivery: OnDelivery) -> None:
+        if self._handover is not None:
+            raise LinkError(f"{self.party}: the link is open already")
+        handover = self._handover = Handover(self.party, on_delivery)
+        connection: BrokerConnection | None = None
+        try:
+            connection = await self._connect(handover, alone=True)
+        except LinkError as error:
+            if not self._wait:
+                self._handover = None
+                await handover.close()
+                raise
+            log.warning("%s: %s; trying again", self.party, error)
+            self._report(False, str(error))
+        except BaseException:
+            self._handover = None
+            await handover.close()
+            raise
+        self._supervisor = asyncio.create_task(
+            self._supervise(connection, handover), name=f"link {self.party}"
+        )
+
+    async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
+        self._check_size(recipient, body)
+        connection = self._connection
+        if connection is None or connection.lost.done():
+            raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
+        # A recipient with a dot in it would write another routing key than it seems to.
+        if not is_name(recipient) or not await connection.publish(
+            exchange_name(self.federation),
+            routing_key(self.party, recipient, lane),
+            body,
+            message_id,
+        ):
+            raise Unroutable(
+                f"{self.party}: {recipient!r} has no {lane} queue in federation "
+                f"{self.federation!r}; check the name, and the broker's definitions"
+            )
+
+    async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
+        self._check_size(recipient, body)
+        connection = self._connection
+        if connection is None or connection.lost.done():
+            raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
+        if not is_name(recipient):
+            raise Unroutable(f"{self.party}: {recipient!r} is no party of {self.federation!r}")
+        key = routing_key(self.party, recipient, "online")
+        await connection.post(exchange_name(self.federation), key, body, message_id, expires)
+
+    async def close(self) -> None:
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
+            await end([supervisor])
+        handover, self._handover = self._handover, None
+        if handover is None:
+            return
+        await handover.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+        self._report(False, "closed")
+
+    async def _connect(self, handover: Handover, *, alone: bool) -> BrokerConnection:
+        """Connect and consume; with ``alone``, refuse to share the queues with another reader.
+
+        After an outage the broker may hold our own old connection for a while, so only the first
+        connection can insist.
+        """
+        name = f"fedmq {self.federation} {self.party}"
+        connection = await BrokerConnection.open(
+            self.address, name, self._ssl_context, swift=True, right_of_way=self.right_of_way
+        )
+        # A delivery may be answered before both lanes are consumed, so publishing comes first.
+        self._connection = connection
+        try:
+            for lane in LANES:
+                await connection.consume(
+                    queue_name(self.federation, self.party, lane),
+                    partial(self._receive, lane, handover),
+                    transient=lane == "online",
+                )
+            if alone and max(await connection.readers()) > 1:
+                raise LinkError(
+                    f"{self.party}: another connection already reads this party's queues on broker "
+                    f"{self.address}; stop the other daemon of this party"
+                )
+        except BaseException:
+            self._connection = None
+            await connection.close()
+            raise
+        self._report(True, "connected")
+        return connection
+
+    async def _supervise(self, connection: BrokerConnection | None, handover: Handover) -> None:
+        if connection is None:
+            connection = await self._reconnect(handover, alone=True)
+        while True:
+            reason = await connection.ended()
+            self._connection = None
+            handover.forget()
+            log.warning("%s: lost broker %s: %s", self.party, self.address, reason)
+            self._report(False, reason)
+            await connection.close()
+            connection = await self._reconnect(handover)
+            log.info("%s: back on broker %s", self.party, self.address)
+
+    async def _reconnect(self, handover: Handover, *, alone: bool = False) -> BrokerConnection:
+        for delay in self._backoff.delays(Random()):
+            await asyncio.sleep(delay)
+            try:
+                return await self._connect(handover, alone=alone)
+            except Exception as error:  # only closing the link may end the attempts
+                log.info("%s: %s", self.party, error)
+                self._report(False, str(error))
+        raise AssertionError("the delays have no end")
+
+    async def _receive(self, lane: Lane, handover: Handover, message: Received) -> None:
+        sender, _, _ = message.routing_key.partition(".")
+        handover.put(
+            Delivery(
+                body=message.body,
+                message_id=message.message_id,
+                sender=sender,
+                lane=lane,
+                redelivered=message.redelivered,
+                settlement=_Settlement(
+                    message, partial(self._count_dead_letter, message.message_id, sender)
+                ),
+                sent=message.sent,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class _Settlement:
+    message: Received
+    on_dead_letter: Callable[[str], None]
+
+    async def ack(self) -> None:
+        await self.message.settle(accept=True)
+
+    async def dead_letter(self, reason: str) -> None:
+        if await self.message.settle(accept=False):
+            self.on_dead_letter(reason)

@@ -1,0 +1,1 @@
+"""How does it travel unread by the broker? Keys and seals between two parties."""
