@@ -47,12 +47,12 @@ from fedmq.messages.training import GradientBroadcast
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
-from fedmq.party.sessions.checkpointing import Keeper, StoreKeeper
+from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engines.plain import Plain
-from fedmq.protocol.checkpoint import Step
+from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
@@ -140,14 +140,14 @@ def messages() -> list[dict[str, float]]:
 # Trainings
 
 
-class TimedKeeper(StoreKeeper):
+class TimedKeeper(StoreCheckpointer):
     """Notes how long each tree takes to be on disk."""
 
     def __init__(self, store: SessionStore, seconds: list[float]) -> None:
         super().__init__(store, StoredSession("session", "m", 1), lambda _: None)
         self._seconds = seconds
 
-    async def save(self, step: Step) -> None:
+    async def save(self, step: Checkpoint) -> None:
         begun = time.perf_counter()
         await super().save(step)
         self._seconds.append(time.perf_counter() - begun)
@@ -197,7 +197,7 @@ class Trainings:
         }
         ends: list[Clocks] = []
         async with AsyncExitStack() as stack:
-            keepers: dict[str, Keeper] = {}
+            keepers: dict[str, Checkpointer] = {}
             for party in PARTIES if folder is not None else ():
                 database = Database(folder / party)
                 await database.open()

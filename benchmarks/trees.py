@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from fedmq import TrainParams, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import compare, train_reference
-from fedmq.party.telemetry.timeline import Trace, write_trace
+from fedmq.party.telemetry.timeline import Timeline, write_trace
 from fedmq.simulation.memory_watch import MemoryWatch
 
 # Where a computation's time is counted.
@@ -98,7 +98,7 @@ def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, An
     options = dict(case.options)
     if case.engine in ("paillier", "ou"):
         options |= {"key_bits": case.key_bits, "allow_weak_keys": case.key_bits < 2048}
-    trace, done = Trace(), [time.time()]
+    trace, done = Timeline(), [time.time()]
     passive = {f"passive{i}": table for i, table in enumerate(columns[1:], start=1)}
     with MemoryWatch() as memory:
         model = simulate(
@@ -125,7 +125,7 @@ def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, An
     return result | _beside_xgboost(np.hstack(columns), label, params, model)
 
 
-def _split(trace: Trace, start: float, end: float, trees: int) -> dict[str, float]:
+def _split(trace: Timeline, start: float, end: float, trees: int) -> dict[str, float]:
     """Seconds of a core per part and tree; of messages and of idle time, on the clock."""
     parts: dict[str, float] = defaultdict(float)
     at_work, moving = [], []

@@ -21,12 +21,11 @@ from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen, TreeStarted
-from fedmq.party.store.checkpoints import Row, row_of, step_of
-from fedmq.protocol.checkpoint import Step
+from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
+from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.events import (
     Arrived,
     CancelTimer,
-    Checkpoint,
     ComputationFailed,
     Computed,
     Effect,
@@ -34,6 +33,7 @@ from fedmq.protocol.events import (
     Finish,
     Interrupted,
     RunComputation,
+    SaveCheckpoint,
     SetTimer,
     Start,
     TimerFired,
@@ -43,13 +43,13 @@ from fedmq.protocol.machine import Machine
 from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
-from fedmq.protocol.stale_message import Fate, Standing, fate
+from fedmq.protocol.stale_message import Decision, StoredState, decide
 
 _MOST_EVENTS = 300_000
 _REMIND_SECONDS = 5.0
 _OPENINGS = (AlignmentOpen, TrainingOpen, InferenceOpen)
 
-Build = Callable[[Sequence[Step]], Machine]
+Build = Callable[[Sequence[Checkpoint]], Machine]
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class _Disk:
     error: str = ""
 
     @property
-    def standing(self) -> Standing | None:
-        return Standing(self.attempt, bool(self.error)) if self.attempt else None
+    def standing(self) -> StoredState | None:
+        return StoredState(self.attempt, bool(self.error)) if self.attempt else None
 
 
 @dataclass
@@ -167,7 +167,7 @@ class CrashSimulation:
         party = self.parties[name]
         self.attempts = max(self.attempts, attempt)
         party.life += 1
-        machine = party.build([step_of(row) for row in party.disk.rows])
+        machine = party.build([checkpoint_of(row) for row in party.disk.rows])
         address = Address("demo", "session", attempt, name)
         mailbox = Mailbox(
             address, machine.peers, RetryPolicy(jitter=0), np.random.default_rng(self._number)
@@ -206,19 +206,19 @@ class CrashSimulation:
                 self._feed(name, Arrived(envelope))
             return
         opens = isinstance(body, _OPENINGS) and header.sender == self.active
-        match fate(header, body, party.disk.standing, opens=opens, drives=name == self.active):
-            case Fate.JOIN:
+        match decide(header, body, party.disk.standing, opens=opens, drives=name == self.active):
+            case Decision.JOIN:
                 self._attempt(name, header.attempt)
                 self._feed(name, Arrived(envelope))
-            case Fate.GO_ON:
+            case Decision.GO_ON:
                 self._attempt(name, party.disk.attempt + 1)
-            case Fate.END:
+            case Decision.END:
                 party.disk.error = "given up"
-            case Fate.REFUSE:
+            case Decision.REFUSE:
                 self._outside(name, header.sender, header.attempt, Abort(reason="failed"))
-            case Fate.DISOWN:
+            case Decision.REPLY_UNKNOWN:
                 self._outside(name, header.sender, header.attempt, SessionUnknown())
-            case Fate.DROP:
+            case Decision.DROP:
                 pass
 
     def _feed(self, name: str, event: Any) -> None:
@@ -254,7 +254,7 @@ class CrashSimulation:
                 self._at(self.now + seconds, fire)
             case CancelTimer(timer):
                 self._timers.pop((name, timer), None)
-            case Checkpoint(step):
+            case SaveCheckpoint(step):
                 row = row_of(step)
                 self._write(name, lambda disk: _saved(disk, row))
             case Finish(result):

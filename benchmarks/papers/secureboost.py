@@ -18,7 +18,7 @@ import fedmq
 from benchmarks.papers.page import Curve, draw, table
 from benchmarks.papers.tables import TITLES, Credit, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.model.tree import walk_joined
+from fedmq.boosting.model.tree import walk_pooled
 from fedmq.leakage.attacks.purity import leaf_purity
 from fedmq.party.telemetry.traffic import Traffic
 
@@ -74,7 +74,7 @@ def _metrics(truth: NDArray[np.float32], margins: NDArray[np.float32]) -> dict[s
 
 
 def _purity(tree: Any, tables: Any, values: Any, labels: NDArray[np.float32]) -> float:
-    leaves = walk_joined(tree, tables, values)
+    leaves = walk_pooled(tree, tables, values)
     return leaf_purity([np.flatnonzero(leaves == each) for each in np.unique(leaves)], labels)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.node_numbers import ROOT, children
 from fedmq.errors import DataError
-from fedmq.messages import training as tell
+from fedmq.messages import training
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
@@ -74,20 +74,21 @@ class SessionView:
         self.party = recording.party
         self.trees: dict[int, TreeView] = {}
         opening = next(
-            (each for each in recording.envelopes if isinstance(each.body, tell.TrainingOpen)), None
+            (each for each in recording.envelopes if isinstance(each.body, training.TrainingOpen)),
+            None,
         )
         if opening is None:
             raise DataError(f"the recording of {recording.party} holds no training")
-        assert isinstance(opening.body, tell.TrainingOpen)
-        self.terms: tell.TrainingOpen = opening.body
+        assert isinstance(opening.body, training.TrainingOpen)
+        self.terms: training.TrainingOpen = opening.body
         self.active = opening.header.sender
         readers: dict[type[Body], Callable[[Envelope, Any], None]] = {
-            tell.TreeStarted: self._started,
-            tell.GradientBroadcast: self._broadcast,
-            tell.QueryPiece: self._asked,
-            tell.HistogramReply: self._answered,
-            tell.SplitOutcome: self._outcome,
-            tell.NodeAssignment: self._assignment,
+            training.TreeStarted: self._started,
+            training.GradientBroadcast: self._broadcast,
+            training.QueryPiece: self._asked,
+            training.HistogramReply: self._answered,
+            training.SplitOutcome: self._outcome,
+            training.NodeAssignment: self._assignment,
         }
         for envelope in recording.envelopes:
             reader = readers.get(type(envelope.body))
@@ -99,30 +100,30 @@ class SessionView:
         """Whether the party that recorded holds the label."""
         return self.party == self.active
 
-    def _started(self, _: Envelope, said: tell.TreeStarted) -> None:
+    def _started(self, _: Envelope, said: training.TreeStarted) -> None:
         if said.tree not in self.trees:
             everyone = np.arange(self.terms.rows, dtype=np.int32)
             self.trees[said.tree] = TreeView(self.terms.rows, spaces={ROOT: everyone})
 
-    def _broadcast(self, envelope: Envelope, said: tell.GradientBroadcast) -> None:
+    def _broadcast(self, envelope: Envelope, said: training.GradientBroadcast) -> None:
         tree = self.trees[said.tree]
         if len(tree.carried) > said.piece:
             return  # the same, said to another peer
         tree.carried.append(said.rows.numpy())
         tree.told.append(unpack_payload(said.payload))
 
-    def _asked(self, envelope: Envelope, said: tell.QueryPiece) -> None:
+    def _asked(self, envelope: Envelope, said: training.QueryPiece) -> None:
         exchanged = self.trees[said.tree].exchanged[envelope.header.recipient, said.node]
         _collect(exchanged.asked, unpack_payload(said.payload))
 
-    def _answered(self, envelope: Envelope, said: tell.HistogramReply) -> None:
+    def _answered(self, envelope: Envelope, said: training.HistogramReply) -> None:
         exchanged = self.trees[said.tree].exchanged[envelope.header.sender, said.node]
         _collect(exchanged.answered, unpack_payload(said.payload))
 
-    def _outcome(self, envelope: Envelope, said: tell.SplitOutcome) -> None:
+    def _outcome(self, envelope: Envelope, said: training.SplitOutcome) -> None:
         self._divide(said.tree, said.node, said.left.numpy(), envelope.header.sender)
 
-    def _assignment(self, envelope: Envelope, said: tell.NodeAssignment) -> None:
+    def _assignment(self, envelope: Envelope, said: training.NodeAssignment) -> None:
         self._divide(said.tree, said.node, said.left.numpy(), "")
 
     def _divide(self, number: int, node: int, left: NDArray[np.bool_], owner: str) -> None:

@@ -22,25 +22,26 @@ from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.operations.broker_access import BrokerAccess
-from fedmq.party.operations.control import Command, ControlServer, Say
+from fedmq.party.operations.control import ControlServer
 from fedmq.party.operations.dead_letters import DeadLetterNotes, Redelivery
-from fedmq.party.operations.health import Condition
-from fedmq.party.services.alignment import AlignmentDesk
-from fedmq.party.services.deployment import ServingDesk
-from fedmq.party.services.inference import InferenceDesk
-from fedmq.party.services.service import Opening, Premises
-from fedmq.party.services.training import TrainingDesk
-from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.operations.health import Health
+from fedmq.party.services.alignment import AlignmentService
+from fedmq.party.services.deployment import DeploymentService
+from fedmq.party.services.inference import InferenceService
+from fedmq.party.services.service import Command, Opening, PartyContext
+from fedmq.party.services.training import TrainingService
+from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.open_sessions import Sessions
-from fedmq.party.sessions.restart_notice import Reminder
+from fedmq.party.sessions.progress import OnProgress
+from fedmq.party.sessions.restart_notice import RestartNotice
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.store.database import Database
 from fedmq.party.store.disk import until_taken
 from fedmq.party.store.models import ModelStore
-from fedmq.party.store.opened_sessions import Openings
+from fedmq.party.store.opened_sessions import OpenedSessions
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.party.telemetry.counters import Gauges, Meters
-from fedmq.protocol.stale_message import Fate, Standing, fate
+from fedmq.party.telemetry.counters import Counters, Gauges
+from fedmq.protocol.stale_message import Decision, StoredState, decide
 from fedmq.transport.link import LinkState
 from fedmq.transport.rabbitmq.link import RabbitMQLink
 
@@ -80,29 +81,29 @@ class Daemon:
         compute = config.compute
         pool = DaskPool(compute.dask) if compute.dask else ProcessPool(compute.workers)
         self._sealer = files.sealer
-        self._opened = Openings(config.state)
+        self._opened = OpenedSessions(config.state)
         self._disk_trouble = ""
         notes = DeadLetterNotes(config.state)
-        self._meters = Meters()
-        self._switchboard = Switchboard(
+        self._counters = Counters()
+        self._inbox = Inbox(
             federation.name,
             config.party,
             self._on_unknown,
             self._on_online,
             self._sealer,
             notes.add,
-            self._meters,
+            self._counters,
         )
         self._telemetry = _telemetry_of(config)
         sessions = Sessions(
             federation.name,
             self._link,
-            self._switchboard,
+            self._inbox,
             pool,
             config.retry,
             traces,
             self._sealer,
-            self._meters,
+            self._counters,
             config.recordings,
             on_idle=self._on_idle,
             telemetry=self._telemetry,
@@ -111,18 +112,18 @@ class Daemon:
         self._database = Database(config.state / "fedmq.sqlite")
         self._kept = SessionStore(self._database)
         consent = Consent(config.party, config.policy, AuditLog(config.state))
-        self._premises = Premises(config, federation, store, pool, sessions, consent, self._kept)
-        self._training = TrainingDesk(self._premises)
-        self._reminder = Reminder(self._remind)
+        self._context = PartyContext(config, federation, store, pool, sessions, consent, self._kept)
+        self._training = TrainingService(self._context)
+        self._reminder = RestartNotice(self._remind)
         spans = _online_spans_of(config, federation, self._telemetry)
-        self._serving = ServingDesk(self._premises, self._link, self._sealer, spans)
+        self._serving = DeploymentService(self._context, self._link, self._sealer, spans)
         desks = (
-            AlignmentDesk(self._premises),
+            AlignmentService(self._context),
             self._training,
-            InferenceDesk(self._premises),
+            InferenceService(self._context),
             self._serving,
         )
-        self._openings: dict[type, Opening] = {}
+        self._opened_sessions: dict[type, Opening] = {}
         self._commands: dict[str, Command] = {
             "status": self._status,
             "cancel": self._cancel,
@@ -131,7 +132,7 @@ class Daemon:
             "reload": self._reload,
         }
         for desk in desks:
-            self._openings |= desk.openings
+            self._opened_sessions |= desk.opened_sessions
             self._commands |= desk.commands
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -150,15 +151,15 @@ class Daemon:
             ConfigError: the state folder cannot be used.
             LinkError: the broker cannot be reached, or refuses.
         """
-        control = ControlServer(self._premises.config.state, self._commands)
+        control = ControlServer(self._context.config.state, self._commands)
         closing = AsyncExitStack()
         try:
             await control.start()
-            await self._premises.pool.start()
+            await self._context.pool.start()
             await self._database.open()
             await self._kept.prune()
             await self._serving.start()
-            await self._link.open(self._switchboard.on_delivery)
+            await self._link.open(self._inbox.on_delivery)
             self._spawn(self._reminder.run())
             self._spawn(self._take_up())
             http = self._http_server()
@@ -174,9 +175,9 @@ class Daemon:
             await closing.aclose()
             await control.close()
             await self._serving.close()
-            await self._premises.sessions.close(f"{self._party} is shutting down")
+            await self._context.sessions.close(f"{self._party} is shutting down")
             await self._link.close()
-            await self._premises.pool.close()
+            await self._context.pool.close()
             await self._database.close()
             if self._telemetry is not None:
                 await asyncio.to_thread(self._telemetry.close)
@@ -184,9 +185,9 @@ class Daemon:
     async def _take_up(self) -> None:
         """Go on with what was under way when this party stopped."""
         for session in await self._kept.running():
-            if self._premises.is_active:
+            if self._context.is_active:
                 self._spawn(self._go_on(session))
-            elif session.id not in self._premises.sessions.running:
+            elif session.id not in self._context.sessions.running:
                 self._reminder.add(session.id)
 
     async def _go_on(self, session: StoredSession) -> None:
@@ -199,7 +200,7 @@ class Daemon:
         """A session of another party waits for a new attempt, or has got one."""
         if not idle:
             self._reminder.discard(session)
-        elif not self._premises.is_active:
+        elif not self._context.is_active:
             self._reminder.add(session)
 
     async def _remind(self, session: str) -> None:
@@ -207,10 +208,10 @@ class Daemon:
         if stored is None or stored.state != "running":
             self._reminder.discard(session)
             return
-        await self._say(self._premises.federation.active, session, stored.attempt, SessionUnknown())
+        await self._say(self._context.federation.active, session, stored.attempt, SessionUnknown())
 
     def _http_server(self) -> HttpServer | None:
-        section = self._premises.config.http
+        section = self._context.config.http
         if section is None:
             return None
         try:
@@ -227,27 +228,29 @@ class Daemon:
             raise ConfigError(
                 "[http] needs more packages; run: pip install 'fedmq[http]'"
             ) from None
-        serving, is_active = self._serving, self._premises.is_active
+        serving, is_active = self._serving, self._context.is_active
         scores = (
-            ScoreCollector(serving.counter) if is_active else AnsweringCollector(serving.answering)
+            ScoreCollector(serving.predictions)
+            if is_active
+            else AnsweringCollector(serving.answering)
         )
         routers = [
             health_router(self._condition),
             metrics_router(
-                self._meters, self._gauges, scores, LookupCollector(serving.source.meters)
+                self._counters, self._gauges, scores, LookupCollector(serving.source.counters)
             ),
         ]
         if is_active:
-            routers.append(predict_router(serving.counter))
+            routers.append(predict_router(serving.predictions))
         return HttpServer(section, routers)
 
-    def _condition(self) -> Condition:
+    def _condition(self) -> Health:
         link = self._link_state
         reasons = () if link.connected else (f"the broker is not connected: {link.reason}",)
-        return Condition(reasons, tuple(self._serving.scorer.away))
+        return Health(reasons, tuple(self._serving.scorer.away))
 
     def _gauges(self) -> Gauges:
-        running = self._premises.sessions.running.values()
+        running = self._context.sessions.running.values()
         live = [each for each in running if not each.runner.session.over]
         return Gauges(
             self._link_state.connected,
@@ -263,47 +266,47 @@ class Daemon:
     async def _on_unknown(self, envelope: Envelope) -> SessionRunner | None:
         """What to do about a message of an attempt that does not run here."""
         header, body = envelope.header, envelope.body
-        active = self._premises.federation.active
-        opening = self._openings.get(type(body))
+        active = self._context.federation.active
+        opening = self._opened_sessions.get(type(body))
         stored = await self._kept.find(header.session)
-        standing = None if stored is None else Standing(stored.attempt, stored.state == "failed")
-        match fate(
+        standing = None if stored is None else StoredState(stored.attempt, stored.state == "failed")
+        match decide(
             header,
             body,
             standing,
             opens=opening is not None and header.sender == active != self._party,
-            drives=self._premises.is_active,
+            drives=self._context.is_active,
         ):
-            case Fate.JOIN:
+            case Decision.JOIN:
                 assert opening is not None
                 if not await self._is_first(header):
                     await self._reply(header, SessionUnknown())
                     raise Replayed(f"{header.sender} opened session {header.session} here before")
                 joined = await opening(envelope)
                 # Last of all: from here to the record of what was asked nothing comes between.
-                await self._premises.consent.until_recordable(self._on_disk_trouble)
+                await self._context.consent.until_recordable(self._on_disk_trouble)
                 return joined.runner
-            case Fate.GO_ON:
+            case Decision.GO_ON:
                 assert stored is not None
                 self._spawn(self._go_on(stored))
-            case Fate.END:
+            case Decision.END:
                 assert isinstance(body, Abort)
                 reason = f"{header.sender} gave up: {body.reason}"
                 await self._kept.end(header.session, "failed", reason[:2000])
                 self._reminder.discard(header.session)
-                earlier = self._premises.sessions.running.get(header.session)
+                earlier = self._context.sessions.running.get(header.session)
                 if earlier is not None:
                     earlier.runner.cancel(reason)
                     earlier.runner.silence(header.sender)
-            case Fate.REFUSE:
-                earlier = self._premises.sessions.running.get(header.session)
+            case Decision.REFUSE:
+                earlier = self._context.sessions.running.get(header.session)
                 if earlier is not None:
                     earlier.runner.silence(header.sender)
                 unknown = f"{self._party} has no such session"
                 await self._reply(header, Abort(reason=stored.reason if stored else unknown))
-            case Fate.DISOWN:
+            case Decision.REPLY_UNKNOWN:
                 await self._reply(header, SessionUnknown())
-            case Fate.DROP:
+            case Decision.DROP:
                 pass
         return None
 
@@ -329,7 +332,7 @@ class Daemon:
         """Say something outside of any running session; LinkError if it cannot be said now."""
         header = Header(
             id=f"{session}/{attempt}/{self._party}/{recipient}/{body.kind}",
-            federation=self._premises.federation.name,
+            federation=self._context.federation.name,
             session=session,
             attempt=attempt,
             sender=self._party,
@@ -346,8 +349,8 @@ class Daemon:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _status(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
-        at = self._premises
+    async def _status(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
+        at = self._context
         return {
             "party": self._party,
             "role": "active" if at.is_active else "passive",
@@ -363,27 +366,27 @@ class Daemon:
                 if each.id not in at.sessions.running
             ],
             "dead_letters": self._link.dead_lettered,
-            "dropped": self._meters.dropped,
-            "refused": dict(self._meters.refused),
+            "dropped": self._counters.dropped,
+            "refused": dict(self._counters.refused),
             "sealed": self._sealer.sealed,
             "store": self._database.trouble or self._disk_trouble,
         }
 
-    async def _cancel(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
+    async def _cancel(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         session, reason = str(request["session"]), f"{self._party} cancelled the session"
         stored = await self._kept.find(session)
         idle = stored is not None and stored.state == "running"
-        if idle and session not in self._premises.sessions.running:
+        if idle and session not in self._context.sessions.running:
             await self._kept.end(session, "failed", reason)
             self._reminder.discard(session)
-            if session not in self._premises.sessions.running:  # nor was it opened meanwhile
+            if session not in self._context.sessions.running:  # nor was it opened meanwhile
                 return {"session": session}
-        runner = self._premises.sessions.live(session).runner
+        runner = self._context.sessions.live(session).runner
         runner.cancel(reason)
         await runner.written()
         return {"session": session}
 
-    async def _health(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
+    async def _health(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         return self._condition().told()
 
     async def _reread(self) -> None:
@@ -399,19 +402,19 @@ class Daemon:
             fixed = self._files.fixed(newer)
             self._files = self._files.taken_up(newer)
         policy = self._files.config.policy
-        self._premises.config = self._files.config
-        self._premises.consent.take_up(policy)
+        self._context.config = self._files.config
+        self._context.consent.take_up(policy)
         log.info("%s: keys and policy are taken up", self._party)
         if fixed:
             log.warning("%s: restart to take up what changed in %s", self._party, ", ".join(fixed))
         return fixed
 
-    async def _reload(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
+    async def _reload(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         return {"needs_restart": await self._take_up_files()}
 
-    async def _redeliver(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
+    async def _redeliver(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         """Take a dead letter as if it had just come."""
-        reason = await self._switchboard.take(Redelivery.from_request(request).delivery())
+        reason = await self._inbox.take(Redelivery.from_request(request).delivery())
         return {"taken": not reason, "reason": reason}
 
 

@@ -16,7 +16,7 @@ from fedmq.privacy.engine import (
     PassiveHalf,
     Query,
 )
-from fedmq.privacy.histogram_subtraction import plan_wave
+from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = ["PlainPassive", "told_pairs"]
@@ -66,11 +66,11 @@ class PlainPassive(PassiveHalf):
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}
-        wave = plan_wave({node: len(held) for node, held in rows.items()}, self._histograms)
-        step = _SumBins(self._bins, self._pairs, [rows[node] for node in wave.summed])
+        level = plan_level({node: len(held) for node, held in rows.items()}, self._histograms)
+        step = _SumBins(self._bins, self._pairs, [rows[node] for node in level.summed])
         [summed] = yield Compute([step])
-        self._histograms |= zip(wave.summed, summed, strict=True)
-        for node, sibling in wave.subtracted:
+        self._histograms |= zip(level.summed, summed, strict=True)
+        for node, sibling in level.subtracted:
             parent = self._histograms[node // 2]
             self._histograms[node] = parent - self._histograms[sibling]
         for query in queries:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Wave", "plan_wave"]
+__all__ = ["Level", "plan_level"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wave:
+class Level:
     """How the histograms of a wave come about; nodes by their heap numbers.
 
     ``summed`` nodes read their rows; ``subtracted`` ones, in pairs (node, its summed sibling), are
@@ -20,7 +20,7 @@ class Wave:
     subtracted: tuple[tuple[int, int], ...]
 
 
-def plan_wave(sizes: Mapping[int, int], known: Collection[int], subtract: bool = True) -> Wave:
+def plan_level(sizes: Mapping[int, int], known: Collection[int], subtract: bool = True) -> Level:
     """Plan the nodes of ``sizes`` (rows per node), given the nodes whose histograms are kept.
 
     All nodes read their rows unless ``subtract``.
@@ -33,4 +33,4 @@ def plan_wave(sizes: Mapping[int, int], known: Collection[int], subtract: bool =
             subtracted.append((node, sibling))
         else:
             summed.append(node)
-    return Wave(tuple(summed), tuple(subtracted))
+    return Level(tuple(summed), tuple(subtracted))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import Tree
 
-__all__ = ["ActiveTree", "PassiveTree", "Step", "all_records", "last_records"]
+__all__ = ["ActiveTree", "Checkpoint", "PassiveTree", "all_records", "last_records"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,7 @@ class PassiveTree:
     table: str = ""
 
 
-Step = ActiveTree | PassiveTree
+Checkpoint = ActiveTree | PassiveTree
 
 
 def last_records(table: LookupTable, start: int) -> LookupTable:
@@ -57,7 +57,7 @@ def last_records(table: LookupTable, start: int) -> LookupTable:
     )
 
 
-def all_records(features: tuple[str, ...], steps: Iterable[Step]) -> LookupTable:
+def all_records(features: tuple[str, ...], steps: Iterable[Checkpoint]) -> LookupTable:
     """The lookup table that ``steps`` have made, one after the other."""
     table = LookupTable.empty(features)
     for step in steps:

@@ -16,7 +16,12 @@ from fedmq.protocol.alignment.states import (
     ActiveAlignmentState,
     PassiveAlignmentState,
 )
-from fedmq.protocol.deployment.states import DEPLOYING, HOSTING, DeployingState, HostingState
+from fedmq.protocol.deployment.states import (
+    ACTIVE_DEPLOYMENT,
+    PASSIVE_DEPLOYMENT,
+    ActiveDeploymentState,
+    PassiveDeploymentState,
+)
 from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost
 from fedmq.protocol.inference.states import (
     ACTIVE_INFERENCE,
@@ -150,8 +155,8 @@ MACHINES = (
     Drawing("Inference: the active party", ACTIVE_INFERENCE, ActiveInferenceState),
     Drawing("Inference: a passive party", PASSIVE_INFERENCE, PassiveInferenceState),
     Drawing("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),
-    Drawing("Serving a model: the active party", DEPLOYING, DeployingState),
-    Drawing("Serving a model: a passive party", HOSTING, HostingState),
+    Drawing("Serving a model: the active party", ACTIVE_DEPLOYMENT, ActiveDeploymentState),
+    Drawing("Serving a model: a passive party", PASSIVE_DEPLOYMENT, PassiveDeploymentState),
 )
 
 

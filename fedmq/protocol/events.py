@@ -10,14 +10,13 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.protocol.checkpoint import Step
+from fedmq.protocol.checkpoint import Checkpoint
 
 __all__ = [
     "Answer",
     "Arrived",
     "CancelTimer",
     "Cancelled",
-    "Checkpoint",
     "ComputationFailed",
     "Computed",
     "Effect",
@@ -31,6 +30,7 @@ __all__ = [
     "Report",
     "Resume",
     "RunComputation",
+    "SaveCheckpoint",
     "Send",
     "SetTimer",
     "Start",
@@ -149,10 +149,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class SaveCheckpoint:
     """Write ``step`` to disk, before anything that is said from here on leaves."""
 
-    step: Step
+    step: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ Effect = (
     | RunComputation
     | Report
     | Answer
-    | Checkpoint
+    | SaveCheckpoint
     | Interrupted
     | Finish
     | Fail

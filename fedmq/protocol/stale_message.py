@@ -8,10 +8,10 @@ from enum import Enum
 from fedmq.messages.body import Abort, Acknowledge, Body, SessionUnknown
 from fedmq.messages.envelope import Header
 
-__all__ = ["Fate", "Standing", "fate"]
+__all__ = ["Decision", "StoredState", "decide"]
 
 
-class Fate(Enum):
+class Decision(Enum):
     """What to do about such a message."""
 
     DROP = "an older attempt, or nothing that anybody waits for"
@@ -19,20 +19,20 @@ class Fate(Enum):
     GO_ON = "a party was restarted: the session needs a new attempt"
     END = "the active party has given the session up"
     REFUSE = "the session has failed here: its sender is told, with the reason"
-    DISOWN = "the sender is told that its attempt is unknown here"
+    REPLY_UNKNOWN = "the sender is told that its attempt is unknown here"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StoredState:
     """What this party's store knows of the session."""
 
     attempt: int
     failed: bool
 
 
-def fate(
-    header: Header, body: Body, standing: Standing | None, *, opens: bool, drives: bool
-) -> Fate:
+def decide(
+    header: Header, body: Body, standing: StoredState | None, *, opens: bool, drives: bool
+) -> Decision:
     """What becomes of a message that no running session takes.
 
     ``standing`` is None for a session that the store does not know. ``opens``: the body opens
@@ -40,17 +40,17 @@ def fate(
     """
     attempt = standing.attempt if standing is not None else 0
     if header.attempt < attempt:
-        return Fate.DROP
+        return Decision.DROP
     failed = standing is not None and standing.failed
     if opens and header.attempt > attempt:
-        return Fate.REFUSE if failed else Fate.JOIN
+        return Decision.REFUSE if failed else Decision.JOIN
     match body:
         case Acknowledge():
-            return Fate.DROP
+            return Decision.DROP
         case Abort():
-            return Fate.DROP if drives or standing is None or failed else Fate.END
+            return Decision.DROP if drives or standing is None or failed else Decision.END
         case SessionUnknown():
             if not drives:
-                return Fate.DROP
-            return Fate.REFUSE if standing is None or failed else Fate.GO_ON
-    return Fate.DISOWN
+                return Decision.DROP
+            return Decision.REFUSE if standing is None or failed else Decision.GO_ON
+    return Decision.REPLY_UNKNOWN

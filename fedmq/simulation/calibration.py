@@ -24,10 +24,10 @@ from fedmq.boosting.params import TrainParams
 from fedmq.computation import Computation, Given
 from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool
 from fedmq.party.compute.process_pool import ProcessPool
-from fedmq.party.sessions.checkpointing import Keeper, StoreKeeper
+from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.party.telemetry.timeline import Trace
+from fedmq.party.telemetry.timeline import Timeline
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import engine_named
@@ -87,7 +87,7 @@ class _Lent(ComputePool):
 class _Trees:
     """Notes, at the end of each tree, when it was and how long cores had been at work so far."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Timeline) -> None:
         self._trace = trace
         self._ends = [time.time()]
         self._busy = [dict(trace.busy)]
@@ -136,7 +136,7 @@ class Calibration:
     async def train(self, rows: int, expected: float | None = None) -> Seen:
         """Train on ``rows`` of the rows; ``expected``: seconds per tree, as far as is known."""
         several = expected is not None and expected < _SHORT
-        trace, traffic = Trace(), Traffic()
+        trace, traffic = Timeline(), Traffic()
         trees = _Trees(trace)
         params = self._scaled(rows, 2 + (_SEVERAL if several else 1))
         with MemoryWatch() as watch:
@@ -186,7 +186,7 @@ class Calibration:
         return _splits(share)
 
     @asynccontextmanager
-    async def _keepers(self) -> AsyncIterator[dict[str, Keeper]]:
+    async def _keepers(self) -> AsyncIterator[dict[str, Checkpointer]]:
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             stores = {party: Database(Path(name) / party) for party in (ACTIVE, *self._passive)}
             for store in stores.values():
@@ -194,7 +194,7 @@ class Calibration:
             session = StoredSession("calibration", "calibration", 1)
             try:
                 yield {
-                    party: StoreKeeper(SessionStore(store), session, lambda _: None)
+                    party: StoreCheckpointer(SessionStore(store), session, lambda _: None)
                     for party, store in stores.items()
                 }
             finally:

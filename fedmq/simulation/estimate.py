@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.party.compute.process_pool import ProcessPool
-from fedmq.party.operations.broker_pace import Pace
+from fedmq.party.operations.broker_pace import BrokerLatency
 from fedmq.privacy.registry import engine_named
 from fedmq.simulation.calibration import Calibration, Seen
 from fedmq.simulation.in_process import in_own_loop
@@ -31,7 +31,7 @@ _FEWEST_ROWS = 1000
 _MOST_ROWS = 200_000  # trees on more have no more splits
 _BUDGET = 8.0  # seconds of trainings
 _STAGES = 5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, told
-_FREE = Pace(0.0, 0.0)
+_FREE = BrokerLatency(0.0, 0.0)
 _TIMES_KEPT = 2  # what a party receives during a tree: as it came, and unpacked
 
 
@@ -70,7 +70,7 @@ def estimate(
     engine_options: Mapping[str, Any],
     workers: int | None = None,
     folder: Path | None = None,
-    broker: Pace = _FREE,
+    broker: BrokerLatency = _FREE,
 ) -> Estimate:
     """Foretell a training on ``active`` (rows, features) and ``label`` (rows,).
 

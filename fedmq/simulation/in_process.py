@@ -16,11 +16,11 @@ import numpy as np
 from fedmq.errors import ConfigError
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.sessions.checkpointing import FORGETFUL, Keeper
-from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
+from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.recording import Recorder
 from fedmq.party.sessions.runner import SessionRunner
-from fedmq.party.telemetry.timeline import Trace
+from fedmq.party.telemetry.timeline import Timeline
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
@@ -50,10 +50,10 @@ async def run_machines(
     lane: Lane,
     traffic: Traffic,
     on_report: Callable[[Report], None] = lambda _: None,
-    trace: Trace | None = None,
+    trace: Timeline | None = None,
     sealers: Mapping[str, Sealer] | None = None,
     record: Path | None = None,
-    keepers: Mapping[str, Keeper] | None = None,
+    keepers: Mapping[str, Checkpointer] | None = None,
 ) -> list[Any]:
     """Run one session of all ``machines``, the first of which begins; their results in order.
 
@@ -68,8 +68,8 @@ async def run_machines(
         stack.push_async_callback(pool.close)
         links = await _opened_links(stack, broker, federation, tuple(machines))
         for party, machine in machines.items():
-            switchboard = Switchboard(federation, party, sealer=sealers[party] if sealers else None)
-            await links[party].open(switchboard.on_delivery)
+            inbox = Inbox(federation, party, sealer=sealers[party] if sealers else None)
+            await links[party].open(inbox.on_delivery)
             stack.push_async_callback(links[party].close)
             address = Address(federation, session, 1, party)
             mailbox = Mailbox(address, machine.peers, _RETRY, np.random.default_rng())
@@ -86,11 +86,11 @@ async def run_machines(
                 trace=trace,
                 sealer=sealers[party] if sealers else None,
                 record=keep,
-                keeper=(keepers or {}).get(party, FORGETFUL),
+                checkpointer=(keepers or {}).get(party, NULL_CHECKPOINTER),
             )
             stack.callback(runner.stop)
             runners.append(runner)
-            switchboard.add(runner)
+            inbox.add(runner)
         runners[0].start()
         outcomes = [runner.outcome for runner in runners]
         await asyncio.wait(outcomes, return_when=asyncio.FIRST_EXCEPTION)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import walk_joined
+from fedmq.boosting.model.tree import walk_pooled
 from fedmq.boosting.xgboost.export import to_booster
-from fedmq.boosting.xgboost.pooled_tree import JoinedTree, joined_feature_names
+from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names
 from fedmq.computation import Given
 from fedmq.errors import DataError
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
@@ -124,14 +124,14 @@ class SimulatedModel:
             self._table(party, data, table)
             for party, data, table in zip(self.share.parties, given, tables, strict=True)
         ]
-        weights = [tree.weight[walk_joined(tree, tables, values)] for tree in self.share.used_trees]
+        weights = [tree.weight[walk_pooled(tree, tables, values)] for tree in self.share.used_trees]
         params = self.share.params
         told = np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
         return LeafWeights(told, params.eta, params.reg_lambda, params.base_score)
 
-    def joined_trees(self) -> list[JoinedTree]:
+    def joined_trees(self) -> list[PooledTree]:
         """The trees with everybody's thresholds: what no party could see alone."""
-        return [JoinedTree.of(tree, self._tables()) for tree in self.share.used_trees]
+        return [PooledTree.of(tree, self._tables()) for tree in self.share.used_trees]
 
     def to_xgboost(self) -> xgboost.Booster:
         """The joined trees over raw feature values; columns are named ``party.feature``.
@@ -139,7 +139,7 @@ class SimulatedModel:
         Raises:
             ConfigError: xgboost is not installed.
         """
-        names = joined_feature_names(self.share.parties, self._tables())
+        names = pooled_feature_names(self.share.parties, self._tables())
         return to_booster(self.joined_trees(), self.share.params, names)
 
     def _tables(self) -> list[LookupTable]:

@@ -18,7 +18,7 @@ from fedmq.party.compute.dask_pool import DaskPool
 from fedmq.party.compute.pool import ComputePool, ThreadPool
 from fedmq.party.compute.process_pool import ProcessPool
 from fedmq.party.data.data_frame import feature_table
-from fedmq.party.telemetry.timeline import Trace
+from fedmq.party.telemetry.timeline import Timeline
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import engine_named
@@ -47,7 +47,7 @@ def simulate(
     workers: int | None = None,
     compute: str | None = None,
     on_report: Callable[[Report], None] = lambda _: None,
-    trace: Trace | None = None,
+    trace: Timeline | None = None,
     record: str | Path | None = None,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.

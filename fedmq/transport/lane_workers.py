@@ -8,12 +8,12 @@ import logging
 from fedmq.transport.background_tasks import being_cancelled, end
 from fedmq.transport.link import LANES, Delivery, Lane, OnDelivery
 
-__all__ = ["Handover"]
+__all__ = ["LaneWorkers"]
 
 log = logging.getLogger(__name__)
 
 
-class Handover:
+class LaneWorkers:
     """Calls ``on_delivery`` for one delivery at a time per lane, in order.
 
     The calls run in tasks of their own: a client library cancels its callbacks when a connection

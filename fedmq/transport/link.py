@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 from fedmq.errors import Oversized
-from fedmq.transport.priority import RightOfWay
+from fedmq.transport.priority import PriorityGate
 
 __all__ = [
     "LANES",
@@ -99,7 +99,7 @@ class Link(ABC):
         self.party = party
         self.dead_lettered = 0
         """How many deliveries this link has sent to the dead letters."""
-        self.right_of_way = RightOfWay()
+        self.priority_gate = PriorityGate()
         """Whoever serves scores takes it, and long messages wait for a moment."""
         self._on_state = on_state
 

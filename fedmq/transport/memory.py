@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fedmq.errors import LinkError, Unroutable
-from fedmq.transport.lane_workers import Handover
+from fedmq.transport.lane_workers import LaneWorkers
 from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
 
 __all__ = ["DeadLetter", "MemoryBroker", "MemoryLink"]
@@ -84,7 +84,7 @@ class MemoryLink(Link):
     ) -> None:
         super().__init__(party, on_state)
         self._broker = broker
-        self._handover: Handover | None = None
+        self._handover: LaneWorkers | None = None
         self._unacked: dict[_Unacked, None] = {}  # a set that keeps the order of arrival
 
     @property
@@ -101,7 +101,7 @@ class MemoryLink(Link):
                     f"{self.party}: another connection already reads the {lane} queue; "
                     "stop the other daemon of this party"
                 )
-        self._handover = Handover(self.party, on_delivery)
+        self._handover = LaneWorkers(self.party, on_delivery)
         for lane in LANES:
             queue = self._broker.queues[self.party, lane]
             queue.consumer = partial(self._receive, lane, self._handover)
@@ -135,7 +135,7 @@ class MemoryLink(Link):
         await handover.close()
         self._report(False, "closed")
 
-    def _receive(self, lane: Lane, handover: Handover, message: _Message) -> None:
+    def _receive(self, lane: Lane, handover: LaneWorkers, message: _Message) -> None:
         unacked = _Unacked(self, lane, message)
         self._unacked[unacked] = None
         handover.put(

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["RightOfWay"]
+__all__ = ["PriorityGate"]
 
 _LONGEST_SECONDS = 0.05
 """So that a training goes on, however many scores are asked for."""
 
 
-class RightOfWay:
+class PriorityGate:
     """Taken while somebody waits for scores; given, for a moment, by whoever has a long message.
 
     A megabyte that is sealed, sent, written down by the broker and opened keeps a core busy for

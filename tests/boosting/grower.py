@@ -16,7 +16,7 @@ from fedmq.boosting.model.tree import GrowingTree, Tree
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, is_worthwhile, leaf_weights, split_gains
-from fedmq.boosting.xgboost.pooled_tree import JoinedTree
+from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from tests.boosting.pooled import children_histograms
 
 
@@ -27,8 +27,8 @@ class Grown:
     margins: NDArray[np.float32]
 
     @property
-    def joined(self) -> list[JoinedTree]:
-        return [JoinedTree.of(tree, [self.table]) for tree in self.trees]
+    def joined(self) -> list[PooledTree]:
+        return [PooledTree.of(tree, [self.table]) for tree in self.trees]
 
 
 def grow(bins: BinMatrix, labels: NDArray[np.float32], params: TrainParams) -> Grown:

@@ -11,7 +11,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import walk_joined
+from fedmq.boosting.model.tree import walk_pooled
 from fedmq.boosting.objective import OBJECTIVES
 
 
@@ -53,5 +53,5 @@ def joint_margins(
     start = OBJECTIVES[share.params.objective].base_margin(share.params.base_score)
     margins = np.full(len(X[0]), start, dtype=np.float32)
     for tree in share.used_trees:
-        margins += tree.weight[walk_joined(tree, tables, X)]
+        margins += tree.weight[walk_pooled(tree, tables, X)]
     return margins

@@ -10,7 +10,7 @@ from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import GrowingTree
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.export import to_booster
-from fedmq.boosting.xgboost.pooled_tree import JoinedTree, joined_feature_names
+from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names
 from fedmq.errors import ConfigError
 
 from .grower import grow
@@ -59,7 +59,7 @@ def test_thresholds_part_the_same_values(
         growing.leaf(node, weight, cover=1.0)
     table = LookupTable.empty(("x",)).appended(0, threshold, default_left)
     params = TrainParams(objective="reg:squarederror", base_score=0.0)
-    booster = to_booster([JoinedTree.of(growing.finished(), [table])], params, ["x"])
+    booster = to_booster([PooledTree.of(growing.finished(), [table])], params, ["x"])
     values = np.array([[-3.4e38], [0.5], [np.nextafter(np.float32(0.5), 1)], [np.nan]], np.float32)
     assert booster.predict(xgb.DMatrix(values, feature_names=["x"])).tolist() == expected
 
@@ -69,9 +69,9 @@ def test_features_carry_their_partys_name_and_importance_survives() -> None:
         LookupTable.empty(("age",)).appended(0, 30.0, False),
         LookupTable.empty(("income", "debt")).appended(1, 5.0, True),
     ]
-    names = joined_feature_names(["bank", "shop"], tables)
+    names = pooled_feature_names(["bank", "shop"], tables)
     assert names == ["bank.age", "shop.income", "shop.debt"]
-    booster = to_booster([JoinedTree.of(small_tree(), tables)], TrainParams(), names)
+    booster = to_booster([PooledTree.of(small_tree(), tables)], TrainParams(), names)
     assert booster.get_score(importance_type="gain") == {"bank.age": 2.0, "shop.debt": 1.0}
     assert booster.get_score(importance_type="cover") == {"bank.age": 3.0, "shop.debt": 2.0}
 

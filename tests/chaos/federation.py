@@ -24,7 +24,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.cli.daemon_request import ask_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.pinning import pin
-from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.operations.control import ask
 from fedmq.party.store.models import ModelStore
@@ -82,7 +82,7 @@ class DaemonProcess:
             f"allow_weak_keys = true\n{_RETRY}"
         )
         ring = KeyRing(party, PrivateKeys.generate())
-        keys_file.write(self.file.with_name("keys.json"), ring)
+        private_keys.write(self.file.with_name("keys.json"), ring)
         pin(folder / "federation.toml", party, [ring.current.public])
 
     @property

@@ -167,14 +167,14 @@ def full_disk(daemon: DaemonProcess) -> Iterator[None]:
 
 @contextmanager
 def no_note_of_openings(daemon: DaemonProcess) -> Iterator[None]:
-    openings, aside = daemon.state / "openings.jsonl", daemon.state / "aside.jsonl"
-    openings.rename(aside)
-    openings.mkdir()
+    opened_sessions, aside = daemon.state / "openings.jsonl", daemon.state / "aside.jsonl"
+    opened_sessions.rename(aside)
+    opened_sessions.mkdir()
     try:
         yield
     finally:
-        openings.rmdir()
-        aside.rename(openings)
+        opened_sessions.rmdir()
+        aside.rename(opened_sessions)
 
 
 @contextmanager

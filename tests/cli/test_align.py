@@ -22,7 +22,7 @@ from pyarrow import parquet
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.parity import compare, train_reference
-from fedmq.boosting.xgboost.pooled_tree import JoinedTree
+from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.models import ModelStore
 from tests.party.daemons import Daemon
@@ -265,7 +265,7 @@ def assert_lossless(parties: Parties, encoded: NDArray[np.float32], label: NDArr
     params = TrainParams.model_validate(PARAMS)
     bins = BinMatrix.of(encoded, Cuts.of(encoded, params.max_bin))
     reference = train_reference(bins, label.astype(np.float32), params)
-    joined = [JoinedTree.of(tree, tables) for tree in active.trees]
+    joined = [PooledTree.of(tree, tables) for tree in active.trees]
     parity = compare(reference, joined, bins)
     assert parity.first_difference is None
     assert parity.identical == parity.total > 20

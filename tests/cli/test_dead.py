@@ -17,7 +17,7 @@ from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.pinning import pin
-from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
 from fedmq.transport.link import MAX_MESSAGE_BYTES
@@ -59,7 +59,7 @@ def telco(tmp_path: Path, node: RabbitNode, rings: dict[str, KeyRing]) -> Path:
     federation.write_text('name = "demo"\nactive = "bank"\npassive = ["telco"]\n')
     pin(federation, "bank", [PrivateKeys.generate().public])
     pin(federation, "telco", [rings["telco"].current.public])
-    keys_file.write(tmp_path / "keys.json", rings["telco"])
+    private_keys.write(tmp_path / "keys.json", rings["telco"])
     (tmp_path / "data.csv").write_text("id,x\na,1\n")
     party = tmp_path / "party.toml"
     party.write_text(

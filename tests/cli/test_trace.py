@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.party.telemetry.timeline import Trace, write_trace
+from fedmq.party.telemetry.timeline import Timeline, write_trace
 from fedmq.simulation.simulate import simulate
 from tests.cli.command import fedmq
 
@@ -18,7 +18,7 @@ from tests.cli.command import fedmq
 @pytest.fixture(scope="module")
 def whole() -> dict[str, Any]:
     values = np.random.default_rng(0).normal(size=(300, 4))
-    traced = Trace()
+    traced = Timeline()
     simulate(
         active=values[:, :2],
         label=values.sum(axis=1) > 0,

@@ -95,7 +95,7 @@ def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
     assert attempts >= 25
 
 
-class Forgetful(CrashSimulation):
+class NullCheckpointer(CrashSimulation):
     """Parties that come back remember nothing but which attempts they have seen.
 
     None crashes while it stores the alignment: it would lack it, as the next training would say.
@@ -123,7 +123,7 @@ def test_an_alignment_begins_anew_when_a_party_comes_back(seed: int) -> None:
         return lambda _: machines(owners, seed=next(keys))[party]
 
     weather = Weather(drop=0.1 * (seed % 2), crashes=crashed)
-    simulation = Forgetful({party: build(party) for party in owners}, weather, seed)
+    simulation = NullCheckpointer({party: build(party) for party in owners}, weather, seed)
     simulation.run()
 
     common = set.intersection(*(set(owner.names) for owner in owners.values()))

@@ -25,7 +25,7 @@ from fedmq.protocol.events import (
 from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
-from fedmq.protocol.stale_message import Fate, Standing, fate
+from fedmq.protocol.stale_message import Decision, StoredState, decide
 from tests.messages.bodies import STRATEGIES, bodies, envelopes
 from tests.protocol.federation import ACTIVE, small
 from tests.simulator import Simulation
@@ -120,19 +120,19 @@ def test_a_session_takes_anything_in_any_order(events: list[Any]) -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     envelopes(bodies),
-    st.none() | st.builds(Standing, st.integers(1, 2**31 - 1), st.booleans()),
+    st.none() | st.builds(StoredState, st.integers(1, 2**31 - 1), st.booleans()),
     st.booleans(),
     st.booleans(),
 )
 def test_every_stray_message_has_a_fate(
-    envelope: Envelope, standing: Standing | None, opens: bool, drives: bool
+    envelope: Envelope, standing: StoredState | None, opens: bool, drives: bool
 ) -> None:
-    decided = fate(envelope.header, envelope.body, standing, opens=opens, drives=drives)
+    decided = decide(envelope.header, envelope.body, standing, opens=opens, drives=drives)
 
     if standing is not None and envelope.header.attempt < standing.attempt:
-        assert decided is Fate.DROP
-    if decided is Fate.JOIN:
+        assert decided is Decision.DROP
+    if decided is Decision.JOIN:
         assert opens
         assert standing is None or not standing.failed
-    if decided is Fate.GO_ON:
+    if decided is Decision.GO_ON:
         assert drives

@@ -17,7 +17,7 @@ from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import GrowingTree
 from fedmq.errors import ConfigError
 from fedmq.party.store import database as database_module
-from fedmq.party.store.checkpoints import row_of, step_of
+from fedmq.party.store.checkpoints import checkpoint_of, row_of
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
@@ -65,7 +65,7 @@ def store(database: Database) -> SessionStore:
 
 def test_a_step_comes_back_bit_for_bit() -> None:
     for step in (active_tree(0), active_tree(3), PassiveTree(5, records(4))):
-        back = step_of(row_of(step))
+        back = checkpoint_of(row_of(step))
         assert row_of(back) == row_of(step)
         assert back.records.threshold.tobytes() == step.records.threshold.tobytes()
         if isinstance(step, ActiveTree):

@@ -20,12 +20,11 @@ import numpy as np
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION
-from fedmq.party.store.checkpoints import Row, row_of, step_of
+from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
     CancelTimer,
-    Checkpoint,
     Computed,
     Effect,
     Fail,
@@ -35,6 +34,7 @@ from fedmq.protocol.events import (
     Report,
     Resume,
     RunComputation,
+    SaveCheckpoint,
     SetTimer,
     Start,
     TimerFired,
@@ -108,7 +108,7 @@ def replay(name: str, builds: Mapping[str, Build]) -> Iterator[tuple[str, list[A
 
 def _session(begun: Line, builds: Mapping[str, Build]) -> Session:
     saved = [
-        step_of((tree, data, None if margin is None else base64.b64decode(margin)))
+        checkpoint_of((tree, data, None if margin is None else base64.b64decode(margin)))
         for tree, data, margin in begun["saved"]
     ]
     machine = builds[begun["party"]](saved)
@@ -174,7 +174,7 @@ def effect_line(effect: Effect) -> list[Any]:
                 unit,
                 {key: round(each, 5) for key, each in details.items()},
             ]
-        case Checkpoint(step):
+        case SaveCheckpoint(step):
             tree, data, margin = row_of(step)
             return ["checkpoint", tree, digest(data.encode() + (margin or b""))]
         case Interrupted(peer):

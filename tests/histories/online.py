@@ -21,7 +21,7 @@ from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineHop, OnlineRows
 from fedmq.protocol.events import Answer, Effect, Event, Received, RunComputation, Send
 from fedmq.protocol.online.active import OnlineBatch
-from fedmq.protocol.online.options import AskedRows, Mode, Patience
+from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
 from tests.crash_simulator import CrashSimulation, Weather
 from tests.histories.history import FOLDER, Line, digest, effect_line, event_line, happened
@@ -70,7 +70,7 @@ def scene(mode: Mode, lines: list[Line]) -> tuple[RecordedBatch, dict[str, Recor
     grown.run()
     served = ServedForest.of(grown.results["bank"])
     requests = [AskedRows(0, 1, 60.0), AskedRows(1, 30, 60.0)]
-    batch = RecordedBatch(0, served, IDS[:30], OWN.values[:30], requests, mode, "fail", Patience())
+    batch = RecordedBatch(0, served, IDS[:30], OWN.values[:30], requests, mode, "fail", Timeouts())
     batch.lines = lines
     row_of = {name: row for row, name in enumerate(IDS[:25])}  # the others are unknown there
     shares = {}

@@ -302,8 +302,8 @@ def test_an_error_is_one_line_of_reasonable_length(said: bytes) -> None:
 
 
 def test_no_list_is_longer_than_the_deepest_wave_has_nodes() -> None:
-    wave = [{"node": node, "pieces": 0} for node in range(2**15, 2**16 + 1)]
+    level = [{"node": node, "pieces": 0} for node in range(2**15, 2**16 + 1)]
     said = example(HistogramRequest)
-    assert decode(tampered(said, nodes=wave[:-1]))
+    assert decode(tampered(said, nodes=level[:-1]))
     with pytest.raises(MessageError, match="32769"):
-        decode(tampered(said, nodes=wave))
+        decode(tampered(said, nodes=level))

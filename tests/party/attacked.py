@@ -18,7 +18,7 @@ from fedmq.messages.codec import Parts, encode, frame, read_header, unframe
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.runner import Publish, SessionRunner
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
@@ -175,14 +175,14 @@ class Sitting:
     """One session of all parties in this event loop, with its counters."""
 
     def __init__(self, sealers: Mapping[str, Sealer], machines: Mapping[str, Machine]) -> None:
-        self.switchboards: dict[str, Switchboard] = {}
+        self.switchboards: dict[str, Inbox] = {}
         self._sealers = sealers
         self._machines = machines
 
     @property
     def refused(self) -> int:
         """How many messages all parties have refused, for whatever reason."""
-        return sum(each.meters.refused.total() for each in self.switchboards.values())
+        return sum(each.counters.refused.total() for each in self.switchboards.values())
 
     async def run(
         self, links: Mapping[str, Link], before_close: Callable[[], bool] = lambda: True
@@ -200,10 +200,10 @@ class Sitting:
             publish = _to(links[party])
             sealer = self._sealers[party]
             runner = SessionRunner(Session(machine, mailbox), publish, pool, sealer=sealer)
-            switchboard = Switchboard(federation, party, sealer=sealer)
-            switchboard.add(runner)
-            self.switchboards[party] = switchboard
-            await links[party].open(switchboard.on_delivery)
+            inbox = Inbox(federation, party, sealer=sealer)
+            inbox.add(runner)
+            self.switchboards[party] = inbox
+            await links[party].open(inbox.on_delivery)
             runners.append(runner)
         try:
             async with asyncio.timeout(60):

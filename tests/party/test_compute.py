@@ -15,7 +15,7 @@ import pytest
 from fedmq.errors import DataError, FedmqError
 from fedmq.party.compute.pool import ComputePool, ThreadPool
 from fedmq.party.compute.process_pool import ProcessPool
-from fedmq.transport.priority import RightOfWay
+from fedmq.transport.priority import PriorityGate
 from tests.party.computations import Copy, DieAlways, DieOnce, Fail, ProcessId, SumUp
 
 
@@ -57,12 +57,12 @@ async def test_workers_of_a_daemon_that_serves_scores_run_when_nobody_else_would
     usual = await processes.run(ProcessId())
     assert os.sched_getscheduler(usual) == os.SCHED_OTHER
 
-    right_of_way = RightOfWay()
-    processes.give_way(right_of_way)
+    priority_gate = PriorityGate()
+    processes.give_way(priority_gate)
 
     found = set(await asyncio.gather(*(processes.run(ProcessId()) for _ in range(20))))
     assert {os.sched_getscheduler(each) for each in found} == {os.SCHED_IDLE}
-    with right_of_way.taken():
+    with priority_gate.taken():
         computing = asyncio.create_task(processes.run(ProcessId()))
         await asyncio.wait([computing], timeout=0.01)
         assert not computing.done()

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.party.configuration.party import ComputeSection, PartyFile
+from fedmq.party.configuration.compute import ComputeSection
+from fedmq.party.configuration.party import PartyFile
 from fedmq.simulation.memory_watch import MemoryWatch
 
 

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from fedmq.errors import ConfigError, DaemonError, DataError
-from fedmq.party.operations.control import ControlServer, Say, ask, socket_path
+from fedmq.party.operations.control import ControlServer, OnProgress, ask, socket_path
 
 
-async def count(request: Mapping[str, Any], say: Say) -> Any:
+async def count(request: Mapping[str, Any], say: OnProgress) -> Any:
     for number in range(request["to"]):
         await say({"event": "progress", "done": number})
     return {"counted": request["to"]}
 
 
-async def refuse(_: Mapping[str, Any], __: Say) -> Any:
+async def refuse(_: Mapping[str, Any], __: OnProgress) -> Any:
     raise DataError("bank: no such ids")
 
 
-async def stumble(_: Mapping[str, Any], __: Say) -> Any:
+async def stumble(_: Mapping[str, Any], __: OnProgress) -> Any:
     raise ZeroDivisionError("secret number 42")
 
 
@@ -105,7 +105,7 @@ async def test_without_a_daemon_the_error_says_how_to_start_one(tmp_path: Path) 
 async def test_who_waits_while_the_daemon_stops_is_still_answered(tmp_path: Path) -> None:
     begun, release = asyncio.Event(), asyncio.Event()
 
-    async def wait(_: Mapping[str, Any], __: Say) -> Any:
+    async def wait(_: Mapping[str, Any], __: OnProgress) -> Any:
         begun.set()
         await release.wait()
         raise DataError("bank is shutting down")

@@ -11,13 +11,13 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import Aborted, FedmqError
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.sessions.attempts import Course, OnChange
-from fedmq.party.sessions.checkpointing import Keeper
+from fedmq.party.sessions.attempts import AttemptLoop, OnChange
+from fedmq.party.sessions.checkpointing import Checkpointer
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.running import RunningSession
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engines.plain import Plain
-from fedmq.protocol.checkpoint import Step
+from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
@@ -25,7 +25,7 @@ from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 
 
-class SlowDisk(Keeper):
+class SlowDisk(Checkpointer):
     """Keeps an end only when it is let."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class SlowDisk(Keeper):
 
     async def begin(self) -> None: ...
 
-    async def save(self, step: Step) -> None: ...
+    async def save(self, step: Checkpoint) -> None: ...
 
     async def finish(self, result: Any) -> None: ...
 
@@ -49,7 +49,7 @@ async def test_whoever_waits_is_told_of_a_fault_of_ours() -> None:
     async def opened(_: int, __: OnChange) -> RunningSession:
         raise OSError("the disk is gone")
 
-    course = Course(opened)
+    course = AttemptLoop(opened)
     await course.run()
 
     assert course.ended.done()
@@ -58,28 +58,28 @@ async def test_whoever_waits_is_told_of_a_fault_of_ours() -> None:
 
 
 async def test_a_failure_is_told_once_it_is_written_down_so_that_its_name_is_free() -> None:
-    keeper, pool = SlowDisk(), ThreadPool()
+    checkpointer, pool = SlowDisk(), ThreadPool()
     column = np.arange(4, dtype=np.float32)
     table = ActiveTable(column[:, None], ("a",), column % 2, np.zeros(4, bool), "the same ids")
     machine = ActiveTraining("m", "bank", (), table, TrainParams(), Plain())
     mailbox = Mailbox(
         Address("demo", "0123", 1, "bank"), (), RetryPolicy(), np.random.default_rng(0)
     )
-    runner = SessionRunner(Session(machine, mailbox), nowhere, pool, keeper=keeper)
+    runner = SessionRunner(Session(machine, mailbox), nowhere, pool, checkpointer=checkpointer)
 
     async def opened(_: int, __: OnChange) -> RunningSession:
         return RunningSession("0123", "training", "m", runner, Traffic())
 
-    course = Course(opened, everywhere=True)
+    course = AttemptLoop(opened, everywhere=True)
     running = asyncio.create_task(course.run())
     await asyncio.sleep(0)
     runner.cancel("enough")
-    await keeper.asked.wait()
+    await checkpointer.asked.wait()
     for _ in range(10):
         await asyncio.sleep(0)
     assert not course.result.done()
 
-    keeper.let.set()
+    checkpointer.let.set()
     await running
     with pytest.raises(Aborted, match="enough"):
         await course.result

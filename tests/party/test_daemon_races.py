@@ -16,7 +16,7 @@ from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.operations.control import socket_path
 from fedmq.party.store.deployments import Deployments
 from fedmq.party.store.sessions import SessionStore
-from fedmq.protocol.checkpoint import Step
+from fedmq.protocol.checkpoint import Checkpoint
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 LONG = 400  # trees: more than a test waits for
@@ -39,7 +39,7 @@ class SlowStore:
         self.asked, self.let = asyncio.Event(), asyncio.Event()
         read = SessionStore.steps
 
-        async def steps(store: SessionStore, session: str) -> list[Step]:
+        async def steps(store: SessionStore, session: str) -> list[Checkpoint]:
             found = await read(store, session)
             if f"/{party}/" in str(store.database._path):
                 self.asked.set()
@@ -155,7 +155,7 @@ async def test_who_goes_away_before_a_training_begins_has_one_nevertheless(
     federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, let = asyncio.Event(), asyncio.Event()
-    pool = federation.daemons["bank"]._premises.pool
+    pool = federation.daemons["bank"]._context.pool
     run = pool.run
 
     async def slowly(computation: Any, *more: Any) -> Any:
@@ -188,8 +188,8 @@ async def test_an_interrupted_session_that_is_given_up_leaves_nothing_behind(
     await federation.start("bank")
 
     async def counted() -> bool:
-        meters = [federation.daemons[party]._meters for party in ("telco", "retail")]
-        return all(each.sessions_ended["training", "Aborted"] for each in meters)
+        counters = [federation.daemons[party]._counters for party in ("telco", "retail")]
+        return all(each.sessions_ended["training", "Aborted"] for each in counters)
 
     await federation.until(counted)
     for party in ("telco", "retail"):

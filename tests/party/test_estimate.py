@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.party.operations.broker_pace import Pace
-from fedmq.simulation import estimate as estimating
+from fedmq.party.operations.broker_pace import BrokerLatency
+from fedmq.simulation import estimate as estimation
 from fedmq.simulation.calibration import Seen
-from fedmq.simulation.estimate import Estimate, estimate
+from fedmq.simulation.estimate import Estimate
 from fedmq.simulation.simulate import simulate
 
 ROWS = 3000
@@ -23,7 +23,7 @@ def table() -> tuple[np.ndarray, np.ndarray]:
     return values, (values.sum(axis=1) > 0).astype(np.float32)
 
 
-def foretell(table: tuple[np.ndarray, np.ndarray], folder: Path, **changes: object) -> Estimate:
+def estimated(table: tuple[np.ndarray, np.ndarray], folder: Path, **changes: object) -> Estimate:
     values, label = table
     given = {
         "active": values[:, :2],
@@ -36,16 +36,16 @@ def foretell(table: tuple[np.ndarray, np.ndarray], folder: Path, **changes: obje
         "folder": folder,
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(estimating, "_FEWEST_ROWS", 400)
-        patch.setattr(estimating, "_BUDGET", 0.0)
-        return estimate(**{**given, **changes})  # type: ignore[arg-type]
+        patch.setattr(estimation, "_FEWEST_ROWS", 400)
+        patch.setattr(estimation, "_BUDGET", 0.0)
+        return estimation.estimate(**{**given, **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def foretold(
     table: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempPathFactory
 ) -> Estimate:
-    return foretell(table, tmp_path_factory.mktemp("stores"))
+    return estimated(table, tmp_path_factory.mktemp("stores"))
 
 
 def test_traffic_is_foretold_within_thirty_percent(
@@ -75,7 +75,7 @@ def test_every_party_has_its_share_of_the_work(foretold: Estimate) -> None:
 
 def test_fewer_bins_are_less_to_send(table: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     sent = [
-        foretell(
+        estimation.estimate(
             table,
             tmp_path,
             passive={"telco": bins},
@@ -92,7 +92,7 @@ def test_fewer_bins_are_less_to_send(table: tuple[np.ndarray, np.ndarray], tmp_p
 def test_a_slow_broker_adds_to_the_time_and_to_nothing_else(
     table: tuple[np.ndarray, np.ndarray], foretold: Estimate, tmp_path: Path
 ) -> None:
-    slow = foretell(table, tmp_path, broker=Pace(1.0, 0.0))
+    slow = estimated(table, tmp_path, broker=BrokerLatency(1.0, 0.0))
     assert slow.per_tree > foretold.per_tree + 10
     # Acknowledgements are more where the trial runs beside other work.
     assert slow.parties["telco"].bytes_sent == pytest.approx(
@@ -104,11 +104,11 @@ def test_trees_of_the_active_party_alone_send_nothing(
     table: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
     alone = PARAMS.model_copy(update={"active_only_trees": 4})
-    assert foretell(table, tmp_path, params=alone).parties["active"].bytes_sent == 0
+    assert estimated(table, tmp_path, params=alone).parties["active"].bytes_sent == 0
 
 
 def test_stores_are_removed(table: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
-    foretell(table, tmp_path)
+    estimated(table, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -117,20 +117,20 @@ def test_rows_and_splits_are_told_apart() -> None:
         seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
         return Seen(rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits)
 
-    whole = estimating._drawn_out(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
+    whole = estimation._drawn_out(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
     truth = of(10_000, 7.0)
     assert whole.seconds == pytest.approx(truth.seconds)
     assert whole.busy == pytest.approx(truth.busy)
     assert whole.sent == pytest.approx(truth.sent)
     assert whole.messages == pytest.approx(truth.messages)
-    assert estimating._drawn_out(whole, truth, 10_000, 7.0) is truth
+    assert estimation._drawn_out(whole, truth, 10_000, 7.0) is truth
 
 
 def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
     def of(rows: int, seconds: float) -> Seen:
         return Seen(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
 
-    assert estimating._affordable([of(1000, 1.0)], 6.0) == 8000
-    assert estimating._affordable([of(1000, 1.0)], 1.0) == 4000
-    third = estimating._affordable([of(1000, 1.0), of(8000, 1.7)], 8.5)
+    assert estimation._affordable([of(1000, 1.0)], 6.0) == 8000
+    assert estimation._affordable([of(1000, 1.0)], 1.0) == 4000
+    third = estimation._affordable([of(1000, 1.0), of(8000, 1.7)], 8.5)
     assert third == pytest.approx(8000 + (8 / 3 - 1.7) / 1e-4, rel=0.01)

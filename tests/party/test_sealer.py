@@ -14,12 +14,13 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.online import OnlineRows
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin
-from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.identity.private_keys import KeyRing
-from fedmq.party.identity.sealer import LONGEST_DELAY, Clear, EndToEnd, sealer_of
-from fedmq.party.store.opened_sessions import Openings
+from fedmq.party.identity.sealer import Clear, EndToEnd, sealer_of
+from fedmq.party.store.opened_sessions import OpenedSessions
 from fedmq.transport.sealing.keys import PrivateKeys
+from fedmq.transport.sealing.seal import LONGEST_DELAY
 from tests.messages.bodies import example
 from tests.party.sealed_parties import envelope, sealers
 
@@ -202,7 +203,7 @@ class TestFiles:
     @pytest.fixture
     def rings(self, party: Path) -> list[KeyRing]:
         rings = [KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")]
-        keys_file.write(party.with_name("keys.json"), rings[0])
+        private_keys.write(party.with_name("keys.json"), rings[0])
         return rings
 
     def test_pinned_keys_seal(self, party: Path, rings: list[KeyRing]) -> None:
@@ -260,21 +261,21 @@ class TestFiles:
         assert path.stat().st_mode & 0o777 == 0o600
         path.chmod(0o640)
         with pytest.raises(ConfigError, match="chmod 600"):
-            keys_file.read(path, "bank")
+            private_keys.read(path, "bank")
 
     def test_a_passphrase_locks_the_keys(self, party: Path) -> None:
         ring = KeyRing("bank", PrivateKeys.generate()).prepared()
         path = party.with_name("keys.json")
-        keys_file.write(path, ring, "open sesame")
+        private_keys.write(path, ring, "open sesame")
         text = path.read_bytes()
-        assert keys_file.is_locked(path)
-        opened = keys_file.read(path, "bank", lambda: "open sesame")
+        assert private_keys.is_locked(path)
+        opened = private_keys.read(path, "bank", lambda: "open sesame")
         assert [each.to_bytes() for each in opened.all] == [each.to_bytes() for each in ring.all]
         assert ring.current.to_bytes() not in text
         with pytest.raises(ConfigError, match="the passphrase does not open"):
-            keys_file.read(path, "bank", lambda: "open barley")
+            private_keys.read(path, "bank", lambda: "open barley")
         with pytest.raises(ConfigError, match="FEDMQ_KEYS_PASSPHRASE"):
-            keys_file.read(path, "bank")
+            private_keys.read(path, "bank")
 
     @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "fedmq keys 1"}', "\x00"])
     def test_a_damaged_file_is_a_line(self, tmp_path: Path, content: str) -> None:
@@ -282,12 +283,12 @@ class TestFiles:
         path.write_text(content)
         path.chmod(0o600)
         with pytest.raises(ConfigError, match="no file of private keys"):
-            keys_file.read(path, "bank")
+            private_keys.read(path, "bank")
 
     def test_another_partys_keys_are_refused(self, tmp_path: Path) -> None:
-        keys_file.write(tmp_path / "keys.json", KeyRing("telco", PrivateKeys.generate()))
+        private_keys.write(tmp_path / "keys.json", KeyRing("telco", PrivateKeys.generate()))
         with pytest.raises(ConfigError, match="the keys of telco, not of bank"):
-            keys_file.read(tmp_path / "keys.json", "bank")
+            private_keys.read(tmp_path / "keys.json", "bank")
 
 
 class TestOpenings:
@@ -295,34 +296,34 @@ class TestOpenings:
 
     def test_a_recorded_opening_opens_nothing_after_a_restart(self, tmp_path: Path) -> None:
         header = envelope().header
-        assert Openings(tmp_path).is_first(header)
-        again = Openings(tmp_path)
+        assert OpenedSessions(tmp_path).is_first(header)
+        again = OpenedSessions(tmp_path)
         assert not again.is_first(header)
         assert again.is_first(header.model_copy(update={"attempt": 2}))
 
     def test_openings_are_forgotten_when_their_seal_is_too_old(self, tmp_path: Path) -> None:
         now = 0.0
-        openings = Openings(tmp_path, lambda: now)
+        opened_sessions = OpenedSessions(tmp_path, lambda: now)
         for session in ("a", "b", "c"):
-            assert openings.is_first(envelope(session=session).header)
+            assert opened_sessions.is_first(envelope(session=session).header)
         now += LONGEST_DELAY + 25 * 3600
-        assert openings.is_first(envelope(session="d").header)
+        assert opened_sessions.is_first(envelope(session="d").header)
         assert len((tmp_path / "openings.jsonl").read_text().splitlines()) == 1
 
     def test_a_line_cut_short_is_no_opening(self, tmp_path: Path) -> None:
-        Openings(tmp_path).is_first(envelope().header)
+        OpenedSessions(tmp_path).is_first(envelope().header)
         with (tmp_path / "openings.jsonl").open("a") as file:
             file.write('["bank", "s2", 1, 17')
-        openings = Openings(tmp_path)
-        assert openings.is_first(envelope(session="s2").header)
-        assert not Openings(tmp_path).is_first(envelope(session="s2").header)
-        assert not Openings(tmp_path).is_first(envelope().header)
+        opened_sessions = OpenedSessions(tmp_path)
+        assert opened_sessions.is_first(envelope(session="s2").header)
+        assert not OpenedSessions(tmp_path).is_first(envelope(session="s2").header)
+        assert not OpenedSessions(tmp_path).is_first(envelope().header)
 
     def test_a_line_cut_short_by_a_full_disk_swallows_no_other(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        openings = Openings(tmp_path)
-        assert openings.is_first(envelope(session="s1").header)
+        opened_sessions = OpenedSessions(tmp_path)
+        assert opened_sessions.is_first(envelope(session="s1").header)
 
         def full(descriptor: int) -> None:
             os.ftruncate(descriptor, os.fstat(descriptor).st_size - 9)
@@ -330,9 +331,9 @@ class TestOpenings:
 
         with monkeypatch.context() as disk, pytest.raises(ConfigError, match="No space left"):
             disk.setattr("os.fsync", full)
-            openings.is_first(envelope(session="s2").header)
-        assert openings.is_first(envelope(session="s3").header)
-        again = Openings(tmp_path)
+            opened_sessions.is_first(envelope(session="s2").header)
+        assert opened_sessions.is_first(envelope(session="s3").header)
+        again = OpenedSessions(tmp_path)
         assert [again.is_first(envelope(session=each).header) for each in ("s1", "s2", "s3")] == [
             False,
             True,
@@ -343,10 +344,10 @@ class TestOpenings:
         self, tmp_path: Path
     ) -> None:
         now = 0.0
-        openings = Openings(tmp_path, lambda: now)
+        opened_sessions = OpenedSessions(tmp_path, lambda: now)
         header = envelope().header
-        assert openings.is_first(header)
+        assert opened_sessions.is_first(header)
         now = LONGEST_DELAY / 2  # sent once more, under a newer seal
-        assert not openings.is_first(header)
+        assert not opened_sessions.is_first(header)
         now += LONGEST_DELAY
-        assert not Openings(tmp_path, lambda: now).is_first(header)
+        assert not OpenedSessions(tmp_path, lambda: now).is_first(header)

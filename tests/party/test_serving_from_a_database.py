@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @dataclass
-class Town:
+class ServingHarness:
     """``postgres`` has the rows of telco, whose metrics are at ``metrics``."""
 
     federation: ServingFederation
@@ -75,7 +75,7 @@ class Town:
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingHarness]:
     random = np.random.default_rng(4)
     table = random.normal(size=(ROWS, 6)).astype(np.float32)
     label = (table[:, 0] + table[:, 2] * table[:, 5] > 0).astype(np.int64)
@@ -91,8 +91,8 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     postgres = PostgresServer()
     postgres.start()
     port = free_port()
-    town = Town(federation, postgres, f"http://127.0.0.1:{port}/metrics")
-    town.store(federation.columns["telco"])
+    harness = ServingHarness(federation, postgres, f"http://127.0.0.1:{port}/metrics")
+    harness.store(federation.columns["telco"])
     path = federation.folder / "telco" / "party.toml"
     path.write_text(
         f'{path.read_text()}\n[serving]\ntype = "sql"\nurl = "{postgres.url}"\nid = "id"\n'
@@ -101,20 +101,20 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     try:
         federation.start_broker()
         federation.start()
-        yield town
+        yield harness
     finally:
         federation.stop()
         postgres.discard()
 
 
 @pytest.mark.parametrize("mode", ["hop", "bitmap"])
-def test_scores_are_xgboosts(town: Town, mode: str) -> None:
-    town.federation.activate("model-1", mode)
+def test_scores_are_xgboosts(harness: ServingHarness, mode: str) -> None:
+    harness.federation.activate("model-1", mode)
 
-    assert town.is_exact(np.random.default_rng(0).permutation(ROWS))
-    assert all(town.is_exact(np.array([row])) for row in range(20))
+    assert harness.is_exact(np.random.default_rng(0).permutation(ROWS))
+    assert all(harness.is_exact(np.array([row])) for row in range(20))
 
-    metrics = httpx.get(town.metrics).text
+    metrics = httpx.get(harness.metrics).text
     counts = {
         line.split()[0]: float(line.split()[1])
         for line in metrics.splitlines()
@@ -125,26 +125,28 @@ def test_scores_are_xgboosts(town: Town, mode: str) -> None:
     assert counts["fedmq_online_lookup_failures_total"] == 0
 
 
-def test_while_the_database_is_away_its_party_is_and_both_come_back(town: Town) -> None:
-    federation, telco = town.federation, town.federation.folder / "telco" / "party.toml"
-    town.postgres.stop()
+def test_while_the_database_is_away_its_party_is_and_both_come_back(
+    harness: ServingHarness,
+) -> None:
+    federation, telco = harness.federation, harness.federation.folder / "telco" / "party.toml"
+    harness.postgres.stop()
     time.sleep(0.3)  # by then all that was remembered is too old
 
     begun = time.monotonic()
-    _, degraded = town.predict(np.arange(50))
+    _, degraded = harness.predict(np.arange(50))
     assert set(degraded) == {"telco"}
     assert time.monotonic() - begun < 4  # it says so, and is not waited for
     assert "rows cannot be looked up: " in fedmq("serving", telco).out
 
-    town.postgres.start()
-    town.wait_until_exact(5)
+    harness.postgres.start()
+    harness.wait_until_exact(5)
     assert "cannot" not in fedmq("serving", telco).out
 
     # Also where a daemon is started while its database is away.
-    town.postgres.stop()
+    harness.postgres.stop()
     federation.kill("telco")
     federation.start("telco")
-    assert set(town.predict(np.arange(50))[1]) == {"telco"}
-    town.postgres.start()
-    town.wait_until_exact(5)
-    assert town.is_exact(np.arange(ROWS))
+    assert set(harness.predict(np.arange(50))[1]) == {"telco"}
+    harness.postgres.start()
+    harness.wait_until_exact(5)
+    assert harness.is_exact(np.arange(ROWS))

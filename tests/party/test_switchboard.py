@@ -9,7 +9,7 @@ from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.party.identity.sealer import Clear
 from fedmq.party.operations.dead_letters import Redelivery
-from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.inbox import Inbox
 from tests.party.sealed_parties import envelope
 
 
@@ -30,8 +30,8 @@ class Forgetless(Clear):
 async def test_a_dead_letter_that_nobody_gets_was_not_taken(sealer: Clear, reason: str) -> None:
     letter = envelope(session="s1")
     header = letter.header
-    switchboard = Switchboard(header.federation, header.recipient, sealer=sealer)
+    inbox = Inbox(header.federation, header.recipient, sealer=sealer)
 
     again = Redelivery(encode(letter), header.id, header.sender)
 
-    assert await switchboard.take(again.delivery()) == reason
+    assert await inbox.take(again.delivery()) == reason

@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.open_sessions import Sessions
 from fedmq.party.telemetry.spans import Telemetry, trace_context
 from fedmq.party.telemetry.timeline import Span
@@ -53,17 +53,17 @@ async def spans_of_a_training(cancel: bool = False) -> dict[str, tuple[ReadableS
         stack.push_async_callback(pool.close)
         running = []
         for party, machine in machines().items():
-            link, switchboard = MemoryLink(broker, party), Switchboard("demo", party)
+            link, inbox = MemoryLink(broker, party), Inbox("demo", party)
             sessions = Sessions(
                 "demo",
                 link,
-                switchboard,
+                inbox,
                 pool,
                 RetryPolicy(),
                 telemetry=Telemetry(party, SimpleSpanProcessor(exporters[party])),
             )
             running.append(sessions.open("0123", 1, "training", "m", machine))
-            await link.open(switchboard.on_delivery)
+            await link.open(inbox.on_delivery)
             stack.push_async_callback(link.close)
             stack.push_async_callback(sessions.close, "the test is over")
         running[0].runner.start()

@@ -8,21 +8,21 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
-from fedmq.party.telemetry.timeline import Trace, check_writable, write_trace
-from fedmq.privacy.homomorphic import active as additive_active
-from fedmq.privacy.homomorphic import passive as additive_passive
+from fedmq.party.telemetry.timeline import Timeline, check_writable, write_trace
+from fedmq.privacy.homomorphic import active as homomorphic_active
+from fedmq.privacy.homomorphic import passive as homomorphic_passive
 from fedmq.simulation.simulate import simulate
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace() -> Timeline:
     random = np.random.default_rng(0)
     values = random.normal(size=(9000, 4))
-    traced = Trace()
+    traced = Timeline()
     with pytest.MonkeyPatch.context() as patch:
         # Many pieces, so that some wait for a worker when the first sum is wanted.
-        patch.setattr(additive_active, "_MOST_ROWS_PER_PIECE", 300)
-        patch.setattr(additive_passive, "_FEWEST_ROWS", 600)
+        patch.setattr(homomorphic_active, "_MOST_ROWS_PER_PIECE", 300)
+        patch.setattr(homomorphic_passive, "_FEWEST_ROWS", 600)
         simulate(
             active=values[:, :2],
             label=values.sum(axis=1) > 0,
@@ -36,7 +36,9 @@ def trace() -> Trace:
     return traced
 
 
-def test_a_timeline_holds_what_each_party_computed_and_said(trace: Trace, tmp_path: Path) -> None:
+def test_a_timeline_holds_what_each_party_computed_and_said(
+    trace: Timeline, tmp_path: Path
+) -> None:
     write_trace(trace.document(), tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     parties = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
@@ -57,14 +59,14 @@ def test_a_timeline_holds_what_each_party_computed_and_said(trace: Trace, tmp_pa
     assert min(e["dur"] for e in events if e["ph"] == "X") >= 0
 
 
-def test_sums_begin_before_the_last_row_is_encrypted(trace: Trace) -> None:
+def test_sums_begin_before_the_last_row_is_encrypted(trace: Timeline) -> None:
     spans = list(trace.spans())
     encrypted = max(end for _, what, _, end in spans if what == "Encrypt")
     summed = min(start for _, what, start, _ in spans if what == "SumRows")
     assert summed < encrypted
 
 
-def test_the_time_of_cores_is_told_apart_from_the_time_that_passed(trace: Trace) -> None:
+def test_the_time_of_cores_is_told_apart_from_the_time_that_passed(trace: Timeline) -> None:
     passed = sum(end - start for _, what, start, end in trace.spans() if what == "Encrypt")
     assert 0 < trace.busy["active", "Encrypt"] <= passed * 1.05
 

@@ -12,7 +12,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.privacy.engine import Sums
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.engines.paillier import Paillier
-from fedmq.privacy.homomorphic import passive as additive_passive
+from fedmq.privacy.homomorphic import passive as homomorphic_passive
 from fedmq.privacy.homomorphic.engine import AdditiveEngine
 from fedmq.privacy.plan import Compute
 from fedmq.simulation.simulate import simulate
@@ -28,7 +28,7 @@ SWITCHES.remove("allow_weak_keys")
 def test_sums_are_the_same_with_a_trick_switched_off(
     engine: type[AdditiveEngine], switch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(additive_passive, "_FEWEST_ROWS", 20)
+    monkeypatch.setattr(homomorphic_passive, "_FEWEST_ROWS", 20)
     bins = table(120, 5, seed=1)
     held = gradients(120, 2, subsample=0.7)
     for columns in (None, [0, 3]):
@@ -37,12 +37,12 @@ def test_sums_are_the_same_with_a_trick_switched_off(
         pair.start_tree(held, candidates)
         left = np.random.default_rng(3).random(120) < 0.4
         rows = np.arange(120, dtype=np.int32)
-        for wave in ({1: rows}, {2: rows[left], 3: rows[~left]}):
+        for level in ({1: rows}, {2: rows[left], 3: rows[~left]}):
             orders = {
-                node: np.random.default_rng(node).permutation(len(candidates)) for node in wave
+                node: np.random.default_rng(node).permutation(len(candidates)) for node in level
             }
-            answers = pair.ask_wave(wave, candidates, orders)
-            for node, standing in wave.items():
+            answers = pair.ask_wave(level, candidates, orders)
+            for node, standing in level.items():
                 answer = answers[node]
                 assert isinstance(answer, Sums)
                 np.testing.assert_array_equal(
@@ -73,7 +73,7 @@ def test_models_are_identical_with_all_switches_on_and_off(engine: str) -> None:
 
 
 def test_the_root_is_summed_while_its_gradients_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additive_passive, "_FEWEST_ROWS", 100)
+    monkeypatch.setattr(homomorphic_passive, "_FEWEST_ROWS", 100)
     bins = table(300, 3, seed=1)
     pair = EnginePair(Paillier(256, allow_weak_keys=True), bins)
     held = gradients(300, 2)

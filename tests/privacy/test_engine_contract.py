@@ -69,20 +69,20 @@ def test_sums_are_exact_down_the_tree_in_the_order_shown(
     candidates = CandidateTable.of(bins.cuts)
     held = gradients(120, 2, subsample)
     pair.start_tree(held)
-    wave = {1: np.arange(120, dtype=np.int32)}
-    for level in range(3):
-        orders = {node: np.random.default_rng(node).permutation(len(candidates)) for node in wave}
-        answers = pair.ask_wave(wave, candidates, orders)
-        for node, rows in wave.items():
+    level = {1: np.arange(120, dtype=np.int32)}
+    for depth in range(3):
+        orders = {node: np.random.default_rng(node).permutation(len(candidates)) for node in level}
+        answers = pair.ask_wave(level, candidates, orders)
+        for node, rows in level.items():
             answer = answers[node]
             assert isinstance(answer, Sums)
             np.testing.assert_array_equal(
                 answer.left, expected(bins, held, rows, candidates)[orders[node]]
             )
-        wave = {
+        level = {
             2 * node + side: part
-            for node, rows in wave.items()
-            for side, part in enumerate(halves(rows, level))
+            for node, rows in level.items()
+            for side, part in enumerate(halves(rows, depth))
         }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.computation import Given
-from fedmq.messages import alignment as align
+from fedmq.messages import alignment
 from fedmq.privacy.set_intersection import IdList
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
@@ -46,7 +46,7 @@ class _Store:
 
 def machines(
     owners: Mapping[str, Own],
-    agree: Callable[[align.AlignmentOpen], None] = lambda _: None,
+    agree: Callable[[alignment.AlignmentOpen], None] = lambda _: None,
     fewest: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> dict[str, Machine]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.pooled_tree import JoinedTree
+from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.computation import Computation, Given
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
@@ -152,7 +152,7 @@ def shares(simulation: Simulation) -> dict[str, str]:
     return {party: share.dumps() for party, share in simulation.results.items()}
 
 
-def joined(federation: Federation, simulation: Simulation) -> list[JoinedTree]:
+def joined(federation: Federation, simulation: Simulation) -> list[PooledTree]:
     """The trees with everybody's thresholds."""
     tables = [simulation.results[party].lookup_table for party in federation.columns]
-    return [JoinedTree.of(tree, tables) for tree in simulation.results[ACTIVE].trees]
+    return [PooledTree.of(tree, tables) for tree in simulation.results[ACTIVE].trees]

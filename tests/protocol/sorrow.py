@@ -9,7 +9,7 @@ from fedmq.errors import FedmqError
 
 
 @dataclass(frozen=True)
-class Sorrow:
+class FailingComputation:
     error: FedmqError
 
     def run(self) -> Any:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fedmq.errors import Aborted, DataError, FedmqError, PeerSilent, ProtocolError, Refused
-from fedmq.messages import alignment as align
+from fedmq.messages import alignment
 from fedmq.messages.array import Array
 from fedmq.messages.body import Abort
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.set_intersection import hash_to_curve
-from fedmq.protocol.alignment import blinded_lists as alignment_lists
+from fedmq.protocol.alignment import blinded_lists as blinded_lists
 from fedmq.protocol.alignment.blinded_lists import Pieces, way
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.events import Cancelled, Computed, Fail, Received, Start
@@ -31,9 +31,9 @@ def shared(owners: Mapping[str, Own]) -> set[str]:
 
 @pytest.fixture
 def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignment_lists, "_POINTS", 7)
-    monkeypatch.setattr(alignment_lists, "_BURST", 2)
-    monkeypatch.setattr(alignment_lists, "_PLACES", 5)
+    monkeypatch.setattr(blinded_lists, "_POINTS", 7)
+    monkeypatch.setattr(blinded_lists, "_BURST", 2)
+    monkeypatch.setattr(blinded_lists, "_PLACES", 5)
 
 
 def test_lists_pass_all_parties_and_end_at_the_active_one() -> None:
@@ -104,7 +104,7 @@ def test_fewer_common_ids_than_a_party_wants_are_counted_for_the_active_party_al
 
 
 def test_a_party_that_does_not_agree_says_why() -> None:
-    def disagree(_: align.AlignmentOpen) -> None:
+    def disagree(_: alignment.AlignmentOpen) -> None:
         raise Refused("telco normalises ids by trim, lower")
 
     errors = failed(people(2), agree=disagree)
@@ -164,7 +164,7 @@ def test_a_party_that_cannot_store_is_told_apart_and_the_others_hear_of_it() -> 
 def test_a_list_that_comes_from_the_wrong_side_is_refused_and_changes_nothing() -> None:
     owners = people(3)
     machine = machines(owners)["telco"]
-    opening = align.AlignmentOpen(name="customers", parties=PARTIES[:3], normalise=())
+    opening = alignment.AlignmentOpen(name="customers", parties=PARTIES[:3], normalise=())
     [effect] = machine.handle(Received("bank", opening))
     machine.handle(_computed(effect))
     points = Array.of(np.ones((3, 32), np.uint8))
@@ -174,13 +174,13 @@ def test_a_list_that_comes_from_the_wrong_side_is_refused_and_changes_nothing() 
         ("bank", "nobody"),
         ("bank", "telco"),
     ):
-        said = align.BlindedIds(owner=owner, start=0, rows=3, points=points)
+        said = alignment.BlindedIds(owner=owner, start=0, rows=3, points=points)
         with pytest.raises(ProtocolError, match="come this way"):
             machine.handle(Received(sender, said))
     with pytest.raises(ProtocolError, match="cannot take CommonRows"):
         places = Array.of(np.zeros(1, np.uint32))
         machine.handle(
-            Received("bank", align.CommonRows(owner="telco", start=0, rows=1, places=places))
+            Received("bank", alignment.CommonRows(owner="telco", start=0, rows=1, places=places))
         )
 
 
@@ -221,7 +221,7 @@ class Tap:
         self.bytes += encode(envelope)
         self.envelopes.append(envelope)
         said = envelope.body
-        if isinstance(said, align.BlindedIds):
+        if isinstance(said, alignment.BlindedIds):
             header = envelope.header
             rows = {row.tobytes() for row in said.points.numpy()}
             self.points.setdefault((said.owner, header.sender, header.recipient), set()).update(
@@ -281,7 +281,7 @@ def test_lists_leave_their_owner_and_pass_others_in_an_order_that_tells_nothing(
     lists: dict[str, list[bytes]] = {"bank": [], "telco": []}
 
     def tap(envelope: Envelope) -> None:
-        if isinstance(envelope.body, align.BlindedIds):
+        if isinstance(envelope.body, alignment.BlindedIds):
             rows = [row.tobytes() for row in envelope.body.points.numpy()]
             assert rows == sorted(rows)
             lists[envelope.header.sender] += rows

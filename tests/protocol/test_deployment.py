@@ -8,8 +8,8 @@ import pytest
 
 from fedmq.computation import Given
 from fedmq.errors import DataError, Refused
-from fedmq.protocol.deployment.active import Deploying
-from fedmq.protocol.deployment.passive import Hosting
+from fedmq.protocol.deployment.active import ActiveDeployment
+from fedmq.protocol.deployment.passive import PassiveDeployment
 from tests.protocol.test_online import World
 from tests.simulator import Link, Simulation
 
@@ -31,10 +31,12 @@ def run(
     only_asks: bool = False,
     **hosting: Any,
 ) -> Simulation:
-    machines: dict[str, Any] = {"active": Deploying("production", world.served, "hop", only_asks)}
+    machines: dict[str, Any] = {
+        "active": ActiveDeployment("production", world.served, "hop", only_asks)
+    }
     for party, share in world.shares.items():
         load, refusal = hosting.get(party, (Given(share), ""))
-        machines[party] = Hosting("active", load, refusal)
+        machines[party] = PassiveDeployment("active", load, refusal)
     simulation = Simulation(machines, seed=seed, link=link)
     simulation.run()
     return simulation

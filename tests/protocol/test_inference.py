@@ -12,8 +12,8 @@ from fedmq.errors import Aborted, DataError, PeerSilent, Refused
 from fedmq.messages.body import SessionRefuse
 from fedmq.messages.inference import HopReply, InferenceHop, InferenceOpen, SampleIds
 from tests.boosting.pooled import joint_margins
+from tests.protocol.failing import FailingComputation
 from tests.protocol.federation import ACTIVE, Federation, ran, small
-from tests.protocol.sorrow import Sorrow
 from tests.simulator import Link
 
 
@@ -137,7 +137,9 @@ def test_another_number_of_rows_is_refused() -> None:
 def test_a_share_that_cannot_be_loaded_is_a_refusal_and_its_reason_stays_at_home() -> None:
     federation = small()
     shares = trained(federation)
-    sorry = federation.having(loads={"telco": Sorrow(DataError("telco.csv: row 7 is no number"))})
+    sorry = federation.having(
+        loads={"telco": FailingComputation(DataError("telco.csv: row 7 is no number"))}
+    )
     simulation = ran(sorry.scoring(shares))
     assert "row 7" in str(simulation.errors["telco"])
     assert isinstance(simulation.errors[ACTIVE], Refused)

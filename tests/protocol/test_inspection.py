@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.gradients import Gradients
-from fedmq.messages import training as say
+from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
@@ -73,7 +73,7 @@ def first(said: list[Envelope], kind: type[Body]) -> Envelope:
 )
 def test_what_a_leaking_broadcast_adds_is_caught(tapped: Tapped, value: Any, what: str) -> None:
     said, secrets = tapped
-    found = leaks(adding(said, say.GradientBroadcast, value), secrets)
+    found = leaks(adding(said, training.GradientBroadcast, value), secrets)
     assert found >= {f"gradient broadcast to {peer} tells {what}" for peer in ("telco", "shop")}
 
 
@@ -90,7 +90,7 @@ def test_what_a_leaking_broadcast_adds_is_caught(tapped: Tapped, value: Any, wha
 )
 def test_what_a_leaking_reply_adds_is_caught(tapped: Tapped, value: Any, what: str) -> None:
     said, secrets = tapped
-    found = leaks(adding(said, say.HistogramReply, value), secrets)
+    found = leaks(adding(said, training.HistogramReply, value), secrets)
     assert f"histogram reply to bank tells {what}" in found
 
 
@@ -99,7 +99,7 @@ def test_what_is_derived_from_features_is_caught(tapped: Tapped, what: str) -> N
     said, secrets = tapped
     values = np.concatenate([each.values for each in secrets if each.what == what])
     sent = values.astype(np.uint8) if what.startswith("bins") else values
-    found = leaks(adding(said, say.HistogramReply, sent), secrets)
+    found = leaks(adding(said, training.HistogramReply, sent), secrets)
     assert f"histogram reply to bank tells {what}" in found
 
 
@@ -108,13 +108,13 @@ def test_what_is_derived_from_gradients_is_caught(tapped: Tapped, what: str) -> 
     said, secrets = tapped
     values = next(each.values for each in secrets if each.what == what)
     assert isinstance(values, np.ndarray)
-    found = leaks(adding(said, say.GradientBroadcast, values), secrets)
+    found = leaks(adding(said, training.GradientBroadcast, values), secrets)
     assert f"gradient broadcast to telco tells {what}" in found
 
 
 def test_a_secret_told_to_its_reader_is_no_leak(tapped: Tapped) -> None:
     said, secrets = tapped
-    assert leaks(adding(said, say.HistogramReply, MADE.label), secrets) == set()
+    assert leaks(adding(said, training.HistogramReply, MADE.label), secrets) == set()
 
 
 # Messages that say what they should not
@@ -122,8 +122,8 @@ def test_a_secret_told_to_its_reader_is_no_leak(tapped: Tapped) -> None:
 
 def test_labels_in_an_assignment_are_caught(tapped: Tapped) -> None:
     said, secrets = tapped
-    root = first(said, say.NodeAssignment)
-    assert isinstance(root.body, say.NodeAssignment)
+    root = first(said, training.NodeAssignment)
+    assert isinstance(root.body, training.NodeAssignment)
     told = root.body.model_copy(update={"left": Bitmap.of(BITS)})
     found = leaks([Envelope(root.header, told)], secrets)
     assert f"node assignment to {root.header.recipient} tells labels" in found
@@ -138,7 +138,7 @@ def test_numbers_in_a_hop_are_caught(tapped: Tapped) -> None:
         counts=Array.of(np.array([1], np.uint32)),
         rows=Array.of(score),
     )
-    header = first(said, say.TreeStarted).header.model_copy(update={"kind": hop.kind})
+    header = first(said, training.TreeStarted).header.model_copy(update={"kind": hop.kind})
     secret = Numbers("a score", [ACTIVE], score.astype(np.int64))
     assert leaks([Envelope(header, hop)], [secret]) == {
         f"inference hop to {header.recipient} tells a score"
@@ -177,7 +177,7 @@ def test_a_machine_that_tells_the_last_partition_is_caught(
         split(self, node, owner, record, left)
         for peer in self._askable:
             if ended and peer != self._parties[owner]:
-                told = say.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
+                told = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
                 self._send(peer, told)
 
     monkeypatch.setattr(ActiveTraining, "_split", tell_everyone)

@@ -17,7 +17,7 @@ from fedmq.messages.online import OnlineExits, OnlineHop, OnlineRows
 from fedmq.protocol.events import Received, Start
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.computations import OnlineScores
-from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Patience
+from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
 from tests.protocol.online_schedule import OnlineSchedule
 from tests.simulator import Link
@@ -77,7 +77,7 @@ class World:
         requests: list[AskedRows] | None = None,
         mode: Mode = "hop",
         degrade: Degrade = "fail",
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         away: tuple[str, ...] = (),
         number: int = 0,
         ids: list[str] | None = None,
@@ -90,7 +90,7 @@ class World:
             requests or [AskedRows(0, len(rows), 60.0)],
             mode,
             degrade,
-            patience or Patience(),
+            timeouts or Timeouts(),
             away,
         )
 
@@ -266,7 +266,7 @@ def test_partial_answers_guess_for_the_party_that_is_away_and_say_so(
     rows = np.arange(30)
     batch = world.batch(
         rows, [AskedRows(0, 10, 1.0), AskedRows(10, 30, 1.0)], mode, "partial",
-        Patience(away=0.3), away=("telco",) if known else (),
+        Timeouts(away=0.3), away=("telco",) if known else (),
     )  # fmt: skip
     schedule = OnlineSchedule([batch], world.shares, away={"telco": (0.0, 99.0)})
 
@@ -285,7 +285,7 @@ def test_active_only_uses_nobody_elses_splits_once_a_party_is_away(
     world: World, mode: Mode
 ) -> None:
     rows = np.arange(30)
-    batch = world.batch(rows, None, mode, "active_only", Patience(away=0.3))
+    batch = world.batch(rows, None, mode, "active_only", Timeouts(away=0.3))
 
     answers = OnlineSchedule([batch], world.shares, away={"telco": (0.0, 99.0)}).run()
 
@@ -315,7 +315,7 @@ def test_no_request_hangs_past_its_time(
 ) -> None:
     random = np.random.default_rng(seed)
     requests = [AskedRows(0, 3, 0.05), AskedRows(3, 10, 0.2), AskedRows(10, 20, 5.0)]
-    batch = world.batch(np.arange(20), requests, mode, degrade, Patience(away=0.4))
+    batch = world.batch(np.arange(20), requests, mode, degrade, Timeouts(away=0.4))
     away = {"telco": (random.random() * 0.1, 0.3 + random.random())}
     schedule = OnlineSchedule([batch], world.shares, seed, BAD, away, slow_work=0.001)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedmq.messages import training as say
+from fedmq.messages import training
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engine import Engine
 from tests.protocol.best_engine import BestOfAll
@@ -40,8 +40,10 @@ def test_an_engine_that_hides_rows_tells_nobody_who_stands_where() -> None:
     said: list[Envelope] = []
     federation.train(tap=said.append)
     bodies = [envelope.body for envelope in said]
-    assert not any(isinstance(body, say.NodeAssignment | say.GradientBroadcast) for body in bodies)
-    outcomes = [body for body in bodies if isinstance(body, say.SplitOutcome)]
+    assert not any(
+        isinstance(body, training.NodeAssignment | training.GradientBroadcast) for body in bodies
+    )
+    outcomes = [body for body in bodies if isinstance(body, training.SplitOutcome)]
     assert outcomes
     assert {outcome.left.count for outcome in outcomes} == {len(federation.label)}
 
@@ -50,8 +52,8 @@ def test_the_pieces_of_setup_queries_and_replies_arrive_in_their_numbers() -> No
     federation = small(counts=(2, 2)).having(engine=HiddenRows())
     said: list[Any] = []
     federation.train(tap=lambda envelope: said.append(envelope.body))
-    setups = [body.piece for body in said if isinstance(body, say.EngineSetup)]
+    setups = [body.piece for body in said if isinstance(body, training.EngineSetup)]
     assert setups == [0, 1, 2]
-    roots = [body for body in said if isinstance(body, say.QueryPiece) and body.node == 1]
+    roots = [body for body in said if isinstance(body, training.QueryPiece) and body.node == 1]
     of_first_tree = [(body.round, body.piece) for body in roots if body.tree == 0]
     assert of_first_tree == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]

@@ -11,7 +11,7 @@ import pytest
 
 from fedmq.computation import Given
 from fedmq.errors import Aborted, ConfigError, DataError, MessageError, Refused
-from fedmq.messages import training as say
+from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
@@ -22,6 +22,7 @@ from fedmq.protocol.events import Arrived
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import PassiveTable
 from tests.protocol.best_engine import BestOfAll
+from tests.protocol.failing import FailingComputation
 from tests.protocol.federation import (
     ACTIVE,
     OU,
@@ -33,7 +34,6 @@ from tests.protocol.federation import (
     small,
 )
 from tests.protocol.hidden_rows_engine import HiddenRows
-from tests.protocol.sorrow import Sorrow
 from tests.simulator import Link, Simulation
 
 # Refusals
@@ -91,8 +91,8 @@ def test_a_key_that_is_too_short_for_a_party_is_refused() -> None:
 
 
 def test_data_that_cannot_be_loaded_is_a_refusal_and_its_reason_stays_at_home() -> None:
-    sorrow = Sorrow(DataError("telco.csv: row 7, column age: 'x' is no number"))
-    simulation = refusal_of(small(), load=sorrow)
+    failing = FailingComputation(DataError("telco.csv: row 7, column age: 'x' is no number"))
+    simulation = refusal_of(small(), load=failing)
     assert isinstance(simulation.errors["telco"], DataError)
     assert_refused(simulation, "its own data could not be loaded")
     for party in (ACTIVE, "shop"):
@@ -155,41 +155,43 @@ def _beyond_the_rows(body: Any) -> Body:
 
 
 SHORT = Bitmap.of(np.ones(3, np.bool_))
-STRAY = say.SplitOutcome(tree=0, node=1, record=0, left=SHORT)
+STRAY = training.SplitOutcome(tree=0, node=1, record=0, left=SHORT)
 TOO_MANY = Array.of(np.array([10_000], np.uint32))
 NONE = Array.of(np.empty(0, np.uint32))
 
 BREACHES: list[tuple[str, type[Body], Forgery]] = [
-    ("a split of another tree", say.SplitOutcome, _shifted("tree")),
-    ("a split of another node", say.SplitOutcome, _shifted("node", 4)),
-    ("a split of too few rows", say.SplitOutcome, _with(left=SHORT)),
-    ("a split instead of sums", say.HistogramReply, lambda _: STRAY),
-    ("sums of another tree", say.HistogramReply, _shifted("tree")),
-    ("sums of another node", say.HistogramReply, _shifted("node", 8)),
-    ("sums of another round", say.HistogramReply, _shifted("round")),
-    ("sums that begin in the middle", say.HistogramReply, _shifted("piece")),
-    ("a refusal in the middle", say.SplitOutcome,
-     lambda _: say.SessionAccept(setup_pieces=0, trees=0)),
-    ("setup pieces that were not announced", say.SessionAccept, lambda _: say.EngineSetup(
+    ("a split of another tree", training.SplitOutcome, _shifted("tree")),
+    ("a split of another node", training.SplitOutcome, _shifted("node", 4)),
+    ("a split of too few rows", training.SplitOutcome, _with(left=SHORT)),
+    ("a split instead of sums", training.HistogramReply, lambda _: STRAY),
+    ("sums of another tree", training.HistogramReply, _shifted("tree")),
+    ("sums of another node", training.HistogramReply, _shifted("node", 8)),
+    ("sums of another round", training.HistogramReply, _shifted("round")),
+    ("sums that begin in the middle", training.HistogramReply, _shifted("piece")),
+    ("a refusal in the middle", training.SplitOutcome,
+     lambda _: training.SessionAccept(setup_pieces=0, trees=0)),
+    ("setup pieces that were not announced", training.SessionAccept, lambda _: training.EngineSetup(
         piece=0, payload={})),
-    ("a decision about another tree", say.SplitDecision, _shifted("tree")),
-    ("a decision about a node that is not there", say.SplitDecision, _shifted("node", 64)),
-    ("a decision for a candidate that is not there", say.SplitDecision,
+    ("a decision about another tree", training.SplitDecision, _shifted("tree")),
+    ("a decision about a node that is not there", training.SplitDecision, _shifted("node", 64)),
+    ("a decision for a candidate that is not there", training.SplitDecision,
      _with(candidates=TOO_MANY)),
-    ("a decision for nothing", say.SplitDecision, _with(candidates=NONE)),
-    ("an assignment of too few rows", say.NodeAssignment, _with(left=SHORT)),
-    ("an assignment of another tree", say.NodeAssignment, _shifted("tree")),
-    ("an assignment of a node that is not there", say.NodeAssignment, _shifted("node", 64)),
-    ("gradients of another tree", say.GradientBroadcast, _shifted("tree")),
-    ("gradients of rows that are not there", say.GradientBroadcast, _beyond_the_rows),
-    ("a request about another tree", say.HistogramRequest, _shifted("tree")),
-    ("a tree that is past the last", say.TreeStarted, _shifted("tree", 99)),
-    ("the end of another tree", say.TreeFinished, _shifted("tree")),
-    ("the end of a model that has more trees", say.SessionFinished, _with(trees=0)),
-    ("a question that nobody asked", say.SplitDecision, lambda body: say.QueryPiece(
+    ("a decision for nothing", training.SplitDecision, _with(candidates=NONE)),
+    ("an assignment of too few rows", training.NodeAssignment, _with(left=SHORT)),
+    ("an assignment of another tree", training.NodeAssignment, _shifted("tree")),
+    ("an assignment of a node that is not there", training.NodeAssignment, _shifted("node", 64)),
+    ("gradients of another tree", training.GradientBroadcast, _shifted("tree")),
+    ("gradients of rows that are not there", training.GradientBroadcast, _beyond_the_rows),
+    ("a request about another tree", training.HistogramRequest, _shifted("tree")),
+    ("a tree that is past the last", training.TreeStarted, _shifted("tree", 99)),
+    ("the end of another tree", training.TreeFinished, _shifted("tree")),
+    ("the end of a model that has more trees", training.SessionFinished, _with(trees=0)),
+    ("a question that nobody asked", training.SplitDecision, lambda body: training.QueryPiece(
         tree=body.tree, node=body.node, round=0, piece=0, payload={})),
-    ("an end before the answers", say.GradientBroadcast, lambda _: say.TreeFinished(tree=0)),
-    ("a second opening", say.TreeStarted, lambda _: say.SessionAccept(setup_pieces=0, trees=0)),
+    ("an end before the answers", training.GradientBroadcast,
+        lambda _: training.TreeFinished(tree=0)),
+    ("a second opening", training.TreeStarted,
+        lambda _: training.SessionAccept(setup_pieces=0, trees=0)),
 ]  # fmt: skip
 
 
@@ -225,7 +227,7 @@ for _dtype in (np.uint8, np.int64, np.float64):
 
 
 @pytest.mark.parametrize("engine", [PLAIN, PAILLIER, OU], ids=lambda engine: engine.name)
-@pytest.mark.parametrize("kind", [say.HistogramReply, say.GradientBroadcast])
+@pytest.mark.parametrize("kind", [training.HistogramReply, training.GradientBroadcast])
 @pytest.mark.parametrize("values", MALFORMED.values(), ids=MALFORMED)
 def test_a_malformed_payload_never_ends_the_session_on_one_side_alone(
     values: dict[str, Any], kind: type[Body], engine: Engine
@@ -233,7 +235,7 @@ def test_a_malformed_payload_never_ends_the_session_on_one_side_alone(
     federation = small(counts=(1, 2, 2)).having(engine=engine)
     simulation = federation.train(rewrite=_rewritten(kind, _payload(**values)))
     # Any number of int64 pairs is well-formed to the plain engine.
-    fits = engine is PLAIN and kind is say.HistogramReply and _is_pairs(values.get("left"))
+    fits = engine is PLAIN and kind is training.HistogramReply and _is_pairs(values.get("left"))
     assert simulation.errors.keys() == (set() if fits else {ACTIVE, "telco", "shop"})
 
 
@@ -246,17 +248,17 @@ def _is_pairs(value: Any) -> bool:
 def test_a_malformed_key_is_refused(values: dict[str, Any], engine: Engine) -> None:
     federation = small().having(engine=engine)
     public = pack_payload({"n": next(iter(values.values()), 0)})
-    simulation = federation.train(rewrite=_rewritten(say.TrainingOpen, _with(public=public)))
+    simulation = federation.train(rewrite=_rewritten(training.TrainingOpen, _with(public=public)))
     assert isinstance(simulation.errors[ACTIVE], Refused)
 
 
 def test_a_reply_that_follows_a_complete_one_is_a_breach() -> None:
     simulation = Simulation(small(counts=(1, 2)).training())
-    more: list[say.HistogramReply] = []
+    more: list[training.HistogramReply] = []
 
     def tap(envelope: Envelope) -> None:
         body = envelope.body
-        if isinstance(body, say.HistogramReply) and not more:
+        if isinstance(body, training.HistogramReply) and not more:
             more.append(body.model_copy(update={"piece": body.pieces, "pieces": body.pieces + 1}))
             simulation.say("telco", ACTIVE, more[0])
 
@@ -274,9 +276,9 @@ def test_a_tree_that_ends_before_the_sums_are_answered_is_a_breach(seed: int) ->
 
     def tap(envelope: Envelope) -> None:
         body = envelope.body
-        if isinstance(body, say.HistogramRequest) and body.nodes[0].node > 1 and not asked:
+        if isinstance(body, training.HistogramRequest) and body.nodes[0].node > 1 and not asked:
             asked.append(body.tree)
-            simulation.say(ACTIVE, "telco", say.TreeFinished(tree=body.tree))
+            simulation.say(ACTIVE, "telco", training.TreeFinished(tree=body.tree))
 
     simulation.tap = tap
     simulation.run()
@@ -288,20 +290,20 @@ def test_a_node_that_is_split_while_it_is_asked_about_is_a_breach() -> None:
     federation = small(counts=(0, 2, 2))
     machines = federation.having(engine=BestOfAll(federation.params)).training()
     simulation = Simulation(machines)
-    put_off: list[say.QueryPiece] = []
+    put_off: list[training.QueryPiece] = []
     went_left: list[Bitmap] = []
 
     def rewrite(envelope: Envelope) -> Body:
         body = envelope.body
-        if isinstance(body, say.SplitOutcome) and body.node == 1:
+        if isinstance(body, training.SplitOutcome) and body.node == 1:
             went_left.append(body.left)
-        if not isinstance(body, say.QueryPiece) or body.node != 2 or put_off:
+        if not isinstance(body, training.QueryPiece) or body.node != 2 or put_off:
             return body
         put_off.append(body)
         simulation.say(ACTIVE, envelope.header.recipient, body)
         standing = int(went_left[0].numpy().sum())
         left = Bitmap.of(np.ones(standing, np.bool_))
-        return say.NodeAssignment(tree=body.tree, node=body.node, left=left)
+        return training.NodeAssignment(tree=body.tree, node=body.node, left=left)
 
     simulation.rewrite = rewrite
     simulation.run()
@@ -324,13 +326,13 @@ def test_an_engine_that_gives_up_in_the_middle_of_a_wave_asks_nothing_more(
     simulation = small(counts=(1, 2)).train(tap=lambda envelope: said.append(envelope.body))
     assert str(simulation.errors[ACTIVE]) == "key_bits: no room"
     assert isinstance(simulation.errors["telco"], Aborted)
-    requests = [body for body in said if isinstance(body, say.HistogramRequest)]
+    requests = [body for body in said if isinstance(body, training.HistogramRequest)]
     assert [[query.node for query in request.nodes] for request in requests] == [[1]]
 
 
 def test_more_setup_pieces_than_were_announced_are_a_breach() -> None:
     federation = small().having(engine=HiddenRows())
-    fewer = _rewritten(say.SessionAccept, _with(setup_pieces=2))
+    fewer = _rewritten(training.SessionAccept, _with(setup_pieces=2))
     simulation = federation.train(rewrite=fewer)
     assert simulation.errors.keys() == {ACTIVE, "telco", "shop"}
 
@@ -338,7 +340,7 @@ def test_more_setup_pieces_than_were_announced_are_a_breach() -> None:
 @pytest.mark.parametrize("record", [2**31, 2**32 - 1])
 def test_a_record_beyond_what_a_tree_can_hold_is_no_message(record: int) -> None:
     with pytest.raises(ValueError, match="record"):
-        say.SplitOutcome(tree=0, node=1, record=record, left=SHORT)
+        training.SplitOutcome(tree=0, node=1, record=record, left=SHORT)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**63])

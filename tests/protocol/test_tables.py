@@ -15,11 +15,11 @@ import pytest
 from fedmq.errors import FedmqError, ProtocolError
 from fedmq.messages.codec import KINDS
 from fedmq.protocol import diagram
-from fedmq.protocol.alignment import blinded_lists as alignment_lists
+from fedmq.protocol.alignment import blinded_lists as blinded_lists
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
-from fedmq.protocol.deployment.active import Deploying
-from fedmq.protocol.deployment.passive import Hosting
+from fedmq.protocol.deployment.active import ActiveDeployment
+from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
@@ -54,7 +54,7 @@ MACHINES: list[type[Machine]] = [
     ActiveInference,
     PassiveInference,
 ]
-SERVING: list[type[Machine]] = [OnlineBatch, Deploying, Hosting]
+SERVING: list[type[Machine]] = [OnlineBatch, ActiveDeployment, PassiveDeployment]
 """Their own tests drive these; here their tables are looked at."""
 LOCAL: list[Event] = [
     Start(),
@@ -240,8 +240,8 @@ def test_every_transition_but_the_failing_and_interrupting_ones_is_taken_by_some
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fedmq.protocol.inference.active._IDS_PER_PIECE", 30)
-    monkeypatch.setattr(alignment_lists, "_POINTS", 7)
-    monkeypatch.setattr(alignment_lists, "_PLACES", 5)
+    monkeypatch.setattr(blinded_lists, "_POINTS", 7)
+    monkeypatch.setattr(blinded_lists, "_PLACES", 5)
     taken: set[tuple[type, Enum, type, Enum]] = set()
     before: dict[int, tuple[Machine, Enum, type]] = {}
 

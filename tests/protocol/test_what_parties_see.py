@@ -11,7 +11,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.node_numbers import depth
 from fedmq.boosting.params import TrainParams
-from fedmq.messages import training as say
+from fedmq.messages import training
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.privacy.engine import Engine, Query
@@ -122,7 +122,7 @@ def test_a_payload_is_ciphertexts_their_layout_and_their_number() -> None:
 def test_the_slot_layout_that_passive_parties_see_does_not_depend_on_the_labels() -> None:
     def layouts(made: Federation) -> list[tuple[Any, Any]]:
         bodies = [each.body for each in trained(made.having(engine=PAILLIER))[0]]
-        pieces = [body for body in bodies if isinstance(body, say.GradientBroadcast)]
+        pieces = [body for body in bodies if isinstance(body, training.GradientBroadcast)]
         return [(body.payload["h"], body.payload["slot"]) for body in pieces]
 
     made = federation()
@@ -145,12 +145,12 @@ def test_at_the_last_level_only_the_owner_and_the_active_party_learn_the_partiti
     decided = {
         (each.header.recipient, each.body.tree, each.body.node)
         for each in last
-        if isinstance(each.body, say.SplitDecision)
+        if isinstance(each.body, training.SplitDecision)
     }
     told = {
         (each.header.sender, each.body.tree, each.body.node)
         for each in last
-        if isinstance(each.body, say.SplitOutcome)
+        if isinstance(each.body, training.SplitOutcome)
     }
     assert decided == told
     assert len({(tree, node) for _, tree, node in decided}) == len(decided)
@@ -161,7 +161,7 @@ def test_who_goes_left_is_told_to_each_party_at_most_once() -> None:
     told = [
         (each.header.recipient, each.body.tree, each.body.node)
         for each in said
-        if isinstance(each.body, say.NodeAssignment)
+        if isinstance(each.body, training.NodeAssignment)
     ]
     assert len(told) == len(set(told)) > 3
 
@@ -261,5 +261,5 @@ def test_the_rows_that_one_side_sampling_draws_are_not_told_by_the_seed_that_all
 def test_a_node_in_which_few_rows_carry_a_gradient_is_declined_however_many_stand_there() -> None:
     asked = federation(subsample=0.1).having(smallest_node={"telco": ROWS // 2})
     said, _, _ = trained(asked)
-    declined = {each.body.node for each in said if isinstance(each.body, say.NodeDeclined)}
+    declined = {each.body.node for each in said if isinstance(each.body, training.NodeDeclined)}
     assert 1 in declined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fedmq.transport.lane_workers import Handover
+from fedmq.transport.lane_workers import LaneWorkers
 from fedmq.transport.link import Delivery, Lane
 
 
@@ -31,7 +31,7 @@ async def test_what_waits_is_forgotten_and_what_runs_is_finished() -> None:
         await go_on.wait()
         finished.put_nowait(each.message_id)
 
-    handover = Handover("telco", handle)
+    handover = LaneWorkers("telco", handle)
     handover.put(delivery("running"))
     await started.wait()
     handover.put(delivery("waiting"))
@@ -54,7 +54,7 @@ async def test_closing_cancels_the_handler_and_settles_nothing() -> None:
             cancelled.set()
             raise
 
-    handover = Handover("telco", handle)
+    handover = LaneWorkers("telco", handle)
     handover.put(delivery("1"))
     await started.wait()
     await handover.close()

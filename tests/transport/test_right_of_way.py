@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from fedmq.transport.priority import RightOfWay
+from fedmq.transport.priority import PriorityGate
 
 
 async def test_it_is_given_until_the_last_score_is_through() -> None:
-    right_of_way = RightOfWay()
+    priority_gate = PriorityGate()
     order: list[str] = []
 
     async def long_message() -> None:
-        await right_of_way.give()
+        await priority_gate.give()
         order.append("sent")
 
-    with right_of_way.taken():
-        with right_of_way.taken():
+    with priority_gate.taken():
+        with priority_gate.taken():
             sending = asyncio.create_task(long_message())
             await asyncio.sleep(0)
         order.append("one score")
@@ -28,25 +28,25 @@ async def test_it_is_given_until_the_last_score_is_through() -> None:
 
 
 async def test_it_costs_nothing_while_nobody_takes_it() -> None:
-    giving = asyncio.create_task(RightOfWay().give())
+    giving = asyncio.create_task(PriorityGate().give())
     await asyncio.sleep(0)
     assert giving.done()
 
 
 async def test_scores_without_end_do_not_hold_up_a_training() -> None:
-    right_of_way = RightOfWay()
-    with right_of_way.taken():
+    priority_gate = PriorityGate()
+    with priority_gate.taken():
         async with asyncio.timeout(5):
-            await right_of_way.give()
+            await priority_gate.give()
 
 
 async def test_a_score_that_fails_gives_it_back() -> None:
-    right_of_way = RightOfWay()
+    priority_gate = PriorityGate()
     try:
-        with right_of_way.taken():
+        with priority_gate.taken():
             raise ValueError("no score")
     except ValueError:
         pass
-    giving = asyncio.create_task(right_of_way.give())
+    giving = asyncio.create_task(priority_gate.give())
     await asyncio.sleep(0)
     assert giving.done()

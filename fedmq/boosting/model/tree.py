@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.numpy_field import Float32s, Int16s, Int32s
 
-__all__ = ["LEAF", "Directions", "GrowingTree", "Tree", "walk", "walk_joined"]
+__all__ = ["LEAF", "Directions", "GrowingTree", "Tree", "walk", "walk_pooled"]
 
 LEAF = -1
 """Owner of a leaf, and child of one."""
@@ -101,7 +101,7 @@ class GrowingTree:
         self._nodes[node] = content
 
 
-def walk_joined(
+def walk_pooled(
     tree: Tree, tables: Sequence[LookupTable], values: Sequence[NDArray[np.float32]]
 ) -> NDArray[np.int32]:
     """As `walk`, where all parties' ``tables`` and ``values`` (rows, features) lie side by side."""

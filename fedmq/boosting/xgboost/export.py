@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.pooled_tree import JoinedTree
+from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def import_xgboost() -> ModuleType:
 
 
 def to_booster(
-    trees: Sequence[JoinedTree], params: TrainParams, feature_names: Sequence[str]
+    trees: Sequence[PooledTree], params: TrainParams, feature_names: Sequence[str]
 ) -> xgboost.Booster:
     """``trees`` as a booster whose columns are ``feature_names``; its margins equal ours.
 
@@ -46,7 +46,7 @@ def to_booster(
 
 
 def _document(
-    trees: Sequence[JoinedTree], params: TrainParams, feature_names: Sequence[str]
+    trees: Sequence[PooledTree], params: TrainParams, feature_names: Sequence[str]
 ) -> dict[str, Any]:
     model = {
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
@@ -77,7 +77,7 @@ def _document(
     }
 
 
-def _tree(index: int, joined: JoinedTree, n_features: int) -> dict[str, Any]:
+def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
     tree = joined.tree
     leaf = tree.is_leaf
     above = np.nextafter(joined.threshold, np.float32(np.inf))

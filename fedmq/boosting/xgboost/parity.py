@@ -18,7 +18,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.export import import_xgboost
-from fedmq.boosting.xgboost.pooled_tree import JoinedTree
+from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def train_reference(
     return reference
 
 
-def compare(reference: xgboost.Booster, trees: Sequence[JoinedTree], bins: BinMatrix) -> Parity:
+def compare(reference: xgboost.Booster, trees: Sequence[PooledTree], bins: BinMatrix) -> Parity:
     """Counts the nodes of ``reference`` that ``trees`` have too, starting from the roots.
 
     ``bins`` are the training rows. A split is identical if feature, bin and default direction are,
@@ -113,7 +113,7 @@ class _BinnedTree:
     weight: NDArray[np.float32]
 
     @classmethod
-    def of_joined(cls, joined: JoinedTree, cuts: Cuts, last_bin: NDArray[np.int32]) -> _BinnedTree:
+    def of_joined(cls, joined: PooledTree, cuts: Cuts, last_bin: NDArray[np.int32]) -> _BinnedTree:
         tree = joined.tree
         bins = np.zeros(len(tree), np.int32)
         for node in np.flatnonzero(~tree.is_leaf).tolist():

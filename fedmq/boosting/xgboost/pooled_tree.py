@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import Tree
 
-__all__ = ["JoinedTree", "joined_feature_names"]
+__all__ = ["PooledTree", "pooled_feature_names"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JoinedTree:
+class PooledTree:
     """A tree over the joined columns, those of party 0 first.
 
     Vectors over ``tree``'s nodes: ``feature`` int32, ``threshold`` float32 (``x <= threshold`` goes
@@ -31,7 +31,7 @@ class JoinedTree:
     default_left: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, tree: Tree, tables: Sequence[LookupTable]) -> JoinedTree:
+    def of(cls, tree: Tree, tables: Sequence[LookupTable]) -> PooledTree:
         """``tree`` joined with the lookup tables of all owners, by index of the owner."""
         feature = np.zeros(len(tree), np.int32)
         threshold = np.zeros(len(tree), np.float32)
@@ -47,7 +47,7 @@ class JoinedTree:
         return cls(tree, feature, threshold, default_left)
 
 
-def joined_feature_names(parties: Sequence[str], tables: Sequence[LookupTable]) -> list[str]:
+def pooled_feature_names(parties: Sequence[str], tables: Sequence[LookupTable]) -> list[str]:
     """Names of the joined columns, ``party.feature``."""
     return [
         f"{party}.{name}"

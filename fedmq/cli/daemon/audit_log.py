@@ -11,7 +11,7 @@ import click
 from fedmq.cli.daemon_request import party_argument_help, state_of
 from fedmq.cli.output import json_option, print_result
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.question_log import online_logs
+from fedmq.party.consent.question_log import question_logs
 
 __all__ = ["audit_log"]
 
@@ -58,7 +58,7 @@ def verify(party: Path, online: bool, as_json: bool) -> None:
 
 def _logs(party: Path, online: bool) -> list[AuditLog]:
     state = state_of(party)
-    return online_logs(state) if online else [AuditLog(state)]
+    return question_logs(state) if online else [AuditLog(state)]
 
 
 def _verified(log: AuditLog) -> dict[str, Any]:

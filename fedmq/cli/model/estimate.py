@@ -16,8 +16,8 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import LoadActiveTable
-from fedmq.party.operations.broker_pace import Pace, pace_of_broker
-from fedmq.simulation.estimate import estimate as foretell
+from fedmq.party.operations.broker_pace import BrokerLatency, latency_of_broker
+from fedmq.simulation import estimate as estimation
 from fedmq.simulation.model import ACTIVE
 
 __all__ = ["estimate"]
@@ -54,7 +54,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
     ).run()
     learned = np.flatnonzero(~table.evaluation)
     pace = _pace(party, federation)
-    found = foretell(
+    found = estimation.estimate(
         active=table.values[learned],
         label=table.label[learned],
         passive=_bins(
@@ -67,7 +67,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         engine_options=description.engine_options,
         workers=party.compute.workers,
         folder=party.state.parent,
-        broker=pace or Pace(0.0, 0.0),
+        broker=pace or BrokerLatency(0.0, 0.0),
     )
     result = {
         "trees": found.trees,
@@ -88,9 +88,9 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
     print_result(result, as_json, _in_words)
 
 
-def _pace(party: PartyFile, federation: Federation) -> Pace | None:
+def _pace(party: PartyFile, federation: Federation) -> BrokerLatency | None:
     try:
-        return asyncio.run(pace_of_broker(party, federation))
+        return asyncio.run(latency_of_broker(party, federation))
     except LinkError:
         return None
 

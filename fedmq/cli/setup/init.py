@@ -17,7 +17,7 @@ from fedmq.cli.setup.broker_folder import BrokerFolder
 from fedmq.cli.setup.compose_file import compose_file
 from fedmq.cli.setup.example_data import breast_cancer
 from fedmq.errors import ConfigError
-from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.transport.rabbitmq.topology import check_name
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
@@ -81,7 +81,7 @@ def init(
             url = f"{'amqp' if no_tls else 'amqps'}://{login}@{broker}/"
             text = _party(party, url, party == active, serving=example)
             _write(folder / party / "party.toml", text, _PRIVATE)
-            keys_file.write(folder / party / "keys.json", rings[party])
+            private_keys.write(folder / party / "keys.json", rings[party])
             for file, pem in certificates.get(party, {}).items():
                 _write(folder / party / "tls" / file, pem.decode(), _PRIVATE)
         _write(folder / "docker-compose.yml", compose_file(parties, passwords), _PRIVATE)

@@ -16,7 +16,7 @@ from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin, pinned
 from fedmq.party.configuration.toml_file import read_toml
-from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import PASSPHRASE_VARIABLE, KeyRing
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
 
@@ -28,7 +28,7 @@ party_argument = click.argument("party", type=click.Path(path_type=Path))
 def ask_passphrase() -> str:
     """The passphrase, from the environment or from whoever sits at the terminal."""
     if PASSPHRASE_VARIABLE in os.environ or not sys.stdin.isatty():
-        return keys_file.passphrase_from_environment()
+        return private_keys.passphrase_from_environment()
     answer: str = click.prompt("Passphrase of the private keys", hide_input=True, err=True)
     return answer
 
@@ -68,7 +68,7 @@ def new(party: Path, locked: bool, as_json: bool) -> None:
             f"{config.keys}: there are keys already; change them with: fedmq keys rotate"
         )
     ring = KeyRing(config.party, PrivateKeys.generate())
-    keys_file.write(config.keys, ring, _new_passphrase(locked))
+    private_keys.write(config.keys, ring, _new_passphrase(locked))
     pin(config.federation, config.party, [ring.current.public])
     print_result(_described(config.party, ring.current.public), as_json, _to_send)
 
@@ -101,13 +101,13 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
     opened until the next change. A running daemon takes it up at once.
     """
     config = read_toml(party, PartyFile)
-    passphrase = ask_passphrase() if keys_file.is_locked(config.keys) else None
-    ring = keys_file.read(config.keys, config.party, lambda: passphrase or "")
+    passphrase = ask_passphrase() if private_keys.is_locked(config.keys) else None
+    ring = private_keys.read(config.keys, config.party, lambda: passphrase or "")
     if now:
         ring = KeyRing(config.party, PrivateKeys.generate())
     else:
         ring = ring.advanced() if finish else ring.prepared()
-    keys_file.write(config.keys, ring, passphrase or _new_passphrase(locked))
+    private_keys.write(config.keys, ring, passphrase or _new_passphrase(locked))
     signing = ring.current.public
     newest = ring.next.public if ring.next else signing
     pin(config.federation, config.party, list(dict.fromkeys([signing, newest])))

@@ -13,23 +13,11 @@ from typing import Any
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, FedmqError, LinkError
 from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
+from fedmq.party.configuration.compute import dask_address
 
-__all__ = ["DaskPool", "dask_address"]
+__all__ = ["DaskPool"]
 
-_SCHEME = "dask://"
 _CONNECT = 10.0  # seconds
-
-
-def dask_address(url: str) -> str:
-    """``dask://host:port`` as Dask's own address; ``dask://tls://host:port`` keeps its scheme.
-
-    Raises:
-        ValueError: the URL is none.
-    """
-    rest = url.removeprefix(_SCHEME)
-    if rest == url or ":" not in rest:
-        raise ValueError(f"{url!r} is no address of a Dask scheduler; write dask://host:8786")
-    return rest if "://" in rest else f"tcp://{rest}"
 
 
 class DaskPool(ComputePool):

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedmq.computation import Computation
 from fedmq.party.telemetry.timeline import Span
-from fedmq.transport.priority import RightOfWay
+from fedmq.transport.priority import PriorityGate
 
 __all__ = ["ComputePool", "OnDone", "ThreadPool", "run_pickled"]
 
@@ -40,7 +40,7 @@ class ComputePool(ABC):
             FedmqError: the computation raised it, or could not be done.
         """
 
-    def give_way(self, to: RightOfWay) -> None:  # noqa: B027 (there may be nothing to do)
+    def give_way(self, to: PriorityGate) -> None:  # noqa: B027 (there may be nothing to do)
         """From now on take only what time of cores nobody else wants: somebody waits for scores.
 
         None begins while ``to`` is taken.

@@ -18,9 +18,9 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
 from fedmq.party.compute.shared_arrays import SharedArrays
-from fedmq.party.compute.turns import _Turns
+from fedmq.party.compute.turns import PriorityQueue
 from fedmq.party.telemetry.timeline import Span
-from fedmq.transport.priority import RightOfWay
+from fedmq.transport.priority import PriorityGate
 
 __all__ = ["ProcessPool", "cores"]
 
@@ -41,9 +41,9 @@ class ProcessPool(ComputePool):
     def __init__(self, workers: int | None = None) -> None:
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
-        self._right_of_way: RightOfWay | None = None
+        self._priority_gate: PriorityGate | None = None
         # One computation at work and one at hand for each worker; others can be overtaken.
-        self._turns = _Turns(2 * self.parallelism)
+        self._turns = PriorityQueue(2 * self.parallelism)
         self._executor = self._started()
 
     def _started(self) -> loky.ProcessPoolExecutor:
@@ -66,14 +66,14 @@ class ProcessPool(ComputePool):
         on_done(span)
         return result
 
-    def give_way(self, to: RightOfWay) -> None:
-        self._right_of_way = to
+    def give_way(self, to: PriorityGate) -> None:
+        self._priority_gate = to
 
     async def _run(self, computation: Computation) -> Any:
-        gives_way = self._right_of_way is not None
-        if self._right_of_way is not None:
+        gives_way = self._priority_gate is not None
+        if self._priority_gate is not None:
             # Small computations end in quick succession, and each ends with work for this process.
-            await self._right_of_way.give()
+            await self._priority_gate.give()
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:

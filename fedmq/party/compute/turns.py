@@ -8,7 +8,7 @@ import heapq
 __all__ = []
 
 
-class _Turns:
+class PriorityQueue:
     """Who is next: the most urgent first, and of these whoever came first."""
 
     def __init__(self, places: int) -> None:

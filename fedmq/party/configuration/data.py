@@ -16,8 +16,17 @@ __all__ = ["ColumnType", "DataSection", "Duplicates", "SourceType", "Step", "nor
 SourceType = Literal["csv", "parquet", "sql"]
 ColumnType = Literal["number", "category"]
 Duplicates = Literal["refuse", "first", "last"]
+Step = Literal["trim", "lower", "upper", "digits", "sha256"]
 
 _SQLITE = "sqlite:///"
+_STEPS: Mapping[Step, Callable[[str], str]] = {
+    "trim": str.strip,
+    "lower": str.lower,
+    "upper": str.upper,
+    "digits": lambda text: "".join(each for each in text if each in "0123456789"),
+    "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest() if text else "",
+}
+"""``digits`` keeps 0 to 9 alone; ``sha256`` gives hex digits, and leaves an empty id empty."""
 
 
 def _database(url: str | None, info: ValidationInfo) -> str | None:
@@ -90,19 +99,6 @@ class DataSection(Section):
         if not scheme.startswith("sqlite"):  # a password may hold any letter
             rest = rest.rpartition("@")[2].partition("?")[0]
         return f"{scheme}://{rest}"
-
-
-Step = Literal["trim", "lower", "upper", "digits", "sha256"]
-
-
-_STEPS: Mapping[Step, Callable[[str], str]] = {
-    "trim": str.strip,
-    "lower": str.lower,
-    "upper": str.upper,
-    "digits": lambda text: "".join(each for each in text if each in "0123456789"),
-    "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest() if text else "",
-}
-"""``digits`` keeps 0 to 9 alone; ``sha256`` gives hex digits, and leaves an empty id empty."""
 
 
 def normalised(ids: Sequence[str], steps: Sequence[Step]) -> list[str]:

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
-from fedmq.party.compute.dask_pool import dask_address
+from fedmq.party.configuration.compute import ComputeSection
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.http import HttpSection
@@ -22,7 +22,7 @@ from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.transport.rabbitmq.address import BrokerAddress
 
-__all__ = ["BROKER_VARIABLE", "ComputeSection", "PartyFile"]
+__all__ = ["BROKER_VARIABLE", "PartyFile"]
 
 BROKER_VARIABLE = "FEDMQ_BROKER"
 """Environment variable that overrides ``broker``: another host name inside containers."""
@@ -34,44 +34,6 @@ def _url(url: str, key: str = "broker") -> str:
     except ConfigError as error:
         raise ConfigError(f"{key}: {error}") from None
     return url
-
-
-_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def _bytes(text: str) -> str:
-    number, _, unit = text.partition(" ")
-    if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
-        raise ValueError(f"{text!r} is no size; write a number, a space, and KB, MB, GB or TB")
-    return text
-
-
-def _dask(url: str) -> str:
-    dask_address(url)
-    return url
-
-
-class ComputeSection(Section):
-    """Worker processes for the arithmetic, and the memory for what they share.
-
-    All cores and all memory when left out. Ciphertexts beyond ``memory`` ("2 GB") lie in files in
-    the party's state folder while a tree grows.
-    """
-
-    workers: Annotated[int, Field(ge=1)] | None = None
-    """Worker processes; one per core when left out."""
-    dask: Annotated[str, AfterValidator(_dask)] | None = None
-    """A Dask scheduler, whose workers compute instead: written ``compute = "dask://…"``."""
-    memory: Annotated[str, AfterValidator(_bytes)] | None = None
-    """Memory for what they share, such as "2 GB"; what goes beyond lies in the state folder."""
-
-    @property
-    def memory_bytes(self) -> int | None:
-        """``memory`` as a number."""
-        if self.memory is None:
-            return None
-        number, _, unit = self.memory.partition(" ")
-        return int(float(number) * _UNITS[unit])
 
 
 def _compute(value: object) -> object:

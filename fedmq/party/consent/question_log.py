@@ -20,7 +20,7 @@ from typing import Any
 from fedmq.errors import ConfigError, FedmqError
 from fedmq.party.consent.audit_log import AuditLog, now
 
-__all__ = ["OnlineAudit", "online_logs"]
+__all__ = ["QuestionLog", "question_logs"]
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _FOLDER = "audit"
 _PREFIX = "questions-"
 
 
-class OnlineAudit:
+class QuestionLog:
     """Files by day in ``state/audit``. The key of the hashes stays beside them, with the owner.
 
     Whoever holds the key can look an id up; the files alone tell nobody's name.
@@ -107,7 +107,7 @@ class OnlineAudit:
         return path.read_bytes()
 
 
-def online_logs(state: Path) -> list[AuditLog]:
+def question_logs(state: Path) -> list[AuditLog]:
     """The logs in the state folder ``state`` of who asked about whom, the oldest day first."""
     folder = state / _FOLDER
     return [AuditLog(folder, path.name) for path in sorted(folder.glob(f"{_PREFIX}*.jsonl"))]

@@ -16,13 +16,13 @@ from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Cells, Source
 from fedmq.party.data.table import Roles, feature_column, in_batch
 
-__all__ = ["Survey", "SurveyedColumn", "survey"]
+__all__ = ["ValidatedColumn", "Validation", "survey"]
 
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class SurveyedColumn:
+class ValidatedColumn:
     """A column: its role, what it holds, and the share of rows (0 to 1) without a value."""
 
     name: str
@@ -33,7 +33,7 @@ class SurveyedColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Validation:
     """A source: its rows and columns; ``refused`` has one line per thing that is wrong."""
 
     place: str
@@ -41,7 +41,7 @@ class Survey:
     repeated: int
     repeated_ids: tuple[str, ...]
     duplicates: str
-    columns: tuple[SurveyedColumn, ...]
+    columns: tuple[ValidatedColumn, ...]
     refused: tuple[str, ...]
 
 
@@ -89,23 +89,23 @@ class _Columns:
                 )
             )
 
-    def described(self, name: str) -> SurveyedColumn:
+    def described(self, name: str) -> ValidatedColumn:
         broken = self.watched[name].problem is not None if name in self.watched else False
         if name == self.roles.id:
-            return SurveyedColumn(name, "id", "refused" if broken else "id")
+            return ValidatedColumn(name, "id", "refused" if broken else "id")
         if name == self.data.label:
             share = None if broken or not self.roles.label else _share(self.label.missing)
-            return SurveyedColumn(name, "label", "refused" if broken else "number", share)
+            return ValidatedColumn(name, "label", "refused" if broken else "number", share)
         if name not in self.features:
-            return SurveyedColumn(name, "ignored", "not read")
+            return ValidatedColumn(name, "ignored", "not read")
         if broken:
-            return SurveyedColumn(name, "feature", "refused")
+            return ValidatedColumn(name, "feature", "refused")
         column = self.features[name]
         share = _share(column.missing)
         if isinstance(column.decided, CategoryColumn):
             count = len(column.decided.categories)
-            return SurveyedColumn(name, "feature", "category", share, count)
-        return SurveyedColumn(name, "feature", "number", share)
+            return ValidatedColumn(name, "feature", "category", share, count)
+        return ValidatedColumn(name, "feature", "number", share)
 
 
 def survey(
@@ -113,7 +113,7 @@ def survey(
     data: DataSection,
     labelled: bool,
     on_rows: Callable[[int, int | None], None] = lambda _, __: None,
-) -> Survey:
+) -> Validation:
     """Read the source of ``party`` once; ``on_rows`` is told of the rows read, and of all if known.
 
     Raises:
@@ -138,7 +138,7 @@ def survey(
             unlabelled = int(columns.label.missing.sum())
             if unlabelled:
                 refused.append(f"{source.name}, column {data.label!r}: {unlabelled} rows have none")
-        return Survey(
+        return Validation(
             place=data.place,
             rows=rows,
             repeated=len(again),

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from fedmq.party.http.guards import is_stranger
-from fedmq.party.operations.health import Condition
+from fedmq.party.operations.health import Health
 
 __all__ = ["health_router"]
 
 
-def health_router(condition: Callable[[], Condition]) -> APIRouter:
+def health_router(condition: Callable[[], Health]) -> APIRouter:
     """``condition`` says how the daemon is now."""
     router = APIRouter(prefix="/health")
 

@@ -10,17 +10,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fedmq.party.telemetry.counters import Gauges, Meters
+from fedmq.party.telemetry.counters import Counters, Gauges
 
 __all__ = ["metrics_router"]
 
 _Values = Iterable[tuple[tuple[str, ...], float]]
 
 
-def metrics_router(meters: Meters, standing: Callable[[], Gauges], *others: Collector) -> APIRouter:
-    """Serves ``meters``, what ``standing`` says when asked, and ``others``, from one registry."""
+def metrics_router(
+    counters: Counters, standing: Callable[[], Gauges], *others: Collector
+) -> APIRouter:
+    """Serves ``counters``, what ``standing`` says when asked, and ``others``, from one registry."""
     registry = CollectorRegistry()
-    for collector in (_MeterCollector(meters, standing), *others):
+    for collector in (_MeterCollector(counters, standing), *others):
         registry.register(collector)
     router = APIRouter()
 
@@ -32,12 +34,12 @@ def metrics_router(meters: Meters, standing: Callable[[], Gauges], *others: Coll
 
 
 class _MeterCollector(Collector):
-    def __init__(self, meters: Meters, standing: Callable[[], Gauges]) -> None:
-        self._meters = meters
+    def __init__(self, counters: Counters, standing: Callable[[], Gauges]) -> None:
+        self._counters = counters
         self._standing = standing
 
     def collect(self) -> Iterator[Metric]:
-        meters, now = self._meters, self._standing()
+        counters, now = self._counters, self._standing()
         yield GaugeMetricFamily(
             "fedmq_broker_connected", "1 while the broker is connected", float(now.connected)
         )
@@ -48,30 +50,30 @@ class _MeterCollector(Collector):
             "fedmq_peers_waited_for", "Peers that have not answered", float(now.waiting)
         )
         yield GaugeMetricFamily(
-            "fedmq_queue_age_seconds", "Age of the message that came last", meters.queue_age
+            "fedmq_queue_age_seconds", "Age of the message that came last", counters.queue_age
         )
         yield _counter(
             "fedmq_sessions_ended",
             "Sessions",
             ("purpose", "outcome"),
-            meters.sessions_ended.items(),
+            counters.sessions_ended.items(),
         )
-        yield CounterMetricFamily("fedmq_trees", "Trees that were grown", meters.trees)
+        yield CounterMetricFamily("fedmq_trees", "Trees that were grown", counters.trees)
         for name, what, values in (
-            ("fedmq_messages_sent", "Messages sent, resent ones too", meters.messages_sent),
-            ("fedmq_bytes_sent", "Bytes sent", meters.bytes_sent),
-            ("fedmq_messages_received", "Messages that were opened", meters.messages_received),
-            ("fedmq_bytes_received", "Their bytes", meters.bytes_received),
+            ("fedmq_messages_sent", "Messages sent, resent ones too", counters.messages_sent),
+            ("fedmq_bytes_sent", "Bytes sent", counters.bytes_sent),
+            ("fedmq_messages_received", "Messages that were opened", counters.messages_received),
+            ("fedmq_bytes_received", "Their bytes", counters.bytes_received),
         ):
             yield _counter(name, what, ("kind",), (((kind,), n) for kind, n in values.items()))
         yield _counter(
             "fedmq_retries",
             "Resends to a peer that did not answer",
             ("peer",),
-            (((peer,), n) for peer, n in meters.retries.items()),
+            (((peer,), n) for peer, n in counters.retries.items()),
         )
         yield CounterMetricFamily(
-            "fedmq_redeliveries", "Messages that the broker brought again", meters.redeliveries
+            "fedmq_redeliveries", "Messages that the broker brought again", counters.redeliveries
         )
         yield CounterMetricFamily(
             "fedmq_dead_letters", "Messages sent to the dead letters", now.dead_letters
@@ -80,16 +82,16 @@ class _MeterCollector(Collector):
             "fedmq_messages_refused",
             "Messages that were not taken",
             ("reason",),
-            (((reason,), n) for reason, n in meters.refused.items()),
+            (((reason,), n) for reason, n in counters.refused.items()),
         )
         yield CounterMetricFamily(
-            "fedmq_messages_dropped", "Messages of sessions unknown here", meters.dropped
+            "fedmq_messages_dropped", "Messages of sessions unknown here", counters.dropped
         )
         yield _counter(
             "fedmq_arithmetic_seconds",
             "Time from asking for a computation to its result",
             ("computation",),
-            (((name,), spent) for name, spent in meters.arithmetic_seconds.items()),
+            (((name,), spent) for name, spent in counters.arithmetic_seconds.items()),
         )
 
 

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
-from fedmq.party.online.scoring.prediction_service import Answered, Counter
-from fedmq.party.online.scoring.request import PredictRequest, PredictResponse, Wrong
+from fedmq.party.online.scoring.prediction_service import Answered, PredictionService
+from fedmq.party.online.scoring.request import PredictRequest, PredictResponse, RequestError
 
 __all__ = ["predict_router"]
 
@@ -32,20 +32,20 @@ _ERRORS = {
 }
 
 
-def predict_router(counter: Counter) -> APIRouter:
-    """The endpoints over ``counter``."""
+def predict_router(predictions: PredictionService) -> APIRouter:
+    """The endpoints over ``predictions``."""
     router = APIRouter(prefix="/v1", tags=["scores"])
 
     @router.get("/models", summary="The models that are served")
     async def models() -> dict[str, Any]:
         return {
             name: {"model": each.id, "mode": each.mode}
-            for name, each in sorted(counter.scorer.models.items())
+            for name, each in sorted(predictions.scorer.models.items())
         }
 
     @router.get("/serving", summary="What is under way, who is away, and what has happened")
     async def serving() -> dict[str, Any]:
-        return counter.scorer.status()
+        return predictions.scorer.status()
 
     @router.post(
         "/models/{model}/predict",
@@ -71,27 +71,27 @@ def predict_router(counter: Counter) -> APIRouter:
         try:
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             body = await request.body()
-            with counter.meters.request():
+            with predictions.counters.request():
                 # A web page may send anything else to this machine without asking first.
                 if kind not in (ARROW, JSON):
-                    raise Wrong(415, f"Content-Type: {JSON} or {ARROW} is taken")
+                    raise RequestError(415, f"Content-Type: {JSON} or {ARROW} is taken")
                 is_arrow = kind == ARROW
                 asked = (
-                    _from_arrow(body, request, counter.scorer.most_rows)
+                    _from_arrow(body, request, predictions.scorer.most_rows)
                     if is_arrow
                     else PredictRequest.read(body)
                 )
-                answered = await counter.answer(model, asked)
+                answered = await predictions.answer(model, asked)
             if ARROW in request.headers.get("accept", ""):
                 return Response(_to_arrow(answered), headers=headers, media_type=ARROW)
-        except Wrong as wrong:
+        except RequestError as wrong:
             return _refused(wrong, headers)
         return JSONResponse(answered.json(), headers=headers)
 
     return router
 
 
-def _refused(wrong: Wrong, headers: Mapping[str, str]) -> JSONResponse:
+def _refused(wrong: RequestError, headers: Mapping[str, str]) -> JSONResponse:
     after = {"Retry-After": "1"} if wrong.status in (429, 503) else {}
     return JSONResponse(
         {"error": str(wrong), "request_id": headers["X-Request-ID"]},
@@ -107,9 +107,9 @@ def _from_arrow(body: bytes, request: Request, most_rows: int) -> PredictRequest
         table = _read_table(arrow, body, most_rows)
         ids = [None if each is None else str(each) for each in table.column("id").to_pylist()]
     except (arrow.ArrowException, OSError, ValueError):
-        raise Wrong(400, "body: no Arrow stream") from None
+        raise RequestError(400, "body: no Arrow stream") from None
     if not ids or None in ids or "" in ids:
-        raise Wrong(422, "id: no rows, or a row without an id")
+        raise RequestError(422, "id: no rows, or a row without an id")
     features = None
     if table.num_columns > 1:
         columns = [name for name in table.column_names if name != "id"]
@@ -117,7 +117,7 @@ def _from_arrow(body: bytes, request: Request, most_rows: int) -> PredictRequest
             kind = table.column(name).type
             numeric = arrow.types.is_integer(kind) or arrow.types.is_floating(kind)
             if not numeric and not arrow.types.is_boolean(kind):
-                raise Wrong(422, f"{name}: {kind} is no number")
+                raise RequestError(422, f"{name}: {kind} is no number")
         features = table.select(columns).to_pylist()
     asked = {"ids": ids, "features": features}
     asked |= {key: request.query_params.get(key) for key in ("output", "deadline_ms")}
@@ -126,7 +126,7 @@ def _from_arrow(body: bytes, request: Request, most_rows: int) -> PredictRequest
             {key: value for key, value in asked.items() if value is not None}, strict=False
         )
     except ValidationError as error:
-        raise Wrong.field(error) from None
+        raise RequestError.field(error) from None
 
 
 def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
@@ -134,17 +134,17 @@ def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
     names = reader.schema.names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise Wrong(422, f"{twice}: the column appears more than once")
+        raise RequestError(422, f"{twice}: the column appears more than once")
     if "id" not in names:
-        raise Wrong(422, "id: the column is missing")
+        raise RequestError(422, "id: the column is missing")
     kind, types = reader.schema.field("id").type, arrow.types
     if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
-        raise Wrong(422, f"id: {kind} is neither text nor a whole number")
+        raise RequestError(422, f"id: {kind} is neither text nor a whole number")
     batches, rows = [], 0
     for batch in reader:
         rows += batch.num_rows
         if rows > most_rows:  # before any is made into objects
-            raise Wrong(413, f"id: more than {most_rows} rows in one request")
+            raise RequestError(413, f"id: more than {most_rows} rows in one request")
         batches.append(batch)
     return arrow.Table.from_batches(batches, reader.schema)
 
@@ -172,5 +172,7 @@ def _arrow() -> Any:
         import pyarrow
         import pyarrow.ipc
     except ImportError:
-        raise Wrong(415, "Content-Type: Arrow needs pyarrow at the server; send JSON") from None
+        raise RequestError(
+            415, "Content-Type: Arrow needs pyarrow at the server; send JSON"
+        ) from None
     return pyarrow

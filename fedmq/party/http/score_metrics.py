@@ -14,9 +14,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fedmq.party.online.answering.answering import Answering
-from fedmq.party.online.scoring.prediction_service import Counter
+from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.scorer import Scorer
-from fedmq.party.telemetry.serving_counters import BOUNDS, LookupMeters, ScoreMeters, Times
+from fedmq.party.telemetry.serving_counters import BOUNDS, LookupCounters, ScoreCounters, Times
 
 __all__ = ["AnsweringCollector", "LookupCollector", "ScoreCollector"]
 
@@ -24,13 +24,13 @@ __all__ = ["AnsweringCollector", "LookupCollector", "ScoreCollector"]
 class ScoreCollector(Collector):
     """What the label holder is asked for, and who does not answer it."""
 
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
+    def __init__(self, predictions: PredictionService) -> None:
+        self._predictions = predictions
 
     def collect(self) -> Iterator[Metric]:
         """The metrics as they stand now."""
-        yield from _requests(self._counter.meters)
-        yield from _parties(self._counter.scorer)
+        yield from _requests(self._predictions.counters)
+        yield from _parties(self._predictions.scorer)
 
 
 class AnsweringCollector(Collector):
@@ -48,41 +48,41 @@ class AnsweringCollector(Collector):
         yield CounterMetricFamily(
             "fedmq_online_questions_turned_away",
             "Questions that went beyond a limit of [online]",
-            answering.guard.turned_away,
+            answering.rate_limits.turned_away,
         )
 
 
 class LookupCollector(Collector):
     """How a party fares with the database where it looks rows up."""
 
-    def __init__(self, meters: LookupMeters) -> None:
-        self._meters = meters
+    def __init__(self, counters: LookupCounters) -> None:
+        self._counters = counters
 
     def collect(self) -> Iterator[Metric]:
         """The metrics as they stand now."""
-        meters = self._meters
+        counters = self._counters
         for name, what, count in (
-            ("fedmq_online_lookup_hits", "Ids whose row was known from before", meters.hits),
-            ("fedmq_online_lookup_misses", "Ids that were looked up", meters.misses),
-            ("fedmq_online_lookup_failures", "Lookups without an answer", meters.failures),
+            ("fedmq_online_lookup_hits", "Ids whose row was known from before", counters.hits),
+            ("fedmq_online_lookup_misses", "Ids that were looked up", counters.misses),
+            ("fedmq_online_lookup_failures", "Lookups without an answer", counters.failures),
         ):
             yield CounterMetricFamily(name, what, count)
-        yield _histogram("fedmq_online_lookup_seconds", "Time of a lookup", meters.seconds)
+        yield _histogram("fedmq_online_lookup_seconds", "Time of a lookup", counters.seconds)
 
 
-def _requests(meters: ScoreMeters) -> Iterator[Metric]:
+def _requests(counters: ScoreCounters) -> Iterator[Metric]:
     requests = CounterMetricFamily(
         "fedmq_online_requests", "Requests for scores", labels=("status",)
     )
-    for status, times in sorted(meters.requests.items()):
+    for status, times in sorted(counters.requests.items()):
         requests.add_metric((str(status),), times)
     yield requests
     yield _histogram(
-        "fedmq_online_request_seconds", "From a request's body to its answer", meters.seconds
+        "fedmq_online_request_seconds", "From a request's body to its answer", counters.seconds
     )
-    yield CounterMetricFamily("fedmq_online_rows", "Rows that were answered", meters.rows)
+    yield CounterMetricFamily("fedmq_online_rows", "Rows that were answered", counters.rows)
     yield CounterMetricFamily(
-        "fedmq_online_degraded", "Answers with a part that was guessed", meters.degraded
+        "fedmq_online_degraded", "Answers with a part that was guessed", counters.degraded
     )
 
 
@@ -102,8 +102,8 @@ def _parties(scorer: Scorer) -> Iterator[Metric]:
     opened = CounterMetricFamily(
         "fedmq_online_breaker_opened", "Times that it began to count as away", labels=("party",)
     )
-    for party, breaker in sorted(scorer.breakers.items()):
-        away.add_metric((party,), float(breaker.is_open))
-        opened.add_metric((party,), breaker.opened)
+    for party, circuit_breaker in sorted(scorer.breakers.items()):
+        away.add_metric((party,), float(circuit_breaker.is_open))
+        opened.add_metric((party,), circuit_breaker.opened)
     yield away
     yield opened

@@ -14,14 +14,13 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.identity import private_keys as keys_file
+from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.transport.sealing.keys import PublicKeys
-from fedmq.transport.sealing.seal import Channel, Incoming, Introduction, Outgoing
+from fedmq.transport.sealing.seal import LONGEST_DELAY, Channel, Incoming, Introduction, Outgoing
 
-__all__ = ["LONGEST_DELAY", "Clear", "EndToEnd", "Sealer", "sealer_of"]
+__all__ = ["Clear", "EndToEnd", "Sealer", "sealer_of"]
 
-LONGEST_DELAY = 7 * 24 * 3600
 """Seconds for which an introduction is good: no message travels longer, the broker's expiry is
 the same."""
 
@@ -194,7 +193,7 @@ def _channel(header: Header) -> Channel:
 def sealer_of(
     config: PartyFile,
     federation: Federation,
-    passphrase: Callable[[], str] = keys_file.passphrase_from_environment,
+    passphrase: Callable[[], str] = private_keys.passphrase_from_environment,
 ) -> Sealer:
     """The sealer that a party's files ask for.
 
@@ -209,7 +208,7 @@ def sealer_of(
             f"{config.federation}: no keys of the parties are in it, so the broker could read all "
             "messages; make keys with: fedmq keys new, or set policy.allow_unsealed = true"
         )
-    ring = keys_file.read(config.keys, config.party, passphrase)
+    ring = private_keys.read(config.keys, config.party, passphrase)
     pinned = {party: federation.pinned(party) for party in federation.parties}
     if ring.current.public not in pinned[config.party]:
         raise ConfigError(

@@ -18,21 +18,21 @@ from fedmq.transport.rabbitmq.topology import (
     routing_key,
 )
 
-__all__ = ["Pace", "pace_of_broker"]
+__all__ = ["BrokerLatency", "latency_of_broker"]
 
 
 _TIMED = 20
 
 
 @dataclass(frozen=True)
-class Pace:
+class BrokerLatency:
     """How fast a broker answers: seconds per message, and more per byte of it."""
 
     message: float
     byte: float
 
 
-async def pace_of_broker(config: PartyFile, federation: Federation) -> Pace:
+async def latency_of_broker(config: PartyFile, federation: Federation) -> BrokerLatency:
     """The median of some messages to nobody, as the broker says; LinkError without a connection."""
     access = BrokerAccess.of(config)
     address = BrokerAddress.parse(access.url)
@@ -48,4 +48,4 @@ async def pace_of_broker(config: PartyFile, federation: Federation) -> Pace:
     finally:
         await connection.close()
     empty, full = (median(each) for each in times.values())
-    return Pace(empty, max(0.0, full - empty) / PIECE_BYTES)
+    return BrokerLatency(empty, max(0.0, full - empty) / PIECE_BYTES)

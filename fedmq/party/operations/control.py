@@ -12,11 +12,13 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedmq.errors import ConfigError, DaemonError, FedmqError
+from fedmq.party.services.service import Command
+from fedmq.party.sessions.progress import OnProgress
 
 __all__ = ["ControlServer", "ask", "socket_path"]
 
@@ -27,10 +29,6 @@ _STOPPED = (
     "the daemon stopped before it had answered; a training goes on when it runs again, "
     "anything else must be asked for anew"
 )
-
-Say = Callable[[Mapping[str, Any]], Awaitable[None]]
-Command = Callable[[Mapping[str, Any], Say], Awaitable[Any]]
-"""Does what a request asks; says events meanwhile; its value is the result."""
 
 
 def socket_path(state: Path) -> Path:
@@ -112,7 +110,7 @@ class ControlServer:
                 await say(await self._answer(line, say))
         writer.close()
 
-    async def _answer(self, line: bytes, say: Say) -> dict[str, Any]:
+    async def _answer(self, line: bytes, say: OnProgress) -> dict[str, Any]:
         try:
             request = json.loads(line)
             command = self._commands.get(request.get("do"))

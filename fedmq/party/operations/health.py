@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Condition"]
+__all__ = ["Health"]
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Health:
     """``reasons``: why it can serve nothing now, in a line each; none: it is ready.
 
     ``away``: parties that have not answered questions for scores for a while. What becomes of

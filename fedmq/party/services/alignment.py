@@ -15,31 +15,31 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.data.alignment_ids import AlignableIds, ReadIds, Terms
-from fedmq.party.operations.control import Command, Say
-from fedmq.party.services.service import Desk, Opening, Premises
-from fedmq.party.sessions.attempts import Course, OnChange
+from fedmq.party.services.service import Command, Opening, PartyContext, Service
+from fedmq.party.sessions.attempts import AttemptLoop, OnChange
+from fedmq.party.sessions.progress import OnProgress
 from fedmq.party.sessions.running import RunningSession
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
 
-__all__ = ["AlignmentDesk"]
+__all__ = ["AlignmentService"]
 
 _KEY_BYTES = 32
 
 
-class AlignmentDesk(Desk):
+class AlignmentService(Service):
     """Finds the ids that all parties share; keeps this party's list of them.
 
     After the restart of another party all begin anew: no part of an alignment is kept.
     """
 
-    def __init__(self, premises: Premises) -> None:
-        super().__init__(premises)
+    def __init__(self, context: PartyContext) -> None:
+        super().__init__(context)
         self._making: set[str] = set()
 
     @property
-    def openings(self) -> Mapping[type[Body], Opening]:
+    def opened_sessions(self) -> Mapping[type[Body], Opening]:
         return {AlignmentOpen: self._join}
 
     @property
@@ -81,7 +81,7 @@ class AlignmentDesk(Desk):
                 "agree on data.normalise in all party files"
             )
 
-    async def _align(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    async def _align(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
         self.at.only_active("align")
         if not self.at.federation.passive:
             raise ConfigError("there is no other party to align with")
@@ -111,7 +111,7 @@ class AlignmentDesk(Desk):
                 session, number, "alignment", name, machine, on_change=on_change
             )
 
-        course = self.at.sessions.drive(Course(attempt))
+        course = self.at.sessions.drive(AttemptLoop(attempt))
         course.result.add_done_callback(lambda _: self._making.discard(name))
         await say({"event": "opened", "session": session, "alignment": name})
         rows: int = await course.followed(say)

@@ -15,25 +15,25 @@ from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refuse
 from fedmq.messages.body import NAME_OF_MODEL, Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, OnlineHop, OnlineRows
-from fedmq.party.consent.question_log import OnlineAudit
+from fedmq.party.consent.question_log import QuestionLog
 from fedmq.party.data.id_column import comparable
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.answering.answering import Answering
 from fedmq.party.online.answering.hosted_share import LoadedShare, LoadShare
 from fedmq.party.online.rows.source import ServingSource
-from fedmq.party.online.scoring.prediction_service import Counter
+from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request_queue import RequestQueue
 from fedmq.party.online.scoring.scorer import Scorer
-from fedmq.party.online.scoring.sender import OnlinePost
+from fedmq.party.online.scoring.sender import OnlineSender
 from fedmq.party.online.scoring.served_model import ServedModel
-from fedmq.party.operations.control import Command, Say
-from fedmq.party.services.service import Desk, Opening, Premises, followed
-from fedmq.party.sessions.checkpointing import HostKeeper
+from fedmq.party.services.service import Command, Opening, PartyContext, Service, followed
+from fedmq.party.sessions.checkpointing import HostingCheckpointer
+from fedmq.party.sessions.progress import OnProgress
 from fedmq.party.sessions.running import RunningSession
 from fedmq.party.store.deployments import Deployment, Deployments
 from fedmq.party.store.disk import until_taken
-from fedmq.protocol.deployment.active import Deploying
-from fedmq.protocol.deployment.passive import Hosting
+from fedmq.protocol.deployment.active import ActiveDeployment
+from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.online.options import Mode
 from fedmq.transport.background_tasks import end
 from fedmq.transport.link import Link
@@ -41,7 +41,7 @@ from fedmq.transport.link import Link
 if TYPE_CHECKING:
     from fedmq.party.telemetry.serving_spans import OnlineSpans
 
-__all__ = ["PRODUCTION", "ServingDesk"]
+__all__ = ["PRODUCTION", "DeploymentService"]
 
 log = logging.getLogger(__name__)
 
@@ -53,43 +53,43 @@ PRODUCTION = "production"
 """The name under which a model is activated unless another one is given."""
 
 
-class ServingDesk(Desk):
+class DeploymentService(Service):
     """At the label holder a :class:`Scorer`, at the others an :class:`Answering`."""
 
     def __init__(
-        self, premises: Premises, link: Link, sealer: Sealer, spans: OnlineSpans | None = None
+        self, context: PartyContext, link: Link, sealer: Sealer, spans: OnlineSpans | None = None
     ) -> None:
-        super().__init__(premises)
-        section = premises.config.online
-        data = premises.config.serving or premises.config.data
-        self.source = ServingSource(premises.party, data, section)
-        self._post = OnlinePost(premises.federation.name, link, sealer.seal)
+        super().__init__(context)
+        section = context.config.online
+        data = context.config.serving or context.config.data
+        self.source = ServingSource(context.party, data, section)
+        self._post = OnlineSender(context.federation.name, link, sealer.seal)
         self._spans = spans
         self.scorer = Scorer(
-            premises.party,
+            context.party,
             section,
             self._post.say,
             self._on_not_served,
             self._spans,
-            link.right_of_way,
+            link.priority_gate,
         )
-        self._right_of_way = link.right_of_way
-        self.counter = Counter(
+        self._priority_gate = link.priority_gate
+        self.predictions = PredictionService(
             self.scorer,
-            premises.party,
+            context.party,
             section.degrade != "fail",
             lambda ids: comparable(ids, data),
         )
-        asked = section.requests if premises.is_active else None
-        self._requests = RequestQueue(asked, self.counter) if asked is not None else None
+        asked = section.requests if context.is_active else None
+        self._requests = RequestQueue(asked, self.predictions) if asked is not None else None
         self._audit = (
-            OnlineAudit(premises.config.state) if section.audit and not premises.is_active else None
+            QuestionLog(context.config.state) if section.audit and not context.is_active else None
         )
-        consent = premises.consent
+        consent = context.consent
         self.answering = Answering(
             section, self._audit, consent=consent.answering, agree=consent.scoring
         )
-        self._deployments = Deployments.read(premises.config.state)
+        self._deployments = Deployments.read(context.config.state)
         self._switching = asyncio.Lock()
         self._stamps: dict[str, Any] = {}
         """Of the source, when the rows of a served model were read."""
@@ -98,7 +98,7 @@ class ServingDesk(Desk):
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
-    def openings(self) -> Mapping[type[Body], Opening]:
+    def opened_sessions(self) -> Mapping[type[Body], Opening]:
         return {ModelDeploy: self._host}
 
     @property
@@ -146,7 +146,7 @@ class ServingDesk(Desk):
 
     async def _answer(self, header: Header, body: Body) -> None:
         span = None if self._spans is None else self._spans.answer(header, body)
-        with self._right_of_way.taken():
+        with self._priority_gate.taken():
             said = await self.answering.answer(header, body)
         if span is not None:
             span.end(said)
@@ -156,7 +156,7 @@ class ServingDesk(Desk):
 
     # The label holder's side.
 
-    async def _activate(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    async def _activate(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
         self.at.only_active("activate a model")
         known = self.at.store.ids()
         if not known:
@@ -166,7 +166,7 @@ class ServingDesk(Desk):
         name = request.get("name") or PRODUCTION
         return await self._switch(name, lambda: (model, mode), say)
 
-    async def _rollback(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    async def _rollback(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
         self.at.only_active("go back to an earlier model")
         name = request.get("name") or PRODUCTION
 
@@ -177,7 +177,7 @@ class ServingDesk(Desk):
         return await self._switch(name, former, say)
 
     async def _switch(
-        self, name: str, wanted: Callable[[], tuple[str, Mode]], say: Say
+        self, name: str, wanted: Callable[[], tuple[str, Mode]], say: OnProgress
     ) -> dict[str, Any]:
         if name in self.at.store.ids():
             raise ConfigError(f"{name} is the id of a model; choose another name")
@@ -194,27 +194,27 @@ class ServingDesk(Desk):
         async with self._switching:
             model, mode = wanted()
             served, stamp = await self._served(model, mode)
-            await self._agreed(model, Deploying(name, served.forest, mode), say)
+            await self._agreed(model, ActiveDeployment(name, served.forest, mode), say)
             before = self._deployments.names().get(name)
             self._deployments.put(name, Deployment(model=model, mode=mode))
             # One assignment: a request sees the former model or the new one, and keeps it.
             self.scorer.models[name] = self.scorer.models[model] = served
             self._stamps[model] = stamp
-            self.at.pool.give_way(self._right_of_way)
+            self.at.pool.give_way(self._priority_gate)
             asyncio.get_running_loop().call_later(_GRACE, self._forget)
             log.info("%s is model %s from now on", name, model)
             return {"name": name, "model": model, "mode": mode, "before": before and before.model}
 
-    async def _verify(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    async def _verify(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
         """Whether every party could serve the model: all that activation does but the switch."""
         self.at.only_active("verify a model at all parties")
         model, mode = str(request["model"]), self.at.config.online.mode
         forest = (await self._served(model, mode))[0].forest
-        await self._agreed(model, Deploying(PRODUCTION, forest, mode, only_asks=True), say)
+        await self._agreed(model, ActiveDeployment(PRODUCTION, forest, mode, only_asks=True), say)
         records = {party: len(forest.chains(owner)) for owner, party in forest.asked.items()}
         return {"model": model, "records": records}
 
-    async def _agreed(self, model: str, machine: Deploying, say: Say) -> None:
+    async def _agreed(self, model: str, machine: ActiveDeployment, say: OnProgress) -> None:
         changes: asyncio.Queue[RunningSession] = asyncio.Queue()
         running = self.at.sessions.open(
             secrets.token_hex(8), 1, "activation", model, machine, on_change=changes.put_nowait
@@ -245,7 +245,7 @@ class ServingDesk(Desk):
 
     async def _tell_again(self, name: str, model: str) -> None:
         served = self.scorer.models[model]
-        machine = Deploying(name, served.forest, served.mode)
+        machine = ActiveDeployment(name, served.forest, served.mode)
         try:
             async with self._switching:
                 running = self.at.sessions.open(
@@ -267,7 +267,7 @@ class ServingDesk(Desk):
         left, right = tuple(terms.left.numpy().tolist()), tuple(terms.right.numpy().tolist())
         load = LoadShare(self.at.store, self.source.reading, terms.model, left, right)
         stamp = await asyncio.to_thread(self.source.stamp)
-        machine = Hosting(header.sender, load, self._refusal(header, terms))
+        machine = PassiveDeployment(header.sender, load, self._refusal(header, terms))
 
         async def keep(loaded: LoadedShare | None) -> None:
             if loaded is None:
@@ -286,7 +286,7 @@ class ServingDesk(Desk):
             await until_taken(put)
             self.answering.shares[terms.model] = loaded.hosted(self.source)
             self._stamps[terms.model] = stamp
-            self.at.pool.give_way(self._right_of_way)
+            self.at.pool.give_way(self._priority_gate)
             # Rows that are under way may still ask for what no name stands for any more.
             asyncio.get_running_loop().call_later(_GRACE, self._forget)
 
@@ -296,7 +296,7 @@ class ServingDesk(Desk):
             "activation",
             terms.model,
             machine,
-            keeper=HostKeeper(keep),
+            checkpointer=HostingCheckpointer(keep),
         )
 
     def _refusal(self, header: Header, terms: ModelDeploy) -> str:
@@ -338,7 +338,7 @@ class ServingDesk(Desk):
                 loaded: LoadedShare = await self.at.pool.run(load)
                 self.answering.shares[deployment.model] = loaded.hosted(self.source)
             self._stamps[deployment.model] = stamp
-            self.at.pool.give_way(self._right_of_way)
+            self.at.pool.give_way(self._priority_gate)
         except FedmqError as error:
             log.log(level, "model %s is not served: %s", deployment.model, error)
 
@@ -358,7 +358,7 @@ class ServingDesk(Desk):
                     await self._load(deployment, level)
             tried = now
 
-    async def _status(self, _: Mapping[str, Any], __: Say) -> dict[str, Any]:
+    async def _status(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         source = {"party": self.at.party, "source_trouble": self.source.trouble}
         if self.at.is_active:
             return {**source, **self.scorer.status()}
@@ -366,5 +366,5 @@ class ServingDesk(Desk):
             **source,
             "models": sorted(self.answering.shares),
             "questions": self.answering.questions,
-            "turned_away": self.answering.guard.turned_away,
+            "turned_away": self.answering.rate_limits.turned_away,
         }

@@ -15,22 +15,22 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.data.loading import LoadActiveRows, LoadPassiveRows
-from fedmq.party.operations.control import Command, Say
-from fedmq.party.services.service import Desk, Opening
-from fedmq.party.sessions.attempts import Course, OnChange
+from fedmq.party.services.service import Command, Opening, Service
+from fedmq.party.sessions.attempts import AttemptLoop, OnChange
+from fedmq.party.sessions.progress import OnProgress
 from fedmq.party.sessions.running import RunningSession
 from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference
 
-__all__ = ["InferenceDesk"]
+__all__ = ["InferenceService"]
 
 
-class InferenceDesk(Desk):
+class InferenceService(Service):
     """Scores people with finished models."""
 
     @property
-    def openings(self) -> Mapping[type[Body], Opening]:
+    def opened_sessions(self) -> Mapping[type[Body], Opening]:
         return {InferenceOpen: self._join}
 
     @property
@@ -55,7 +55,7 @@ class InferenceDesk(Desk):
         consent.follow(header, running.runner.outcome, running.traffic)
         return running
 
-    async def _predict(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    async def _predict(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
         self.at.only_active("predict")
         known = self.at.store.ids()
         if not known:
@@ -73,11 +73,11 @@ class InferenceDesk(Desk):
                 session, number, "inference", model, machine, on_change=on_change
             )
 
-        scores: Scores = await self.at.sessions.drive(Course(attempt)).followed(say)
+        scores: Scores = await self.at.sessions.drive(AttemptLoop(attempt)).followed(say)
         chosen = scores.margins if request.get("output_margin") else scores.predictions
         return {"model": model, "scores": chosen.astype(np.float64).tolist()}
 
-    async def _models(self, _: Mapping[str, Any], __: Say) -> list[dict[str, Any]]:
+    async def _models(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
         return [self._described(model) for model in self.at.store.ids()]
 
     def _described(self, model: str) -> dict[str, Any]:

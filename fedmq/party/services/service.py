@@ -14,19 +14,21 @@ from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.consent import Consent
-from fedmq.party.operations.control import Command, Say
 from fedmq.party.sessions.open_sessions import Sessions
+from fedmq.party.sessions.progress import OnProgress
 from fedmq.party.sessions.running import RunningSession
 from fedmq.party.store.models import ModelStore
 from fedmq.party.store.sessions import SessionStore
 
-__all__ = ["Desk", "Premises", "followed"]
+__all__ = ["Command", "PartyContext", "Service", "followed"]
 
+Command = Callable[[Mapping[str, Any], OnProgress], Awaitable[Any]]
+"""Does what a request asks and reports progress meanwhile; its value is the result."""
 Opening = Callable[[Envelope], Awaitable[RunningSession]]
 
 
 @dataclass(slots=True)
-class Premises:
+class PartyContext:
     """One party's settings, shares, workers and sessions; ``config`` changes with the policy."""
 
     config: PartyFile
@@ -55,17 +57,17 @@ class Premises:
             )
 
 
-class Desk:
-    """``openings``: bodies that open a session here when the active party says them.
+class Service:
+    """``opened_sessions``: bodies that open a session here when the active party says them.
 
     ``commands``: what the owner may ask for over the control socket.
     """
 
-    def __init__(self, premises: Premises) -> None:
-        self.at = premises
+    def __init__(self, context: PartyContext) -> None:
+        self.at = context
 
     @property
-    def openings(self) -> Mapping[type[Body], Opening]:
+    def opened_sessions(self) -> Mapping[type[Body], Opening]:
         """How to join the sessions of this desk, by the body that opens them."""
         return {}
 
@@ -76,7 +78,7 @@ class Desk:
 
 
 async def followed(
-    running: RunningSession, changes: asyncio.Queue[RunningSession], say: Say
+    running: RunningSession, changes: asyncio.Queue[RunningSession], say: OnProgress
 ) -> Any:
     """Start a session and return its outcome; whoever asked for it is told of the progress."""
     outcome = running.runner.outcome

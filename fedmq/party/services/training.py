@@ -30,42 +30,42 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable
-from fedmq.party.operations.control import Command, Say
-from fedmq.party.services.service import Desk, Opening, Premises
-from fedmq.party.sessions.attempts import Course, OnChange
-from fedmq.party.sessions.checkpointing import StoreKeeper
+from fedmq.party.services.service import Command, Opening, PartyContext, Service
+from fedmq.party.sessions.attempts import AttemptLoop, OnChange
+from fedmq.party.sessions.checkpointing import StoreCheckpointer
+from fedmq.party.sessions.progress import OnProgress
 from fedmq.party.sessions.running import RunningSession
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.sessions import StoredSession
-from fedmq.party.telemetry.timeline import Trace
+from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.registry import ENGINES, engine_named
-from fedmq.protocol.checkpoint import ActiveTree, PassiveTree, Step
+from fedmq.protocol.checkpoint import ActiveTree, Checkpoint, PassiveTree
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.transport.backoff import Backoff
 
-__all__ = ["TrainingDesk"]
+__all__ = ["TrainingService"]
 
 log = logging.getLogger(__name__)
 
 _UNTIL_IN_REACH = Backoff(first=1.0, limit=60.0)
 
 
-class TrainingDesk(Desk):
+class TrainingService(Service):
     """Trains models; keeps this party's share of each."""
 
-    def __init__(self, premises: Premises) -> None:
-        super().__init__(premises)
-        self._courses: dict[str, Course] = {}
+    def __init__(self, context: PartyContext) -> None:
+        super().__init__(context)
+        self._courses: dict[str, AttemptLoop] = {}
         self._beginning: set[str] = set()
         """Models whose table is being read, before their session is in the store."""
         self._returning: set[str] = set()
         """Sessions whose table is read anew, before a new attempt."""
 
     @property
-    def openings(self) -> Mapping[type[Body], Opening]:
+    def opened_sessions(self) -> Mapping[type[Body], Opening]:
         return {TrainingOpen: self._join}
 
     @property
@@ -108,7 +108,7 @@ class TrainingDesk(Desk):
             "training",
             session.model,
             machine,
-            keeper=StoreKeeper(self.at.kept, session, self.at.store.save),
+            checkpointer=StoreCheckpointer(self.at.kept, session, self.at.store.save),
         )
         consent.follow(header, running.runner.outcome, running.traffic)
         return running
@@ -118,7 +118,7 @@ class TrainingDesk(Desk):
 
     # The label holder drives
 
-    async def _train(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    async def _train(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
         self.at.only_active("train")
         job = TrainingJob.model_validate(request["job"])
         if ENGINES[job.engine].known_leak:  # some leak towards either side
@@ -139,7 +139,7 @@ class TrainingDesk(Desk):
             await self.at.kept.begin(session)
         finally:
             self._beginning.discard(model)
-        trace = Trace() if request.get("trace") else None
+        trace = Timeline() if request.get("trace") else None
         course = self._course(session, job, table, trace)
         # Only now: whoever asked may be gone.
         await say({"event": "opened", "session": session.id, "model": model})
@@ -218,8 +218,8 @@ class TrainingDesk(Desk):
         session: StoredSession,
         job: TrainingJob,
         table: ActiveTable,
-        trace: Trace | None = None,
-    ) -> Course:
+        trace: Timeline | None = None,
+    ) -> AttemptLoop:
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             saved = await self.at.kept.steps(session.id)
             # Last: from what its owner wants now to its beginning nothing comes between.
@@ -240,10 +240,10 @@ class TrainingDesk(Desk):
                 machine,
                 on_change=on_change,
                 trace=trace,
-                keeper=StoreKeeper(self.at.kept, current, self.at.store.save),
+                checkpointer=StoreCheckpointer(self.at.kept, current, self.at.store.save),
             )
 
-        course = self._courses[session.id] = Course(attempt, session.attempt, everywhere=True)
+        course = self._courses[session.id] = AttemptLoop(attempt, session.attempt, everywhere=True)
         self.at.sessions.drive(course)
         course.ended.add_done_callback(lambda _: self._courses.pop(session.id, None))
         return course
@@ -253,7 +253,7 @@ class TrainingDesk(Desk):
         session: StoredSession,
         job: TrainingJob,
         table: ActiveTable,
-        saved: Sequence[Step] = (),
+        saved: Sequence[Checkpoint] = (),
         kept: StoredSession | None = None,
     ) -> ActiveTraining:
         return ActiveTraining(
@@ -281,7 +281,7 @@ class TrainingDesk(Desk):
 
     # What its owner may ask
 
-    async def _follow(self, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    async def _follow(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
         session = await self.at.kept.find(str(request["session"]))
         course = self._courses.get(str(request["session"]))
         if self.at.is_active and session is not None and course is None:
@@ -296,7 +296,9 @@ class TrainingDesk(Desk):
             )
         return await self._watched(session, course, say)
 
-    async def _watched(self, session: StoredSession, course: Course, say: Say) -> dict[str, Any]:
+    async def _watched(
+        self, session: StoredSession, course: AttemptLoop, say: OnProgress
+    ) -> dict[str, Any]:
         share: ActiveShare = await course.followed(say)
         job = TrainingJob.model_validate(json.loads(session.job))
         engine = engine_named(job.engine, job.engine_options, "job")
@@ -311,10 +313,10 @@ class TrainingDesk(Desk):
             "epsilon_spent": engine.epsilon_spent(broadcast),
         }
 
-    async def _pause(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
+    async def _pause(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         return await self._rest(str(request["session"]), True)
 
-    async def _resume(self, request: Mapping[str, Any], _: Say) -> dict[str, Any]:
+    async def _resume(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         return await self._rest(str(request["session"]), False)
 
     async def _rest(self, session: str, paused: bool) -> dict[str, Any]:

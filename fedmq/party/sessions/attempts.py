@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import FedmqError, PeerSilent
-from fedmq.party.operations.control import Say
+from fedmq.party.sessions.progress import OnProgress
 from fedmq.transport.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedmq.party.sessions.running import RunningSession
     from fedmq.party.telemetry.traffic import Traffic
 
-__all__ = ["Course", "first_of"]
+__all__ = ["AttemptLoop", "first_of"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ async def first_of(*futures: asyncio.Future[Any]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
-class Course:
+class AttemptLoop:
     """Opens one attempt after the other until the session has ended and every party knows it.
 
     ``result`` resolves to the session's result or error: at once, or with ``everywhere`` when every
@@ -92,7 +92,7 @@ class Course:
                 return
             self._attempt += 1
 
-    async def followed(self, say: Say) -> Any:
+    async def followed(self, say: OnProgress) -> Any:
         """The result; whoever asked for it is told of the progress."""
         change = asyncio.Event()
         change.set()  # what is known by now comes first

@@ -8,12 +8,18 @@ from typing import Any, ClassVar, Protocol
 
 from fedmq.party.store.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.protocol.checkpoint import Step
+from fedmq.protocol.checkpoint import Checkpoint
 
-__all__ = ["FORGETFUL", "Forgetful", "HostKeeper", "Keeper", "StoreKeeper"]
+__all__ = [
+    "NULL_CHECKPOINTER",
+    "Checkpointer",
+    "HostingCheckpointer",
+    "NullCheckpointer",
+    "StoreCheckpointer",
+]
 
 
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """Writes down one attempt at a session. Each call returns once it is on disk."""
 
     durable: ClassVar[bool]
@@ -22,7 +28,7 @@ class Keeper(Protocol):
     async def begin(self) -> None:
         """The attempt begins."""
 
-    async def save(self, step: Step) -> None:
+    async def save(self, step: Checkpoint) -> None:
         """A tree is finished."""
 
     async def finish(self, result: Any) -> None:
@@ -32,25 +38,25 @@ class Keeper(Protocol):
         """The session has ended without a result; ``told`` is what other parties may read of it."""
 
 
-class Forgetful:
+class NullCheckpointer:
     """Keeps nothing."""
 
     durable: ClassVar[bool] = False
 
     async def begin(self) -> None: ...
 
-    async def save(self, step: Step) -> None: ...
+    async def save(self, step: Checkpoint) -> None: ...
 
     async def finish(self, result: Any) -> None: ...
 
     async def fail(self, told: str) -> None: ...
 
 
-FORGETFUL: Keeper = Forgetful()
+NULL_CHECKPOINTER: Checkpointer = NullCheckpointer()
 """Keeps nothing: for sessions that are simply asked for again."""
 
 
-class HostKeeper(Forgetful):
+class HostingCheckpointer(NullCheckpointer):
     """Has a model served, from then on, by ``serve``."""
 
     def __init__(self, serve: Callable[[Any], Awaitable[None]]) -> None:
@@ -60,7 +66,7 @@ class HostKeeper(Forgetful):
         await self._serve(result)
 
 
-class StoreKeeper:
+class StoreCheckpointer:
     """Keeps one attempt in the store; ``on_result`` puts the result where it belongs."""
 
     durable: ClassVar[bool] = True
@@ -75,7 +81,7 @@ class StoreKeeper:
     async def begin(self) -> None:
         await self._store.begin(self._session)
 
-    async def save(self, step: Step) -> None:
+    async def save(self, step: Checkpoint) -> None:
         await self._store.save(self._session.id, step)
 
     async def finish(self, result: Any) -> None:

@@ -9,10 +9,10 @@ from fedmq.errors import MessageError, Replayed
 from fedmq.messages.envelope import Envelope
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.sessions.runner import SessionRunner
-from fedmq.party.telemetry.counters import Meters
+from fedmq.party.telemetry.counters import Counters
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery
 
-__all__ = ["Switchboard"]
+__all__ = ["Inbox"]
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ async def _nobody(_: Envelope) -> None:
     return None
 
 
-class Switchboard:
+class Inbox:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
     Messages of an older attempt than the one that runs are dropped. ``on_unknown`` may open a
@@ -38,9 +38,9 @@ class Switchboard:
         on_online: Callable[[Envelope], None] = lambda _: None,
         sealer: Sealer | None = None,
         on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
-        meters: Meters | None = None,
+        counters: Counters | None = None,
     ) -> None:
-        self.meters = meters or Meters()
+        self.counters = counters or Counters()
         self._federation = federation
         self._party = party
         self._on_unknown = on_unknown
@@ -65,7 +65,7 @@ class Switchboard:
 
     async def take(self, delivery: Delivery) -> str:
         """The same; returns why nobody has got it, and nothing when somebody has."""
-        self.meters.arrived(delivery)
+        self.counters.arrived(delivery)
         about = {"message_id": delivery.message_id}
         try:
             envelope = self._checked(delivery)
@@ -77,19 +77,19 @@ class Switchboard:
                 runner.deliver(envelope)
         except Replayed as error:
             # An honest broker repeats itself too, so this is no letter worth keeping.
-            self.meters.refused["Replayed"] += 1
+            self.counters.refused["Replayed"] += 1
             log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
             await delivery.ack()
             return str(error)
         except MessageError as error:
-            self.meters.refused[type(error).__name__] += 1
+            self.counters.refused[type(error).__name__] += 1
             self._on_refused(delivery, str(error))
             await delivery.dead_letter(str(error))
             return str(error)
         await delivery.ack()
         if runner is not None:
             return ""
-        self.meters.dropped += 1
+        self.counters.dropped += 1
         log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
         return f"session {envelope.header.session} does not run here, or not this attempt any more"
 
@@ -119,5 +119,5 @@ class Switchboard:
                 f"message {header.id!r} claims to be from {header.sender}, "
                 f"the broker says {delivery.sender}"
             )
-        self.meters.received(header, len(delivery.body))
+        self.counters.received(header, len(delivery.body))
         return envelope

@@ -15,14 +15,14 @@ import numpy as np
 from fedmq.errors import ConfigError, DaemonError, FedmqError
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.sessions.attempts import Course, first_of
-from fedmq.party.sessions.checkpointing import FORGETFUL, Keeper
-from fedmq.party.sessions.inbox import Switchboard
+from fedmq.party.sessions.attempts import AttemptLoop, first_of
+from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
+from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.recording import Recorder
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.running import Purpose, RunningSession
-from fedmq.party.telemetry.counters import Meters
-from fedmq.party.telemetry.timeline import Trace, write_trace
+from fedmq.party.telemetry.counters import Counters
+from fedmq.party.telemetry.timeline import Timeline, write_trace
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import Report, Waiting
 from fedmq.protocol.machine import Machine
@@ -60,12 +60,12 @@ class Sessions:
         self,
         federation: str,
         link: Link,
-        switchboard: Switchboard,
+        inbox: Inbox,
         pool: ComputePool,
         retry: RetryPolicy,
         traces: Path | None = None,
         sealer: Sealer | None = None,
-        meters: Meters | None = None,
+        counters: Counters | None = None,
         recordings: Path | None = None,
         on_idle: Callable[[str, bool], None] = lambda _, __: None,
         telemetry: Telemetry | None = None,
@@ -74,11 +74,11 @@ class Sessions:
         self.running: dict[str, RunningSession] = {}
         self._federation = federation
         self._link = link
-        self._switchboard = switchboard
+        self._inbox = inbox
         self._pool = pool
         self._retry = retry
         self._sealer = sealer
-        self._meters = meters or Meters()
+        self._counters = counters or Counters()
         self._traces = traces
         self._recordings = recordings
         self._on_idle = on_idle
@@ -93,12 +93,12 @@ class Sessions:
         model: str,
         machine: Machine,
         on_change: Callable[[RunningSession], None] = lambda _: None,
-        trace: Trace | None = None,
-        keeper: Keeper = FORGETFUL,
+        trace: Timeline | None = None,
+        checkpointer: Checkpointer = NULL_CHECKPOINTER,
     ) -> RunningSession:
         """Make an attempt known and ready to receive; it takes the place of an older one."""
         if trace is None and self._traces is not None:
-            trace = Trace()
+            trace = Timeline()
         before = self.running.pop(session, None)
         if before is not None:
             self._forget(before)
@@ -109,7 +109,7 @@ class Sessions:
 
         def reported(report: Report) -> None:
             if report.unit == "tree":
-                self._meters.trees += report.done - (running.report.done if running.report else 0)
+                self._counters.trees += report.done - (running.report.done if running.report else 0)
                 if spans is not None:
                     spans.tree_done(report.done)
             running.report = report
@@ -118,7 +118,7 @@ class Sessions:
         def waited(waiting: Waiting, trouble: str) -> None:
             if waiting.retry:
                 running.waiting[waiting.peer] = (waiting, trouble)
-                self._meters.retries[waiting.peer] += 1
+                self._counters.retries[waiting.peer] += 1
                 wait = running.wait(waiting, trouble)
                 log.warning("session %s: %s", session, wait, extra={"session": session})
             else:
@@ -136,9 +136,9 @@ class Sessions:
             waited,
             trace,
             self._sealer,
-            self._meters,
+            self._counters,
             recorder.keep if recorder else None,
-            keeper,
+            checkpointer,
             spans.computed if spans else lambda _, __, ___: None,
         )
         if spans is not None:
@@ -147,12 +147,12 @@ class Sessions:
             runner.closed.add_done_callback(lambda _: recorder.close())
         running = RunningSession(session, purpose, model, runner, traffic)
         self.running[session] = running
-        self._switchboard.add(runner)
+        self._inbox.add(runner)
         self._on_idle(session, False)
         self._spawn(self._watch(running, trace))
         return running
 
-    def drive(self, course: Course) -> Course:
+    def drive(self, course: AttemptLoop) -> AttemptLoop:
         """Let ``course`` run until it ends, or this party stops."""
         self._spawn(course.run())
         return course
@@ -203,7 +203,7 @@ class Sessions:
         self._watches.add(task)
         task.add_done_callback(self._watches.discard)
 
-    async def _watch(self, running: RunningSession, trace: Trace | None) -> None:
+    async def _watch(self, running: RunningSession, trace: Timeline | None) -> None:
         what = f"{running.purpose} {running.id} of {running.model}"
         about = {"session": running.id}
         runner = running.runner
@@ -220,10 +220,10 @@ class Sessions:
         try:
             if runner.outcome.done():
                 runner.outcome.result()
-                self._meters.sessions_ended[running.purpose, "finished"] += 1
+                self._counters.sessions_ended[running.purpose, "finished"] += 1
                 log.info("%s finished", what, extra=about)
         except FedmqError as error:
-            self._meters.sessions_ended[running.purpose, type(error).__name__] += 1
+            self._counters.sessions_ended[running.purpose, type(error).__name__] += 1
             log.warning("%s ended: %s", what, error, extra=about)
         await running.runner.closed
         if trace is not None and self._traces is not None:
@@ -234,10 +234,10 @@ class Sessions:
         self._forget(running)
 
     def _forget(self, running: RunningSession) -> None:
-        self._switchboard.remove(running.runner)
+        self._inbox.remove(running.runner)
         running.runner.stop()
 
-    async def _keep(self, trace: Trace, folder: Path, session: str) -> None:
+    async def _keep(self, trace: Timeline, folder: Path, session: str) -> None:
         try:
             await asyncio.to_thread(write_trace, trace.document(), folder / f"{session}.json")
         except ConfigError as error:  # a session is worth more than its timeline

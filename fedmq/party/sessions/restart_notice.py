@@ -10,14 +10,14 @@ from random import Random
 from fedmq.errors import LinkError
 from fedmq.transport.backoff import Backoff
 
-__all__ = ["Reminder"]
+__all__ = ["RestartNotice"]
 
 log = logging.getLogger(__name__)
 
 _WAITS = Backoff(first=1.0, limit=60.0)
 
 
-class Reminder:
+class RestartNotice:
     """Says again and again which sessions lie idle here, until each has a new attempt.
 
     ``say`` tells the active party that this party knows nothing of the session's last attempt.

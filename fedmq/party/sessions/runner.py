@@ -14,15 +14,14 @@ from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unrouta
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Clear, Sealer
-from fedmq.party.sessions.checkpointing import FORGETFUL, Keeper
-from fedmq.party.telemetry.counters import Meters
-from fedmq.party.telemetry.timeline import Span, Trace
+from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
+from fedmq.party.telemetry.counters import Counters
+from fedmq.party.telemetry.timeline import Span, Timeline
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
     CancelTimer,
-    Checkpoint,
     ComputationFailed,
     Computed,
     Effect,
@@ -33,6 +32,7 @@ from fedmq.protocol.events import (
     Report,
     Resume,
     RunComputation,
+    SaveCheckpoint,
     SetTimer,
     Start,
     TimerFired,
@@ -59,7 +59,7 @@ class SessionRunner:
 
     ``interrupted`` resolves to the reason why only a new attempt can go on. A publish that
     fails is left to the mailbox, which sends again what is not acknowledged. Nothing leaves before
-    all that preceded it is written down by ``keeper``.
+    all that preceded it is written down by ``checkpointer``.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class SessionRunner:
         traffic: Traffic | None = None,
         on_report: Callable[[Report], None] = lambda _: None,
         on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
-        trace: Trace | None = None,
+        trace: Timeline | None = None,
         sealer: Sealer | None = None,
-        meters: Meters | None = None,
+        counters: Counters | None = None,
         record: Callable[[Envelope], None] | None = None,
-        keeper: Keeper = FORGETFUL,
+        checkpointer: Checkpointer = NULL_CHECKPOINTER,
         on_computed: Callable[[str, float, Span], None] = lambda _, __, ___: None,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -91,22 +91,22 @@ class SessionRunner:
         self._on_report = on_report
         self._on_waiting = on_waiting
         self._sealer = sealer or Clear()
-        self._meters = meters or Meters()
+        self._counters = counters or Counters()
         self._trace = trace
         self._record = record
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._keeper = keeper
+        self._checkpointer = checkpointer
         self._on_computed = on_computed
         self._kept: asyncio.Task[None] | None = None
-        self._keep(keeper.begin)
+        self._keep(checkpointer.begin)
 
     @property
     def durable(self) -> bool:
         """Whether a new attempt can go on where this one stands."""
-        return self._keeper.durable
+        return self._checkpointer.durable
 
     def start(self) -> None:
         """Begin, if this party is the one to begin."""
@@ -210,15 +210,15 @@ class SessionRunner:
                 self._on_report(effect)
             case Waiting():
                 self._on_waiting(effect, self._link_trouble)
-            case Checkpoint(step):
-                self._keep(partial(self._keeper.save, step))
+            case SaveCheckpoint(step):
+                self._keep(partial(self._checkpointer.save, step))
             case Interrupted(party, reason):
                 if not self.interrupted.done():
                     self.interrupted.set_result(f"{party} {reason}")
             case Finish(result):
                 self._keep(partial(self._finish, result))
             case Fail(error, told):
-                self._keep(partial(self._keeper.fail, told or str(error)))
+                self._keep(partial(self._checkpointer.fail, told or str(error)))
                 if not self.outcome.done():
                     self.outcome.set_exception(self._explained(error))
             case _:
@@ -269,7 +269,7 @@ class SessionRunner:
         self._kept.add_done_callback(lambda _: self._close_when_done())
 
     async def _finish(self, result: Any) -> None:
-        await self._keeper.finish(result)
+        await self._checkpointer.finish(result)
         if not self.outcome.done():
             self.outcome.set_result(result)
 
@@ -280,7 +280,7 @@ class SessionRunner:
         try:
             async with self._outstanding:
                 data = self._sealer.seal(envelope)
-                self._meters.sent(header, len(data))
+                self._counters.sent(header, len(data))
                 if self._traffic is not None:
                     self._traffic.count(header, len(data))
                 begun = time.time()
@@ -308,7 +308,7 @@ class SessionRunner:
         event: SessionEvent
         asked, what = time.time(), type(effect.computation).__name__.lstrip("_")
         try:
-            with self._meters.computing(effect.computation):
+            with self._counters.computing(effect.computation):
                 result = await self._pool.run(
                     effect.computation, partial(self._computed, what, asked)
                 )

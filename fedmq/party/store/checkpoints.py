@@ -9,15 +9,15 @@ import numpy as np
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import Tree
-from fedmq.protocol.checkpoint import ActiveTree, PassiveTree, Step
+from fedmq.protocol.checkpoint import ActiveTree, Checkpoint, PassiveTree
 
-__all__ = ["Row", "row_of", "step_of"]
+__all__ = ["Row", "checkpoint_of", "row_of"]
 
 Row = tuple[int, str, bytes | None]
 """Tree, its data, and the little-endian float32 margins if there are any."""
 
 
-def row_of(step: Step, first: bool = True) -> Row:
+def row_of(step: Checkpoint, first: bool = True) -> Row:
     """``step`` as a row.
 
     What all steps of a session share, the names of the columns and the digest of the table, stands
@@ -37,7 +37,7 @@ def row_of(step: Step, first: bool = True) -> Row:
     return step.number, json.dumps(data), margin
 
 
-def step_of(row: Row, first: Step | None = None) -> Step:
+def checkpoint_of(row: Row, first: Checkpoint | None = None) -> Checkpoint:
     """The step in ``row``, bit for bit; ``first`` is the session's first, if this is another."""
     number, text, margin = row
     data = json.loads(text)

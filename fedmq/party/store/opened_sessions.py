@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Header
-from fedmq.party.identity.sealer import LONGEST_DELAY
+from fedmq.transport.sealing.seal import LONGEST_DELAY
 
-__all__ = ["Openings"]
+__all__ = ["OpenedSessions"]
 
 _DAY = 24 * 3600
 _KEPT = LONGEST_DELAY + _DAY
@@ -21,7 +21,7 @@ _KEPT = LONGEST_DELAY + _DAY
 _Key = tuple[str, str, int]
 
 
-class Openings:
+class OpenedSessions:
     """A file of one line per opened attempt at a session; it outlives the daemon.
 
     Once a day it is rewritten without its old lines, and whenever a line may have been cut short.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedmq.errors import Aborted
-from fedmq.party.store.checkpoints import row_of, step_of
+from fedmq.party.store.checkpoints import checkpoint_of, row_of
 from fedmq.party.store.database import Database
-from fedmq.protocol.checkpoint import Step
+from fedmq.protocol.checkpoint import Checkpoint
 
 __all__ = ["Lifecycle", "SessionStore", "StoredSession"]
 
@@ -63,7 +63,7 @@ class SessionStore:
         """The sessions that have not ended, the oldest first."""
         return await self._select("WHERE state = 'running' ORDER BY rowid")
 
-    async def steps(self, session: str) -> list[Step]:
+    async def steps(self, session: str) -> list[Checkpoint]:
         """The trees of a session that are saved here, from the first on."""
 
         def select(connection: sqlite3.Connection) -> list[Any]:
@@ -73,9 +73,9 @@ class SessionStore:
             )
             return connection.execute(query, (session,)).fetchall()
 
-        steps: list[Step] = []
+        steps: list[Checkpoint] = []
         for row in await self.database.read(select):
-            steps.append(step_of(row, steps[0] if steps else None))
+            steps.append(checkpoint_of(row, steps[0] if steps else None))
         return steps
 
     async def begin(self, session: StoredSession) -> None:
@@ -108,7 +108,7 @@ class SessionStore:
 
         await self.database.write(write)
 
-    async def save(self, session: str, step: Step) -> None:
+    async def save(self, session: str, step: Checkpoint) -> None:
         """Keep a finished tree; what another attempt had from this tree on is forgotten."""
 
         def write(connection: sqlite3.Connection) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from fedmq.messages.envelope import Header
 from fedmq.transport.link import Delivery
 
-__all__ = ["Gauges", "Meters"]
+__all__ = ["Counters", "Gauges"]
 
 
 @dataclass
-class Meters:
+class Counters:
     """Counted since the daemon began. Kinds, peers and purposes are few: none is a peer's text."""
 
     clock: Callable[[], float] = time.time

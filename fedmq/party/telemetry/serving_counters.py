@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["BOUNDS", "LookupMeters", "ScoreMeters", "Times"]
+__all__ = ["BOUNDS", "LookupCounters", "ScoreCounters", "Times"]
 
 BOUNDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Seconds at which the histogram is cut; beyond the last one is one more piece."""
@@ -30,7 +30,7 @@ class Times:
 
 
 @dataclass
-class LookupMeters:
+class LookupCounters:
     """What rows were asked for in a database, counted since the daemon began."""
 
     clock: Callable[[], float] = time.perf_counter
@@ -53,7 +53,7 @@ class LookupMeters:
 
 
 @dataclass
-class ScoreMeters:
+class ScoreCounters:
     """Counted since the daemon began, for HTTP and messages together."""
 
     clock: Callable[[], float] = time.perf_counter

@@ -21,7 +21,7 @@ from typing import Any
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Header
 
-__all__ = ["Span", "Trace", "check_writable", "write_trace"]
+__all__ = ["Span", "Timeline", "check_writable", "write_trace"]
 
 _STATES, _SENT, _RECEIVED, _FIRST_WORKER = 0, 1, 2, 10
 
@@ -39,7 +39,7 @@ class Span:
     busy: float
 
 
-class Trace:
+class Timeline:
     """Collects the timeline of one session, or of all parties' sides of it.
 
     A training's trace holds some hundred bytes per computation and message.
@@ -142,7 +142,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_trace(document: Mapping[str, Any], path: Path) -> None:
-    """Write a `Trace.document` to ``path``; raises `ConfigError` if that cannot be."""
+    """Write a `Timeline.document` to ``path``; raises `ConfigError` if that cannot be."""
     try:
         part = path.with_name(path.name + ".part")
         part.write_text(json.dumps(document), encoding="utf-8")

@@ -13,7 +13,7 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
-from fedmq.privacy.histogram_subtraction import plan_wave
+from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
 from fedmq.privacy.homomorphic.arithmetic.encrypted_histogram import (
     Sums,
@@ -209,15 +209,15 @@ class AdditivePassive(PassiveHalf):
         if _ROOT in rows:
             rows[_ROOT] = np.concatenate([*self._waiting, rows[_ROOT][:0]])
         sizes = {node: len(held) for node, held in rows.items()}
-        wave = plan_wave(sizes, self._sums, self._subtract_siblings)
-        yield from self._sum([rows[node] for node in wave.summed], wave.summed)
+        level = plan_level(sizes, self._sums, self._subtract_siblings)
+        yield from self._sum([rows[node] for node in level.summed], level.summed)
         subtracted = yield Compute(
             [
                 _Subtract(self._key, self._sums[node // 2], self._sums[sibling])
-                for node, sibling in wave.subtracted
+                for node, sibling in level.subtracted
             ]
         )
-        self._sums |= zip((node for node, _ in wave.subtracted), subtracted, strict=True)
+        self._sums |= zip((node for node, _ in level.subtracted), subtracted, strict=True)
         # Replies leave while the next nodes are shown, so that the other side can begin.
         for start in range(0, len(queries), 2 * self._parallelism):
             yield from self._show(queries[start : start + 2 * self._parallelism], self._layout)

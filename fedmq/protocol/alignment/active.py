@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import DataError, ProtocolError
-from fedmq.messages import alignment as align
+from fedmq.messages import alignment
 from fedmq.privacy.set_intersection import Common, IdList, Intersect, Points
 from fedmq.protocol.alignment.blinded_lists import Alignment, Keep
 from fedmq.protocol.alignment.states import ACTIVE_ALIGNMENT, ActiveAlignmentState
@@ -53,14 +53,14 @@ class ActiveAlignment(Alignment):
 
     def _on_start(self, _: Start) -> None:
         self.state = State.OPENING
-        opening = align.AlignmentOpen(
+        opening = alignment.AlignmentOpen(
             name=self._name, parties=self._parties, normalise=self._normalise
         )
         for peer in self.peers:
             self._send(peer, opening)
 
     def _on_accept(self, event: Received) -> None:
-        assert isinstance(event.body, align.AlignmentAccept)
+        assert isinstance(event.body, alignment.AlignmentAccept)
         if event.sender in self._fewest:
             raise ProtocolError("the alignment was accepted twice")
         self._fewest[event.sender] = event.body.fewest
@@ -68,7 +68,7 @@ class ActiveAlignment(Alignment):
         if len(self._fewest) == len(self._parties):
             self.state = State.BLINDING
             for peer in self.peers:
-                self._send(peer, align.AlignmentBegin())
+                self._send(peer, alignment.AlignmentBegin())
             self._blind_own(self._ids)
 
     def _on_refuse(self, event: Received) -> None:
@@ -105,7 +105,7 @@ class ActiveAlignment(Alignment):
 
     def _on_common(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, align.CommonRows)
+        assert isinstance(said, alignment.CommonRows)
         if said.owner != self._party or event.sender != self._after(self._party):
             raise ProtocolError("places of common rows that were not asked for")
         places = self._arrived_places(said)
@@ -121,7 +121,7 @@ class ActiveAlignment(Alignment):
         if self._own_places is not None and len(self._ready) == len(self.peers):
             self.state = State.STORING
             for peer in self.peers:
-                self._send(peer, align.StoreAlignment())
+                self._send(peer, alignment.StoreAlignment())
 
     def _on_stored(self, event: Received) -> None:
         # This party stores last: an alignment that its owner finds here is everywhere.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedmq.computation import Computation, Given
 from fedmq.errors import ProtocolError
-from fedmq.messages import alignment as align
+from fedmq.messages import alignment
 from fedmq.messages.array import Array
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList, Points, Sorted, SortPoints
 from fedmq.protocol.events import Received, Report
@@ -117,7 +117,7 @@ class Alignment(Machine, ABC):
 
     def _on_blinded(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, align.BlindedIds)
+        assert isinstance(said, alignment.BlindedIds)
         if said.owner not in self._parties or event.sender != self._before(said.owner):
             raise ProtocolError(f"{said.owner}'s list does not come this way")
         if said.owner not in self._arriving:
@@ -158,7 +158,7 @@ class Alignment(Machine, ABC):
             self._run(single(Given(None)), lambda _: self._pass_on(owner, points, stop))
 
     def _send_points(self, owner: str, start: int, rows: int, points: Points) -> None:
-        body = align.BlindedIds(owner=owner, start=start, rows=rows, points=Array.of(points))
+        body = alignment.BlindedIds(owner=owner, start=start, rows=rows, points=Array.of(points))
         self._send(self._after(owner), body)
 
     def _before(self, owner: str) -> str:
@@ -173,7 +173,7 @@ class Alignment(Machine, ABC):
 
     # Places of the common rows come back
 
-    def _arrived_places(self, said: align.CommonRows) -> NDArray[np.uint32] | None:
+    def _arrived_places(self, said: alignment.CommonRows) -> NDArray[np.uint32] | None:
         """All places in ``said.owner``'s list once the last of them is here."""
         pieces = self._places.setdefault(said.owner, Pieces(said.rows, _PLACES))
         if pieces.rows != said.rows:
@@ -195,7 +195,9 @@ class Alignment(Machine, ABC):
         for start, part in _parts(places, _PLACES):
             self._send(
                 recipient,
-                align.CommonRows(owner=owner, start=start, rows=len(places), places=Array.of(part)),
+                alignment.CommonRows(
+                    owner=owner, start=start, rows=len(places), places=Array.of(part)
+                ),
             )
 
     def _worked(self, ids: int) -> None:

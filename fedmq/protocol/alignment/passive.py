@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
-from fedmq.messages import alignment as align
+from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.set_intersection import IdList, Points, Sorted, SortPoints
 from fedmq.protocol.alignment.blinded_lists import Alignment
@@ -50,7 +50,7 @@ class PassiveAlignment(Alignment):
         party: str,
         parties: Sequence[str],
         load: Computation,
-        agree: Callable[[align.AlignmentOpen], None],
+        agree: Callable[[alignment.AlignmentOpen], None],
         key: bytes,
         fewest: int = 1,
     ) -> None:
@@ -67,7 +67,7 @@ class PassiveAlignment(Alignment):
 
     def _on_open(self, event: Received) -> None:
         terms = event.body
-        assert isinstance(terms, align.AlignmentOpen)
+        assert isinstance(terms, alignment.AlignmentOpen)
         try:
             if terms.parties != self._parties:
                 raise Refused(f"the alignment is among {', '.join(terms.parties)}, not all of us")
@@ -81,7 +81,7 @@ class PassiveAlignment(Alignment):
     def _with_ids(self, own: OwnIds) -> None:
         self._own = own
         self.state = State.WAITING
-        accept = align.AlignmentAccept(rows=len(own.ids), fewest=self._fewest)
+        accept = alignment.AlignmentAccept(rows=len(own.ids), fewest=self._fewest)
         self._send(self._active, accept)
 
     def _on_unprepared(self, event: ComputationFailed) -> None:
@@ -121,7 +121,7 @@ class PassiveAlignment(Alignment):
 
     def _on_common(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, align.CommonRows)
+        assert isinstance(said, alignment.CommonRows)
         if said.owner == self._party and event.sender == self._active:
             self._take_own(said)
         elif said.owner == self._active and event.sender == self._after(self._active):
@@ -129,7 +129,7 @@ class PassiveAlignment(Alignment):
         else:
             raise ProtocolError(f"places of common rows of {said.owner} do not come this way")
 
-    def _pass_back(self, said: align.CommonRows) -> None:
+    def _pass_back(self, said: alignment.CommonRows) -> None:
         if self._list_origin is None:
             raise ProtocolError("places of common rows before the list")
         places = self._arrived_places(said)
@@ -137,7 +137,7 @@ class PassiveAlignment(Alignment):
             back = self._found(self._list_origin, places)
             self._send_places(self._before(self._active), self._active, back)
 
-    def _take_own(self, said: align.CommonRows) -> None:
+    def _take_own(self, said: alignment.CommonRows) -> None:
         if said.rows < self._fewest:
             self._fail(
                 Refused(f"{said.rows} ids are common, {self._party} wants at least {self._fewest}"),
@@ -148,7 +148,7 @@ class PassiveAlignment(Alignment):
         if places is not None:
             self._own_places = self._own_rows(places)
             self.state = State.COMPLETE
-            self._send(self._active, align.AlignmentReady())
+            self._send(self._active, alignment.AlignmentReady())
 
     def _on_store(self, _: Received) -> None:
         self.state = State.STORING
@@ -156,5 +156,5 @@ class PassiveAlignment(Alignment):
 
     def _finish(self, kept: object) -> None:
         self.state = State.FINISHED
-        self._send(self._active, align.AlignmentStored())
+        self._send(self._active, alignment.AlignmentStored())
         self._emit(Finish(kept))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fedmq.messages import alignment as align
+from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
 from fedmq.protocol.events import ComputationFailed, Computed, Start
 from fedmq.protocol.table import Table, rows, session_table
@@ -47,28 +47,28 @@ ACTIVE_ALIGNMENT: Table = session_table(
         **rows(
             _L.OPENING,
             {
-                align.AlignmentAccept: ("_on_accept", (_L.OPENING, _L.BLINDING)),
+                alignment.AlignmentAccept: ("_on_accept", (_L.OPENING, _L.BLINDING)),
                 SessionRefuse: ("_on_refuse", (_L.FAILED,)),
             },
         ),
         **rows(
             _L.BLINDING,
             {
-                align.BlindedIds: ("_on_blinded", (_L.BLINDING,)),
+                alignment.BlindedIds: ("_on_blinded", (_L.BLINDING,)),
                 Computed: ("_on_computed", (_L.BLINDING, _L.SHARING, _L.FAILED)),
             },
         ),
         **rows(
             _L.SHARING,
             {
-                align.CommonRows: ("_on_common", (_L.SHARING, _L.STORING)),
-                align.AlignmentReady: ("_on_ready", (_L.SHARING, _L.STORING)),
+                alignment.CommonRows: ("_on_common", (_L.SHARING, _L.STORING)),
+                alignment.AlignmentReady: ("_on_ready", (_L.SHARING, _L.STORING)),
             },
         ),
         **rows(
             _L.STORING,
             {
-                align.AlignmentStored: ("_on_stored", (_L.STORING,)),
+                alignment.AlignmentStored: ("_on_stored", (_L.STORING,)),
                 Computed: ("_on_computed", (_L.FINISHED,)),
             },
         ),
@@ -82,7 +82,7 @@ _Q = PassiveAlignmentState
 
 PASSIVE_ALIGNMENT: Table = session_table(
     {
-        **rows(_Q.READY, {align.AlignmentOpen: ("_on_open", (_Q.PREPARING, _Q.FAILED))}),
+        **rows(_Q.READY, {alignment.AlignmentOpen: ("_on_open", (_Q.PREPARING, _Q.FAILED))}),
         **rows(
             _Q.PREPARING,
             {
@@ -93,24 +93,24 @@ PASSIVE_ALIGNMENT: Table = session_table(
         **rows(
             _Q.WAITING,
             {
-                align.AlignmentBegin: ("_on_begin", (_Q.BLINDING,)),
-                align.BlindedIds: ("_on_blinded", (_Q.WAITING,)),
+                alignment.AlignmentBegin: ("_on_begin", (_Q.BLINDING,)),
+                alignment.BlindedIds: ("_on_blinded", (_Q.WAITING,)),
                 Computed: ("_on_computed", (_Q.WAITING,)),
             },
         ),
         **rows(
             _Q.BLINDING,
             {
-                align.BlindedIds: ("_on_blinded", (_Q.BLINDING,)),
+                alignment.BlindedIds: ("_on_blinded", (_Q.BLINDING,)),
                 Computed: ("_on_computed", (_Q.BLINDING,)),
-                align.CommonRows: ("_on_common", (_Q.BLINDING, _Q.COMPLETE, _Q.FAILED)),
+                alignment.CommonRows: ("_on_common", (_Q.BLINDING, _Q.COMPLETE, _Q.FAILED)),
             },
         ),
         **rows(
             _Q.COMPLETE,
             {
-                align.CommonRows: ("_on_common", (_Q.COMPLETE,)),
-                align.StoreAlignment: ("_on_store", (_Q.STORING,)),
+                alignment.CommonRows: ("_on_common", (_Q.COMPLETE,)),
+                alignment.StoreAlignment: ("_on_store", (_Q.STORING,)),
             },
         ),
         **rows(_Q.STORING, {Computed: ("_on_computed", (_Q.FINISHED,))}),

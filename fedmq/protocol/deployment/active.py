@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.messages import online as say
+from fedmq.messages import online
 from fedmq.messages.array import Array
-from fedmq.protocol.deployment.states import DEPLOYING, DeployingState
+from fedmq.protocol.deployment.states import ACTIVE_DEPLOYMENT, ActiveDeploymentState
 from fedmq.protocol.events import Finish, Received, Start
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.online.options import Mode
 
-__all__ = ["Deploying"]
+__all__ = ["ActiveDeployment"]
 
 
-class Deploying(Machine):
+class ActiveDeployment(Machine):
     """The label holder's side; finishes with nothing, once every party serves the model.
 
     With ``only_asks`` it finishes once every party could, and the name keeps its meaning.
     """
 
-    TABLE = DEPLOYING
-    failed_state = DeployingState.FAILED
+    TABLE = ACTIVE_DEPLOYMENT
+    failed_state = ActiveDeploymentState.FAILED
 
     def __init__(
         self, alias: str, served: ServedForest, mode: Mode, only_asks: bool = False
     ) -> None:
-        super().__init__(DeployingState.READY, tuple(served.asked.values()))
+        super().__init__(ActiveDeploymentState.READY, tuple(served.asked.values()))
         self._alias = alias
         self._served = served
         self._mode = mode
@@ -33,12 +33,12 @@ class Deploying(Machine):
         self._waiting: set[str] = set()
 
     def is_done_with(self, peer: str) -> bool:
-        return self.state is DeployingState.SWITCHING and peer not in self._waiting
+        return self.state is ActiveDeploymentState.SWITCHING and peer not in self._waiting
 
     def _on_start(self, _: Start) -> None:
         for owner, peer in self._served.asked.items():
             chains = self._served.chains(owner)
-            deploy = say.ModelDeploy(
+            deploy = online.ModelDeploy(
                 alias=self._alias,
                 model=self._served.share.model_id,
                 mode=self._mode,
@@ -47,7 +47,7 @@ class Deploying(Machine):
             )
             self._send(peer, deploy)
         self._waiting = set(self.peers)
-        self.state = DeployingState.PREPARING
+        self.state = ActiveDeploymentState.PREPARING
         if not self.peers:
             self._finish()
 
@@ -56,11 +56,11 @@ class Deploying(Machine):
         if self._waiting:
             return
         for peer in self.peers:
-            self._send(peer, say.ModelDismiss() if self._only_asks else say.ModelSwitch())
+            self._send(peer, online.ModelDismiss() if self._only_asks else online.ModelSwitch())
         if self._only_asks:
             self._finish()
         else:
-            self.state = DeployingState.SWITCHING
+            self.state = ActiveDeploymentState.SWITCHING
             self._waiting = set(self.peers)
 
     def _on_refuse(self, event: Received) -> None:
@@ -72,5 +72,5 @@ class Deploying(Machine):
             self._finish()
 
     def _finish(self) -> None:
-        self.state = DeployingState.FINISHED
+        self.state = ActiveDeploymentState.FINISHED
         self._emit(Finish(None))

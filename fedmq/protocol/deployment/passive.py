@@ -6,27 +6,27 @@ from typing import Any
 
 from fedmq.computation import Computation
 from fedmq.errors import Refused
-from fedmq.messages import online as say
+from fedmq.messages import online
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.deployment.states import HOSTING, HostingState
+from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, PassiveDeploymentState
 from fedmq.protocol.events import ComputationFailed, Finish, Received
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.plan_runner import single
 
-__all__ = ["Hosting"]
+__all__ = ["PassiveDeployment"]
 
 
-class Hosting(Machine):
+class PassiveDeployment(Machine):
     """A feature holder's side; finishes with what is to be served, or with None.
 
     ``load`` computes that; ``refusal`` is the owner's reason against it, or empty.
     """
 
-    TABLE = HOSTING
-    failed_state = HostingState.FAILED
+    TABLE = PASSIVE_DEPLOYMENT
+    failed_state = PassiveDeploymentState.FAILED
 
     def __init__(self, peer: str, load: Computation, refusal: str) -> None:
-        super().__init__(HostingState.READY, (peer,))
+        super().__init__(PassiveDeploymentState.READY, (peer,))
         self._load = load
         self._refusal = refusal
         self._loaded: Any
@@ -36,13 +36,13 @@ class Hosting(Machine):
             self._send(self.peers[0], SessionRefuse(reason=self._refusal))
             self._fail(Refused(self._refusal), but=self.peers[0])
             return
-        self.state = HostingState.LOADING
+        self.state = PassiveDeploymentState.LOADING
         self._run(single(self._load), self._with_share)
 
     def _with_share(self, loaded: Any) -> None:
         self._loaded = loaded
-        self.state = HostingState.LOADED
-        self._send(self.peers[0], say.ModelReady())
+        self.state = PassiveDeploymentState.LOADED
+        self._send(self.peers[0], online.ModelReady())
 
     def _on_unprepared(self, event: ComputationFailed) -> None:
         # What went wrong may quote this party's data: that is for its own eyes.
@@ -51,10 +51,10 @@ class Hosting(Machine):
         self._fail(event.error, but=self.peers[0])
 
     def _on_switch(self, _: Received) -> None:
-        self.state = HostingState.FINISHED
+        self.state = PassiveDeploymentState.FINISHED
         self._emit(Finish(self._loaded))  # first: what is said waits until that is kept
-        self._send(self.peers[0], say.ModelDeployed())
+        self._send(self.peers[0], online.ModelDeployed())
 
     def _on_dismiss(self, _: Received) -> None:
-        self.state = HostingState.FINISHED
+        self.state = PassiveDeploymentState.FINISHED
         self._emit(Finish(None))

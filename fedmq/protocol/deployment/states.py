@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fedmq.messages import online as ask
+from fedmq.messages import online
 from fedmq.messages.body import SessionRefuse
 from fedmq.protocol.events import ComputationFailed, Computed, Start
 from fedmq.protocol.table import Table, rows, session_table
 
-__all__ = ["DEPLOYING", "HOSTING", "DeployingState", "HostingState"]
+__all__ = [
+    "ACTIVE_DEPLOYMENT",
+    "PASSIVE_DEPLOYMENT",
+    "ActiveDeploymentState",
+    "PassiveDeploymentState",
+]
 
 
-class DeployingState(Enum):
+class ActiveDeploymentState(Enum):
     """Where the label holder stands in giving a name a model to serve."""
 
     READY = "not begun"
@@ -22,7 +27,7 @@ class DeployingState(Enum):
     FAILED = "the name means what it meant before"
 
 
-class HostingState(Enum):
+class PassiveDeploymentState(Enum):
     """Where a feature holder stands in making a model ready to serve."""
 
     READY = "not begun"
@@ -32,35 +37,35 @@ class HostingState(Enum):
     FAILED = "what was served before is served on"
 
 
-_D = DeployingState
+_D = ActiveDeploymentState
 
 
-DEPLOYING: Table = session_table(
+ACTIVE_DEPLOYMENT: Table = session_table(
     {
         **rows(_D.READY, {Start: ("_on_start", (_D.PREPARING, _D.FINISHED))}),
         **rows(
             _D.PREPARING,
             {
-                ask.ModelReady: ("_on_ready", (_D.PREPARING, _D.SWITCHING, _D.FINISHED)),
+                online.ModelReady: ("_on_ready", (_D.PREPARING, _D.SWITCHING, _D.FINISHED)),
                 SessionRefuse: ("_on_refuse", (_D.FAILED,)),
             },
         ),
         **rows(
             _D.SWITCHING,
-            {ask.ModelDeployed: ("_on_deployed", (_D.SWITCHING, _D.FINISHED))},
+            {online.ModelDeployed: ("_on_deployed", (_D.SWITCHING, _D.FINISHED))},
         ),
     },
     (_D.FINISHED, _D.FAILED),
-    DeployingState,
+    ActiveDeploymentState,
 )
 
 
-_H = HostingState
+_H = PassiveDeploymentState
 
 
-HOSTING: Table = session_table(
+PASSIVE_DEPLOYMENT: Table = session_table(
     {
-        **rows(_H.READY, {ask.ModelDeploy: ("_on_deploy", (_H.LOADING, _H.FAILED))}),
+        **rows(_H.READY, {online.ModelDeploy: ("_on_deploy", (_H.LOADING, _H.FAILED))}),
         **rows(
             _H.LOADING,
             {
@@ -71,11 +76,11 @@ HOSTING: Table = session_table(
         **rows(
             _H.LOADED,
             {
-                ask.ModelSwitch: ("_on_switch", (_H.FINISHED,)),
-                ask.ModelDismiss: ("_on_dismiss", (_H.FINISHED,)),
+                online.ModelSwitch: ("_on_switch", (_H.FINISHED,)),
+                online.ModelDismiss: ("_on_dismiss", (_H.FINISHED,)),
             },
         ),
     },
     (_H.FINISHED, _H.FAILED),
-    HostingState,
+    PassiveDeploymentState,
 )

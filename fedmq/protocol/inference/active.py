@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import ProtocolError
-from fedmq.messages import inference as say
+from fedmq.messages import inference
 from fedmq.messages.array import Array
 from fedmq.protocol.events import Finish, Received, Report, Start
 from fedmq.protocol.inference.computations import Hop, Scores, SumLeaves, Walked, WalkOn
@@ -63,14 +63,14 @@ class ActiveInference(Machine):
         self.state = State.OPENING
         ids = self._ids or ()
         pieces = range(0, len(ids), _IDS_PER_PIECE)
-        opening = say.InferenceOpen(
+        opening = inference.InferenceOpen(
             model=self._share.model_id, rows=len(self._values), id_pieces=len(pieces)
         )
         for peer in self.peers:
             self._send(peer, opening)
             for start in pieces:
                 names = tuple(ids[start : start + _IDS_PER_PIECE])
-                self._send(peer, say.SampleIds(start=start, ids=names))
+                self._send(peer, inference.SampleIds(start=start, ids=names))
         if not self.peers:
             self._set_out()
 
@@ -104,7 +104,7 @@ class ActiveInference(Machine):
             self._hops[peer, self._hops_sent] = hop
             self._send(
                 peer,
-                say.InferenceHop(
+                inference.InferenceHop(
                     hop=self._hops_sent,
                     records=Array.of(hop.records),
                     counts=Array.of(hop.counts),
@@ -119,7 +119,7 @@ class ActiveInference(Machine):
 
     def _on_reply(self, event: Received) -> None:
         reply = event.body
-        assert isinstance(reply, say.HopReply)
+        assert isinstance(reply, inference.HopReply)
         hop = self._hops.get((event.sender, reply.hop))
         if hop is None or reply.left.count != len(hop.pairs):
             raise ProtocolError(f"directions for hop {reply.hop} that were not asked for")
@@ -129,5 +129,5 @@ class ActiveInference(Machine):
     def _with_scores(self, scores: Scores) -> None:
         self.state = State.FINISHED
         for peer in self.peers:
-            self._send(peer, say.InferenceFinished())
+            self._send(peer, inference.InferenceFinished())
         self._emit(Finish(scores))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.share import PassiveShare
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
-from fedmq.messages import inference as say
+from fedmq.messages import inference
 from fedmq.messages.array import Bitmap
 from fedmq.messages.body import SessionRefuse
 from fedmq.protocol.events import ComputationFailed, Finish, Received
@@ -52,19 +52,19 @@ class PassiveInference(Machine):
         self,
         peer: str,
         load: Computation,
-        consent: Callable[[say.InferenceOpen], None] = lambda _: None,
+        consent: Callable[[inference.InferenceOpen], None] = lambda _: None,
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._load = load
         self._consent = consent
-        self._terms: say.InferenceOpen
+        self._terms: inference.InferenceOpen
         self._rows: PassiveRows | None = None
         self._ids: list[str] = []
         self._id_pieces = 0
         self._row_of: NDArray[np.int64]
 
     def _on_open(self, event: Received) -> None:
-        assert isinstance(event.body, say.InferenceOpen)
+        assert isinstance(event.body, inference.InferenceOpen)
         try:
             self._consent(event.body)
         except FedmqError as error:
@@ -81,7 +81,7 @@ class PassiveInference(Machine):
 
     def _on_ids(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, say.SampleIds)
+        assert isinstance(said, inference.SampleIds)
         listed = said.start + len(said.ids)
         if self._id_pieces == 0 or said.start != len(self._ids) or listed > self._terms.rows:
             raise ProtocolError(f"sample ids from row {said.start} on, {len(self._ids)} was next")
@@ -98,7 +98,7 @@ class PassiveInference(Machine):
             self._refuse(str(error))
             return
         self.state = State.ANSWERING
-        self._send(self.peers[0], say.InferenceAccept())
+        self._send(self.peers[0], inference.InferenceAccept())
 
     def _found(self, here: PassiveRows) -> NDArray[np.int64]:
         """The row here of each row of the session."""
@@ -126,7 +126,7 @@ class PassiveInference(Machine):
 
     def _on_hop(self, event: Received) -> None:
         hop = event.body
-        assert isinstance(hop, say.InferenceHop)
+        assert isinstance(hop, inference.InferenceHop)
         assert self._rows is not None
         rows, records = hop.rows.numpy(), hop.records.numpy()
         table = self._rows.share.lookup_table
@@ -138,7 +138,7 @@ class PassiveInference(Machine):
         self._run(single(step), partial(self._answer, hop.hop))
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:
-        self._send(self.peers[0], say.HopReply(hop=hop, left=Bitmap.of(left)))
+        self._send(self.peers[0], inference.HopReply(hop=hop, left=Bitmap.of(left)))
 
     def _on_finished(self, _: Received) -> None:
         self.state = State.FINISHED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fedmq.messages import inference as say
+from fedmq.messages import inference
 from fedmq.messages.body import SessionRefuse
 from fedmq.protocol.events import ComputationFailed, Computed, Start
 from fedmq.protocol.table import Table, rows, session_table
@@ -42,14 +42,14 @@ ACTIVE_INFERENCE: Table = session_table(
         **rows(
             _S.OPENING,
             {
-                say.InferenceAccept: ("_on_accept", (_S.OPENING, _S.WALKING)),
+                inference.InferenceAccept: ("_on_accept", (_S.OPENING, _S.WALKING)),
                 SessionRefuse: ("_on_refuse", (_S.FAILED,)),
             },
         ),
         **rows(
             _S.WALKING,
             {
-                say.HopReply: ("_on_reply", (_S.WALKING,)),
+                inference.HopReply: ("_on_reply", (_S.WALKING,)),
                 Computed: ("_on_computed", (_S.WALKING, _S.FINISHED)),
             },
         ),
@@ -63,11 +63,11 @@ _T = PassiveInferenceState
 
 PASSIVE_INFERENCE: Table = session_table(
     {
-        **rows(_T.READY, {say.InferenceOpen: ("_on_open", (_T.LISTING,))}),
+        **rows(_T.READY, {inference.InferenceOpen: ("_on_open", (_T.LISTING,))}),
         **rows(
             _T.LISTING,
             {
-                say.SampleIds: ("_on_ids", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
+                inference.SampleIds: ("_on_ids", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
                 Computed: ("_on_computed", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
                 ComputationFailed: ("_on_unprepared", (_T.FAILED,)),
             },
@@ -75,9 +75,9 @@ PASSIVE_INFERENCE: Table = session_table(
         **rows(
             _T.ANSWERING,
             {
-                say.InferenceHop: ("_on_hop", (_T.ANSWERING,)),
+                inference.InferenceHop: ("_on_hop", (_T.ANSWERING,)),
                 Computed: ("_on_computed", (_T.ANSWERING,)),
-                say.InferenceFinished: ("_on_finished", (_T.FINISHED,)),
+                inference.InferenceFinished: ("_on_finished", (_T.FINISHED,)),
             },
         ),
     },

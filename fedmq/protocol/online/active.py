@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.model.tree import LEAF
 from fedmq.errors import DataError, FedmqError, PeerAway, PeerSilent, ProtocolError, Refused
-from fedmq.messages import online as say
+from fedmq.messages import online
 from fedmq.messages.array import Array
 from fedmq.protocol.events import (
     Answer,
@@ -34,8 +34,8 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.online.computations import Descend, Descended, OnlineScores, SumOnline
-from fedmq.protocol.online.degradation import Doubts
-from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Patience
+from fedmq.protocol.online.degradation import Degradation
+from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
 from fedmq.protocol.online.questions import OpenQuestions
 from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
 from fedmq.protocol.plan_runner import single
@@ -68,7 +68,7 @@ class OnlineBatch(Machine):
         requests: Sequence[AskedRows],
         mode: Mode,
         degrade: Degrade,
-        patience: Patience,
+        timeouts: Timeouts,
         away: Collection[str] = (),
     ) -> None:
         super().__init__(State.READY, tuple(served.asked.values()))
@@ -78,7 +78,7 @@ class OnlineBatch(Machine):
         self._requests = dict(enumerate(requests))
         self._mode = mode
         self._degrade = degrade
-        self._patience = patience
+        self._timeouts = timeouts
         self._owners = {party: owner for owner, party in served.asked.items()}
         self._away = {
             self._owners[party]: f"{party} is away" for party in away if party in self.peers
@@ -89,9 +89,9 @@ class OnlineBatch(Machine):
         self._nodes = np.tile(served.forest.roots, len(ids))
         # Who holds a pair: a walk or a question by its number. What comes late finds it elsewhere.
         self._holder = np.full(len(self._nodes), _GATHERING, dtype=np.int64)
-        self._doubts = Doubts(len(ids), served.trees)
+        self._degradation = Degradation(len(ids), served.trees)
         self._bitmaps: dict[int, NDArray[np.bool_]] = {}
-        self._questions = OpenQuestions(batch, served, self._ids, patience, self._emit)
+        self._questions = OpenQuestions(batch, served, self._ids, timeouts, self._emit)
         self._impatient = False
         self.silent: set[str] = set()
         """Parties that left a question unanswered until its time was over."""
@@ -147,7 +147,7 @@ class OnlineBatch(Machine):
 
     def _on_exits(self, event: Received) -> None:
         body = event.body
-        assert isinstance(body, say.OnlineExits)
+        assert isinstance(body, online.OnlineExits)
         question = self._questions.answered(event.sender, body)
         if question is None:
             return
@@ -156,7 +156,7 @@ class OnlineBatch(Machine):
             raise ProtocolError(
                 f"{event.sender}: {len(exits)} exits, not those that were asked for"
             )
-        assert isinstance(question.body, say.OnlineHop)
+        assert isinstance(question.body, online.OnlineHop)
         try:
             nodes = self._served.below_exits(question.owner, exits)
         except DataError as error:
@@ -167,13 +167,13 @@ class OnlineBatch(Machine):
         pairs = question.pairs[mine]
         self._nodes[pairs] = nodes[mine]
         lacking = np.isin(question.body.rows.numpy(), unknown)
-        self._doubts.unknown(question.owner, question.pairs[lacking] // self._served.trees)
+        self._degradation.unknown(question.owner, question.pairs[lacking] // self._served.trees)
         self._walk(pairs)
         self._finish_when_done()
 
     def _on_bitmaps(self, event: Received) -> None:
         body = event.body
-        assert isinstance(body, say.OnlineBitmaps)
+        assert isinstance(body, online.OnlineBitmaps)
         question = self._questions.answered(event.sender, body)
         if question is None:
             return
@@ -191,7 +191,7 @@ class OnlineBatch(Machine):
             self._bitmaps[question.owner] = np.zeros((len(self._ids), needed), np.bool_)
         left = body.left.numpy().reshape(rows, body.records)
         self._bitmaps[question.owner][question.rows] = left[:, :needed]
-        self._doubts.unknown(question.owner, question.rows.start + unknown)
+        self._degradation.unknown(question.owner, question.rows.start + unknown)
         self._walk_when_gathered()
         self._finish_when_done()
 
@@ -223,7 +223,7 @@ class OnlineBatch(Machine):
         pairs, nodes = done.pairs[mine], done.nodes[mine]
         self._nodes[pairs] = nodes
         for owner, guessed in done.guessed.items():
-            self._doubts.guessed(owner, guessed[self._holder[guessed] == walk])
+            self._degradation.guessed(owner, guessed[self._holder[guessed] == walk])
         owners = self._served.forest.owner[nodes]
         arrived = pairs[owners == LEAF]
         self._holder[pairs] = _COLLECTED
@@ -272,7 +272,9 @@ class OnlineBatch(Machine):
         if index not in self._requests:
             return
         request = self._requests[index]
-        unknown, degraded = self._doubts.of(request.start, request.stop, self._served.share.parties)
+        unknown, degraded = self._degradation.of(
+            request.start, request.stop, self._served.share.parties
+        )
         self._answer(index, OnlineScores(*sums, unknown, degraded))
 
     def _answer(self, index: int, result: OnlineScores | FedmqError) -> None:
@@ -312,12 +314,12 @@ class OnlineBatch(Machine):
             owner = self._questions.owner(int(number))
             party = self._served.asked[owner]
             self.silent.add(party)
-            self._set_away(owner, f"{party} did not answer within {self._patience.away:g} s")
+            self._set_away(owner, f"{party} did not answer within {self._timeouts.away:g} s")
         self._finish_when_done()
 
     def _on_refusal(self, event: Received) -> None:
         body = event.body
-        assert isinstance(body, say.OnlineRefusal)
+        assert isinstance(body, online.OnlineRefusal)
         question = self._questions.answered(event.sender, body)
         if question is None:
             return
@@ -363,12 +365,12 @@ class OnlineBatch(Machine):
         trees = self._served.trees
         pairs = (np.array(open_rows, np.int64)[:, None] * trees + np.arange(trees)).ravel()
         self._nodes[pairs] = np.tile(self._served.forest.roots, len(open_rows))
-        self._doubts.forget(pairs)
+        self._degradation.forget(pairs)
         self._walk(pairs)
 
     def _run_out_of_time(self, index: int) -> None:
         """The time of a request is over: what is not known by now is guessed, or it fails."""
-        if self._requests[index].seconds >= self._patience.ask_again:
+        if self._requests[index].seconds >= self._timeouts.ask_again:
             # Whoever has less time than that for an answer learns nothing about a party.
             self.silent |= self._questions.parties
         if self._degrade == "fail":

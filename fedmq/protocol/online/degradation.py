@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Doubts"]
+__all__ = ["Degradation"]
 
 
-class Doubts:
+class Degradation:
     """Of ``rows`` rows and their pairs (row * ``trees`` + tree), by index of the owner."""
 
     def __init__(self, rows: int, trees: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["AskedRows", "Degrade", "Mode", "Patience"]
+__all__ = ["AskedRows", "Degrade", "Mode", "Timeouts"]
 
 Mode = Literal["hop", "bitmap"]
 """``hop``: a party is asked about the records that a row really enters, round by round.
@@ -26,7 +26,7 @@ class AskedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """``ask_again``: seconds until a question is repeated; ``away``: until a party is given up.
 
     Without end (None) a party is waited for until the requests' own time is over.

@@ -14,7 +14,7 @@ from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.protocol.events import CancelTimer, Effect, Send, SetTimer
-from fedmq.protocol.online.options import Patience
+from fedmq.protocol.online.options import Timeouts
 
 __all__ = ["OpenQuestions", "Question", "pair_parts", "row_parts"]
 
@@ -69,13 +69,13 @@ class OpenQuestions:
         batch: int,
         served: ServedForest,
         ids: Sequence[str],
-        patience: Patience,
+        timeouts: Timeouts,
         emit: Callable[[Effect], None],
     ) -> None:
         self._batch = batch
         self._served = served
         self._ids = tuple(ids)
-        self._patience = patience
+        self._timeouts = timeouts
         self._emit = emit
         self._open: dict[int, Question] = {}
         self._last = 0
@@ -140,7 +140,7 @@ class OpenQuestions:
         question = self._open[number]
         self._emit(Send(self._served.asked[question.owner], question.body))
         question.repeated += 1
-        wait = self._patience.ask_again * 2**question.repeated
+        wait = self._timeouts.ask_again * 2**question.repeated
         self._emit(SetTimer(f"again:{number}", wait))
 
     def answered(self, sender: str, body: Any) -> Question | None:
@@ -162,7 +162,7 @@ class OpenQuestions:
         """Wait for its answer no more."""
         del self._open[number]
         self._emit(CancelTimer(f"again:{number}"))
-        if self._patience.away is not None:
+        if self._timeouts.away is not None:
             self._emit(CancelTimer(f"away:{number}"))
 
     def settle_all(self) -> None:
@@ -181,6 +181,6 @@ class OpenQuestions:
         number = question.body.hop
         self._open[number] = question
         self._emit(Send(self._served.asked[question.owner], question.body))
-        self._emit(SetTimer(f"again:{number}", self._patience.ask_again))
-        if self._patience.away is not None:
-            self._emit(SetTimer(f"away:{number}", self._patience.away))
+        self._emit(SetTimer(f"again:{number}", self._timeouts.ask_again))
+        if self._timeouts.away is not None:
+            self._emit(SetTimer(f"away:{number}", self._timeouts.away))

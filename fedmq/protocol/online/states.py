@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fedmq.messages import online as ask
+from fedmq.messages import online
 from fedmq.protocol.events import Computed, PeerLost, Start, TimerFired
 from fedmq.protocol.table import Table, rows, session_table
 
@@ -28,9 +28,9 @@ ONLINE_BATCH: Table = session_table(
         **rows(
             _B.WALKING,
             {
-                ask.OnlineExits: ("_on_exits", (_B.WALKING, _B.FINISHED)),
-                ask.OnlineBitmaps: ("_on_bitmaps", (_B.WALKING, _B.FINISHED)),
-                ask.OnlineRefusal: ("_on_refusal", (_B.WALKING, _B.FINISHED)),
+                online.OnlineExits: ("_on_exits", (_B.WALKING, _B.FINISHED)),
+                online.OnlineBitmaps: ("_on_bitmaps", (_B.WALKING, _B.FINISHED)),
+                online.OnlineRefusal: ("_on_refusal", (_B.WALKING, _B.FINISHED)),
                 Computed: ("_on_computed", (_B.WALKING, _B.FINISHED)),
                 TimerFired: ("_on_timer", (_B.WALKING, _B.FINISHED)),
                 PeerLost: ("_on_peer_away", (_B.WALKING, _B.FINISHED)),

@@ -20,12 +20,12 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
 from fedmq.errors import ProtocolError
-from fedmq.messages import training as tell
+from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values
 from fedmq.protocol.checkpoint import ActiveTree
-from fedmq.protocol.events import Checkpoint, Finish, Pause, Received, Report, Resume, Start
+from fedmq.protocol.events import Finish, Pause, Received, Report, Resume, SaveCheckpoint, Start
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.plan_runner import RunningPlan, single
 from fedmq.protocol.training.computations import (
@@ -36,12 +36,12 @@ from fedmq.protocol.training.computations import (
     tree_candidates,
     went_left,
 )
-from fedmq.protocol.training.handshake import Enrolment
-from fedmq.protocol.training.level import Conversation, Wave
-from fedmq.protocol.training.model_builder import GrowingModel
+from fedmq.protocol.training.handshake import Handshake
+from fedmq.protocol.training.level import Conversation, Level
+from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.states import ACTIVE_TRAINING, ActiveTrainingState
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.training.tree_builder import Growth
+from fedmq.protocol.training.tree_builder import TreeBuilder
 
 __all__ = ["ActiveTraining"]
 
@@ -87,13 +87,13 @@ class ActiveTraining(Machine):
         self._engine = engine.active(parallelism)
         self._bins: BinMatrix
         self._candidates: CandidateTable
-        self._enrolment = Enrolment(peers)
-        self._grown = GrowingModel(table, params, saved)
+        self._handshake = Handshake(peers)
+        self._grown = ModelBuilder(table, params, saved)
         self._unsaved: set[str] = set()
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None
-        self._growing: Growth
-        self._wave = Wave({}, 0)
+        self._growing: TreeBuilder
+        self._level = Level({}, 0)
         self._asks: dict[tuple[str, int], list[tuple[int, Sequence[Values]]]] = defaultdict(list)
 
     @property
@@ -113,8 +113,8 @@ class ActiveTraining(Machine):
 
     def _on_start(self, _: Start) -> None:
         self.state = State.KEYING
-        training = ~self._table.evaluation
-        step = BinTable(self._table.values, training, self._params.max_bin)
+        learning = ~self._table.evaluation
+        step = BinTable(self._table.values, learning, self._params.max_bin)
         self._run(single(step), self._with_bins)
 
     def _with_bins(self, bins: BinMatrix) -> None:
@@ -123,7 +123,7 @@ class ActiveTraining(Machine):
 
     def _with_keys(self, public: Values) -> None:
         self.state = State.OPENING
-        opening = tell.TrainingOpen(
+        opening = training.TrainingOpen(
             model=self._model,
             rows=len(self._table.label),
             alignment=self._table.alignment,
@@ -145,27 +145,27 @@ class ActiveTraining(Machine):
 
     def _on_accept(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.SessionAccept)
-        self._enrolment.accept(event.sender, said.setup_pieces, said.trees)
+        assert isinstance(said, training.SessionAccept)
+        self._handshake.accept(event.sender, said.setup_pieces, said.trees)
         self._set_up(event.sender)
 
     def _on_setup(self, event: Received) -> None:
-        assert isinstance(event.body, tell.EngineSetup)
-        self._enrolment.add(event.sender, unpack_payload(event.body.payload))
+        assert isinstance(event.body, training.EngineSetup)
+        self._handshake.add(event.sender, unpack_payload(event.body.payload))
         self._set_up(event.sender)
 
     def _set_up(self, peer: str) -> None:
-        setup = self._enrolment.setup(peer)
+        setup = self._handshake.setup(peer)
         if setup is not None:
             self._run(self._engine.setup(peer, setup), lambda _: self._peer_ready(peer))
 
     def _peer_ready(self, peer: str) -> None:
-        if self._enrolment.is_last(peer):
+        if self._handshake.is_last(peer):
             self._set_out()
 
     def _set_out(self) -> None:
         """Begin with the last tree that all parties have, or with none."""
-        common = self._enrolment.common_trees(
+        common = self._handshake.common_trees(
             len(self._grown.saved), self._params.active_only_trees
         )
         self._grown.take_up(common)
@@ -186,7 +186,7 @@ class ActiveTraining(Machine):
 
     def _on_saved(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.TreeSaved)
+        assert isinstance(said, training.TreeSaved)
         if said.tree != self.tree - 1 or event.sender not in self._unsaved:
             raise ProtocolError(f"tree {said.tree} was not to be saved")
         self._unsaved.remove(event.sender)
@@ -218,13 +218,13 @@ class ActiveTraining(Machine):
         gradients, self._derived = self._derived[0], None
         self._grown.begin_tree()
         self.state = State.GROWING
-        self._growing = Growth(gradients, self._params)
+        self._growing = TreeBuilder(gradients, self._params)
         self._candidates = tree_candidates(
             self._bins, self._params.colsample_bytree, self._params.seed, self.tree
         )
         plans = self._engine.broadcast(gradients) if self._askable else ()
         for peer in self._askable:
-            self._send(peer, tell.TreeStarted(tree=self.tree, pieces=len(plans)))
+            self._send(peer, training.TreeStarted(tree=self.tree, pieces=len(plans)))
         for number, plan in enumerate(plans):
             self._run(plan, partial(self._broadcast, number))
         if plans and self.tree + 1 < self._params.num_boost_round:
@@ -237,7 +237,7 @@ class ActiveTraining(Machine):
         return () if self.tree < self._params.active_only_trees else self.peers
 
     def _broadcast(self, number: int, piece: BroadcastPiece) -> None:
-        body = tell.GradientBroadcast(
+        body = training.GradientBroadcast(
             tree=self.tree,
             piece=number,
             rows=Array.of(piece.rows),
@@ -249,8 +249,8 @@ class ActiveTraining(Machine):
     # A wave: every party's candidates are summed and scored
 
     def _ask_wave(self) -> None:
-        nodes = self._growing.wave
-        self._wave = Wave({node: {} for node in nodes}, len(nodes) * (1 + len(self._askable)))
+        nodes = self._growing.level
+        self._level = Level({node: {} for node in nodes}, len(nodes) * (1 + len(self._askable)))
         step = ScoreOwnCandidates(
             self._bins,
             self._candidates,
@@ -281,21 +281,21 @@ class ActiveTraining(Machine):
 
     def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
-        before = self._wave.conversations.get((peer, node))
+        before = self._level.conversations.get((peer, node))
         number = 0 if before is None else before.round + 1
-        self._wave.conversations[peer, node] = Conversation(run, number)
+        self._level.conversations[peer, node] = Conversation(run, number)
         self._asks[peer, number].append((node, step.pieces))
 
     def _settle(self) -> None:
         """The exchanges that came up together travel as one request per peer and round."""
         for (peer, number), queries in self._asks.items():
-            nodes = tuple(tell.NodeQuery(node=node, pieces=len(said)) for node, said in queries)
-            self._send(peer, tell.HistogramRequest(tree=self.tree, round=number, nodes=nodes))
+            nodes = tuple(training.NodeQuery(node=node, pieces=len(said)) for node, said in queries)
+            self._send(peer, training.HistogramRequest(tree=self.tree, round=number, nodes=nodes))
             for node, said in queries:
                 for index, piece in enumerate(said):
                     self._send(
                         peer,
-                        tell.QueryPiece(
+                        training.QueryPiece(
                             tree=self.tree,
                             node=node,
                             round=number,
@@ -307,8 +307,8 @@ class ActiveTraining(Machine):
 
     def _on_reply(self, event: Received) -> None:
         reply = event.body
-        assert isinstance(reply, tell.HistogramReply)
-        talk = self._wave.conversations.get((event.sender, reply.node))
+        assert isinstance(reply, training.HistogramReply)
+        talk = self._level.conversations.get((event.sender, reply.node))
         if (
             talk is None
             or not talk.open
@@ -323,8 +323,8 @@ class ActiveTraining(Machine):
 
     def _on_declined(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.NodeDeclined)
-        talk = self._wave.conversations.get((event.sender, said.node))
+        assert isinstance(said, training.NodeDeclined)
+        talk = self._level.conversations.get((event.sender, said.node))
         if talk is None or not talk.open or talk.pieces or said.tree != self.tree:
             raise ProtocolError(f"node {said.node} was declined, but not asked about")
         talk.open = False
@@ -335,36 +335,36 @@ class ActiveTraining(Machine):
             self._with_best(node, _OWN, best)
 
     def _with_best(self, node: int, owner: int, best: Best) -> None:
-        self._wave.best[node][owner] = best
-        self._wave.missing -= 1
-        if self._wave.missing == 0:
+        self._level.best[node][owner] = best
+        self._level.missing -= 1
+        if self._level.missing == 0:
             self._decide()
 
     # Splits
 
     def _decide(self) -> None:
         self.state = State.SPLITTING
-        for node in self._growing.wave:
-            offers = self._wave.best[node]
+        for node in self._growing.level:
+            offers = self._level.best[node]
             winner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
             best = offers[winner]
             if not is_worthwhile(best.gain, self._params):
                 continue
-            self._wave.gains[node] = best.gain
+            self._level.gains[node] = best.gain
             if winner == _OWN:
                 self._split_own(node, int(best.candidates[0]))
             else:
                 owner = self._parties[winner]
-                self._wave.outcomes[node] = owner
+                self._level.outcomes[node] = owner
                 self._send(
                     owner,
-                    tell.SplitDecision(
+                    training.SplitDecision(
                         tree=self.tree,
                         node=node,
                         candidates=Array.of(best.candidates.astype(np.uint32)),
                     ),
                 )
-        if not self._wave.outcomes:
+        if not self._level.outcomes:
             self._end_wave()
 
     def _split_own(self, node: int, candidate: int) -> None:
@@ -375,8 +375,8 @@ class ActiveTraining(Machine):
 
     def _on_outcome(self, event: Received) -> None:
         outcome = event.body
-        assert isinstance(outcome, tell.SplitOutcome)
-        if outcome.tree != self.tree or self._wave.outcomes.get(outcome.node) != event.sender:
+        assert isinstance(outcome, training.SplitOutcome)
+        if outcome.tree != self.tree or self._level.outcomes.get(outcome.node) != event.sender:
             raise ProtocolError(f"a split of node {outcome.node} that was not asked for")
         rows = self._growing.rows(outcome.node)
         expected = len(self._table.label) if self._spec.hides_rows else len(rows)
@@ -387,16 +387,16 @@ class ActiveTraining(Machine):
         left = outcome.left.numpy()
         if self._spec.hides_rows:
             left = left[rows]
-        del self._wave.outcomes[outcome.node]
+        del self._level.outcomes[outcome.node]
         self._split(outcome.node, self._parties.index(event.sender), outcome.record, left)
-        if not self._wave.outcomes:
+        if not self._level.outcomes:
             self._end_wave()
 
     def _split(self, node: int, owner: int, record: int, left: NDArray[np.bool_]) -> None:
-        self._growing.split(node, owner, record, self._wave.gains[node], left)
+        self._growing.split(node, owner, record, self._level.gains[node], left)
         if self._growing.ends_below(node) or self._spec.hides_rows:
             return  # at the last level nobody but the owner learns the partition
-        assignment = tell.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
+        assignment = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
         for peer in self._askable:
             if peer != self._parties[owner]:
                 self._send(peer, assignment)
@@ -408,9 +408,9 @@ class ActiveTraining(Machine):
             return
         # Told before the checkpoint, so that all parties wait for their disks at the same time.
         for peer in self._askable:
-            self._send(peer, tell.TreeFinished(tree=self.tree))
+            self._send(peer, training.TreeFinished(tree=self.tree))
         self._unsaved = set(self._askable)
-        self._emit(Checkpoint(self._grown.add(*self._growing.finish())))
+        self._emit(SaveCheckpoint(self._grown.add(*self._growing.finish())))
         self._derive()
 
     # Endings
@@ -418,7 +418,7 @@ class ActiveTraining(Machine):
     def _finish(self) -> None:
         self.state = State.FINISHED
         for peer in self.peers:
-            self._send(peer, tell.SessionFinished(trees=self.tree))
+            self._send(peer, training.SessionFinished(trees=self.tree))
         self._emit(Finish(self._grown.share(self._model, self._parties)))
 
     def _on_refuse(self, event: Received) -> None:

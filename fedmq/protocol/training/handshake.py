@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from fedmq.errors import ProtocolError
 from fedmq.privacy.plan import Values
 
-__all__ = ["Enrolment"]
+__all__ = ["Handshake"]
 
 
-class Enrolment:
+class Handshake:
     """The acceptances of ``peers``, with the pieces of their engines' setup."""
 
     def __init__(self, peers: Sequence[str]) -> None:

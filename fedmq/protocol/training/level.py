@@ -8,7 +8,7 @@ from fedmq.privacy.engine import Best
 from fedmq.privacy.plan import Values
 from fedmq.protocol.plan_runner import RunningPlan
 
-__all__ = ["Conversation", "Wave"]
+__all__ = ["Conversation", "Level"]
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Conversation:
 
 
 @dataclass(slots=True)
-class Wave:
+class Level:
     """The nodes of a level: so many offers are ``missing``; ``outcomes`` says whose splits are."""
 
     best: dict[int, dict[int, Best]]

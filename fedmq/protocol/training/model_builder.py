@@ -16,10 +16,10 @@ from fedmq.protocol.checkpoint import ActiveTree, all_records, last_records
 from fedmq.protocol.training.computations import early_stopping, recorded
 from fedmq.protocol.training.tables import ActiveTable
 
-__all__ = ["GrowingModel"]
+__all__ = ["ModelBuilder"]
 
 
-class GrowingModel:
+class ModelBuilder:
     """Trees, own records, margins (rows, float32) and metrics; ``saved`` by earlier attempts.
 
     Raises:

@@ -21,19 +21,19 @@ from fedmq.boosting.model.share import PassiveShare
 from fedmq.boosting.node_numbers import ROOT, children, depth
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
-from fedmq.messages import training as tell
+from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import BroadcastPiece, Engine, PassiveHalf, Query
 from fedmq.privacy.plan import Exchange, Reply, Values
 from fedmq.protocol.checkpoint import PassiveTree, all_records, last_records
 from fedmq.protocol.events import (
-    Checkpoint,
     ComputationFailed,
     Finish,
     Interrupted,
     Received,
     Report,
+    SaveCheckpoint,
 )
 from fedmq.protocol.machine import UNLOADED, Machine
 from fedmq.protocol.plan_runner import RunningPlan, single
@@ -96,7 +96,7 @@ class PassiveTraining(Machine):
         self._returning = returning
         self._declined: dict[int, int] = {}
         """Query pieces that are under way for nodes that were declined."""
-        self._terms: tell.TrainingOpen
+        self._terms: training.TrainingOpen
         self._spec: Engine
         self._engine: PassiveHalf
         self._table: PassiveTable
@@ -120,7 +120,7 @@ class PassiveTraining(Machine):
 
     def _on_open(self, event: Received) -> None:
         terms = event.body
-        assert isinstance(terms, tell.TrainingOpen)
+        assert isinstance(terms, training.TrainingOpen)
         self._terms = terms
         try:
             self._spec = self._find_engine(terms.engine)
@@ -137,8 +137,8 @@ class PassiveTraining(Machine):
         except Refused as error:
             self._refuse(str(error))
             return
-        training = ~self._terms.evaluation.numpy()
-        step = BinTable(table.values, training, self._terms.max_bin)
+        learning = ~self._terms.evaluation.numpy()
+        step = BinTable(table.values, learning, self._terms.max_bin)
         self._run(single(step), self._with_bins)
 
     def _check_rows(self) -> None:
@@ -178,10 +178,10 @@ class PassiveTraining(Machine):
 
     def _accept(self, setup: Any) -> None:
         self.state = State.BETWEEN_TREES
-        self._send(self._peer, tell.SessionAccept(setup_pieces=len(setup), trees=self._tree))
+        self._send(self._peer, training.SessionAccept(setup_pieces=len(setup), trees=self._tree))
         for number, values in enumerate(setup):
             payload = pack_payload(values)
-            self._send(self._peer, tell.EngineSetup(piece=number, payload=payload))
+            self._send(self._peer, training.EngineSetup(piece=number, payload=payload))
 
     def _on_unprepared(self, event: ComputationFailed) -> None:
         # What went wrong may quote this party's data: that is for its own eyes, but for what was
@@ -211,7 +211,7 @@ class PassiveTraining(Machine):
 
     def _on_tree_started(self, event: Received) -> None:
         started = event.body
-        assert isinstance(started, tell.TreeStarted)
+        assert isinstance(started, training.TreeStarted)
         self._take_up(started.tree)
         if started.tree < self._tree or started.tree >= self._terms.trees:
             raise ProtocolError(f"tree {started.tree} is not next")
@@ -228,7 +228,7 @@ class PassiveTraining(Machine):
 
     def _on_broadcast(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.GradientBroadcast)
+        assert isinstance(said, training.GradientBroadcast)
         if said.tree != self._tree or self._pieces == 0:
             raise ProtocolError(f"a gradient piece of tree {said.tree} that was not announced")
         rows = said.rows.numpy()
@@ -249,7 +249,7 @@ class PassiveTraining(Machine):
 
     def _on_request(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.HistogramRequest)
+        assert isinstance(said, training.HistogramRequest)
         for query in said.nodes:
             if said.tree != self._tree or self._standing(query.node) is None:
                 raise ProtocolError(f"sums of node {query.node}, there is no such node")
@@ -261,7 +261,7 @@ class PassiveTraining(Machine):
         for node in [node for node in request.pieces if self._is_too_small(node)]:
             self._declined[node] = request.missing.pop(node)
             del request.pieces[node]
-            self._send(self._peer, tell.NodeDeclined(tree=self._tree, node=node))
+            self._send(self._peer, training.NodeDeclined(tree=self._tree, node=node))
 
     def _is_too_small(self, node: int) -> bool:
         """Whether fewer rows carry a gradient there than this party tells sums of."""
@@ -277,7 +277,7 @@ class PassiveTraining(Machine):
 
     def _on_query_piece(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.QueryPiece)
+        assert isinstance(said, training.QueryPiece)
         waiting = (
             request
             for request in self._asked
@@ -334,7 +334,7 @@ class PassiveTraining(Machine):
         for index, values in enumerate(step.pieces):
             self._send(
                 self._peer,
-                tell.HistogramReply(
+                training.HistogramReply(
                     tree=self._tree,
                     node=step.node,
                     round=number,
@@ -348,7 +348,7 @@ class PassiveTraining(Machine):
 
     def _on_decision(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.SplitDecision)
+        assert isinstance(said, training.SplitDecision)
         rows, order = self._standing(said.node), self._orders.get(said.node)
         chosen = said.candidates.numpy()
         if (
@@ -365,13 +365,15 @@ class PassiveTraining(Machine):
         left = went_left(self._records, record, self._table.values, rows)
         self._send(
             self._peer,
-            tell.SplitOutcome(tree=self._tree, node=said.node, record=record, left=Bitmap.of(left)),
+            training.SplitOutcome(
+                tree=self._tree, node=said.node, record=record, left=Bitmap.of(left)
+            ),
         )
         self._divide(said.node, left)
 
     def _on_assignment(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.NodeAssignment)
+        assert isinstance(said, training.NodeAssignment)
         rows = self._rows.get(said.node)
         if said.tree != self._tree or rows is None or said.left.count != len(rows):
             raise ProtocolError(f"an assignment of node {said.node} that does not fit")
@@ -386,15 +388,15 @@ class PassiveTraining(Machine):
 
     def _on_tree_finished(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.TreeFinished)
+        assert isinstance(said, training.TreeFinished)
         if said.tree != self._tree or self._tickets:
             raise ProtocolError(f"tree {said.tree} is not complete")
         self.state = State.BETWEEN_TREES
         self._engine.forget_tree()
         self._rows, self._orders, self._asked, self._declined = {}, {}, [], {}
         records = last_records(self._records, self._records_before)
-        self._emit(Checkpoint(PassiveTree(self._tree, records, self._table.digest)))
-        self._send(self._peer, tell.TreeSaved(tree=self._tree))
+        self._emit(SaveCheckpoint(PassiveTree(self._tree, records, self._table.digest)))
+        self._send(self._peer, training.TreeSaved(tree=self._tree))
         self._tree += 1
         self._emit(Report(self._tree, self._terms.trees, "tree", {}))
 
@@ -402,7 +404,7 @@ class PassiveTraining(Machine):
 
     def _on_finished(self, event: Received) -> None:
         said = event.body
-        assert isinstance(said, tell.SessionFinished)
+        assert isinstance(said, training.SessionFinished)
         self._take_up(said.trees)
         if said.trees < self._tree:
             raise ProtocolError(f"a model of {said.trees} trees, {self._tree} have grown")

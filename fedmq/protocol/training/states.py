@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fedmq.messages import training as tell
+from fedmq.messages import training
 from fedmq.messages.body import SessionRefuse
 from fedmq.protocol.events import ComputationFailed, Computed, Pause, Resume, Start
 from fedmq.protocol.table import Table, Transition, rows, session_table
@@ -53,8 +53,8 @@ ACTIVE_TRAINING: Table = session_table(
         **rows(
             _A.OPENING,
             {
-                tell.SessionAccept: ("_on_accept", (_A.OPENING, _A.DERIVING)),
-                tell.EngineSetup: ("_on_setup", (_A.OPENING, _A.DERIVING)),
+                training.SessionAccept: ("_on_accept", (_A.OPENING, _A.DERIVING)),
+                training.EngineSetup: ("_on_setup", (_A.OPENING, _A.DERIVING)),
                 SessionRefuse: ("_on_refuse", (_A.FAILED,)),
                 Computed: ("_on_computed", (_A.OPENING, _A.DERIVING)),
             },
@@ -63,21 +63,21 @@ ACTIVE_TRAINING: Table = session_table(
             _A.DERIVING,
             {
                 Computed: ("_on_computed", _AFTER_A_TREE),
-                tell.TreeSaved: ("_on_saved", _AFTER_A_TREE),
+                training.TreeSaved: ("_on_saved", _AFTER_A_TREE),
             },
         ),
         **rows(
             _A.GROWING,
             {
-                tell.HistogramReply: ("_on_reply", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
-                tell.NodeDeclined: ("_on_declined", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
+                training.HistogramReply: ("_on_reply", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
+                training.NodeDeclined: ("_on_declined", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
                 Computed: ("_on_computed", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
             },
         ),
         **rows(
             _A.SPLITTING,
             {
-                tell.SplitOutcome: ("_on_outcome", (_A.SPLITTING, _A.GROWING, _A.DERIVING)),
+                training.SplitOutcome: ("_on_outcome", (_A.SPLITTING, _A.GROWING, _A.DERIVING)),
                 Computed: ("_on_computed", (_A.SPLITTING,)),
             },
         ),
@@ -105,7 +105,7 @@ _P = PassiveTrainingState
 
 PASSIVE_TRAINING: Table = session_table(
     {
-        **rows(_P.READY, {tell.TrainingOpen: ("_on_open", (_P.PREPARING, _P.FAILED))}),
+        **rows(_P.READY, {training.TrainingOpen: ("_on_open", (_P.PREPARING, _P.FAILED))}),
         **rows(
             _P.PREPARING,
             {
@@ -116,28 +116,28 @@ PASSIVE_TRAINING: Table = session_table(
         **rows(
             _P.BETWEEN_TREES,
             {
-                tell.TreeStarted: ("_on_tree_started", (_P.RECEIVING, _P.GROWING)),
-                tell.SessionFinished: ("_on_finished", (_P.FINISHED,)),
+                training.TreeStarted: ("_on_tree_started", (_P.RECEIVING, _P.GROWING)),
+                training.SessionFinished: ("_on_finished", (_P.FINISHED,)),
             },
         ),
         **rows(
             _P.RECEIVING,
             {
-                tell.GradientBroadcast: ("_on_broadcast", (_P.RECEIVING, _P.GROWING)),
+                training.GradientBroadcast: ("_on_broadcast", (_P.RECEIVING, _P.GROWING)),
                 Computed: ("_on_computed", (_P.RECEIVING, _P.GROWING)),
-                tell.HistogramRequest: ("_on_request", (_P.RECEIVING,)),
-                tell.QueryPiece: ("_on_query_piece", (_P.RECEIVING,)),
+                training.HistogramRequest: ("_on_request", (_P.RECEIVING,)),
+                training.QueryPiece: ("_on_query_piece", (_P.RECEIVING,)),
             },
         ),
         **rows(
             _P.GROWING,
             {
-                tell.HistogramRequest: ("_on_request", (_P.GROWING,)),
-                tell.QueryPiece: ("_on_query_piece", (_P.GROWING,)),
+                training.HistogramRequest: ("_on_request", (_P.GROWING,)),
+                training.QueryPiece: ("_on_query_piece", (_P.GROWING,)),
                 Computed: ("_on_computed", (_P.GROWING,)),
-                tell.SplitDecision: ("_on_decision", (_P.GROWING,)),
-                tell.NodeAssignment: ("_on_assignment", (_P.GROWING,)),
-                tell.TreeFinished: ("_on_tree_finished", (_P.BETWEEN_TREES,)),
+                training.SplitDecision: ("_on_decision", (_P.GROWING,)),
+                training.NodeAssignment: ("_on_assignment", (_P.GROWING,)),
+                training.TreeFinished: ("_on_tree_finished", (_P.BETWEEN_TREES,)),
             },
         ),
     },

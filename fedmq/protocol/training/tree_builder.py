@@ -13,7 +13,7 @@ from fedmq.boosting.node_numbers import ROOT, children, depth
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import leaf_weights
 
-__all__ = ["Growth"]
+__all__ = ["TreeBuilder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class _Split:
     cover: float
 
 
-class Growth:
+class TreeBuilder:
     """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
 
     Nodes are known by their heap numbers, as the messages know them.
@@ -32,7 +32,7 @@ class Growth:
 
     def __init__(self, gradients: Gradients, params: TrainParams) -> None:
         self.gradients = gradients
-        self.wave: tuple[int, ...] = (ROOT,)
+        self.level: tuple[int, ...] = (ROOT,)
         """The nodes of the current level that may still be split."""
         self._params = params
         self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
@@ -69,8 +69,8 @@ class Growth:
 
     def next_wave(self) -> bool:
         """Go down one level; false when nothing is left to ask."""
-        self.wave, self._next = tuple(sorted(self._next)), []
-        return bool(self.wave)
+        self.level, self._next = tuple(sorted(self._next)), []
+        return bool(self.level)
 
     def finish(self) -> tuple[Tree, NDArray[np.float32]]:
         """The tree, and what it adds to the margin of each row: float32 (rows,)."""

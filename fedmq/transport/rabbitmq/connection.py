@@ -23,7 +23,7 @@ from aio_pika.exceptions import (
 
 from fedmq.errors import LinkError
 from fedmq.transport.background_tasks import being_cancelled
-from fedmq.transport.priority import RightOfWay
+from fedmq.transport.priority import PriorityGate
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.topology import Topology
 
@@ -164,7 +164,7 @@ class BrokerConnection:
 
     Channels are apart because a refusal ends its channel, and would take the other direction with
     it; and because a channel either confirms all it is given, or nothing. What is transient may
-    have a connection of its own, ``swift``: on the same, a question of a few bytes would wait
+    have a connection of its own, ``low_latency``: on the same, a question of a few bytes would wait
     behind the megabytes that a training sends and receives.
     ``lost`` holds the reason as soon as a connection or any channel has ended.
     """
@@ -173,18 +173,18 @@ class BrokerConnection:
         self,
         address: BrokerAddress,
         connection: Connection,
-        swift: Connection | None = None,
-        right_of_way: RightOfWay | None = None,
+        low_latency: Connection | None = None,
+        priority_gate: PriorityGate | None = None,
     ) -> None:
         self.address = address
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._connections = [connection] if swift is None else [connection, swift]
+        self._connections = [connection] if low_latency is None else [connection, low_latency]
         self._outgoing = connection.channel(publisher_confirms=True, on_return_raises=True)
         self._incoming = connection.channel(publisher_confirms=False)
-        self._posting = (swift or connection).channel(publisher_confirms=False)
-        self._transient = (swift or connection).channel(publisher_confirms=False)
+        self._posting = (low_latency or connection).channel(publisher_confirms=False)
+        self._transient = (low_latency or connection).channel(publisher_confirms=False)
         self._bulk = asyncio.Lock()
-        self._right_of_way = right_of_way or RightOfWay()
+        self._priority_gate = priority_gate or PriorityGate()
         self._delivered = 0
         self._unsettled = 0
         self._queues: list[AbstractQueue] = []  # a collected queue object ends its consumer
@@ -196,16 +196,16 @@ class BrokerConnection:
         name: str,
         ssl_context: ssl.SSLContext | None = None,
         *,
-        swift: bool = False,
-        right_of_way: RightOfWay | None = None,
+        low_latency: bool = False,
+        priority_gate: PriorityGate | None = None,
     ) -> BrokerConnection:
         """Connect and open all channels; ``name`` is shown on the broker's management page.
 
-        ``swift``: with a second connection for what is transient. Long messages give
-        ``right_of_way``. Raises `LinkError`: unreachable, no answer, user refused, virtual host
+        ``low_latency``: with a second connection for what is transient. Long messages give
+        ``priority_gate``. Raises `LinkError`: unreachable, no answer, user refused, virtual host
         refused.
         """
-        names = (name, f"{name} swift") if swift else (name,)
+        names = (name, f"{name} swift") if low_latency else (name,)
         connections = [
             Connection(
                 make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=each),
@@ -221,7 +221,9 @@ class BrokerConnection:
             if being_cancelled():
                 raise
             raise LinkError(_refusal(address, error)) from error
-        opened = cls(address, connections[0], connections[1] if swift else None, right_of_way)
+        opened = cls(
+            address, connections[0], connections[1] if low_latency else None, priority_gate
+        )
         try:
             with _link_errors(f"broker {address}: cannot open a channel"):
                 async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -401,7 +403,7 @@ class BrokerConnection:
             yield
             return
         async with self._bulk:
-            await self._right_of_way.give()
+            await self._priority_gate.give()
             yield
 
     async def _open_channels(self) -> None:

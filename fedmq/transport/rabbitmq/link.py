@@ -13,7 +13,7 @@ from random import Random
 from fedmq.errors import LinkError, Unroutable
 from fedmq.transport.background_tasks import end
 from fedmq.transport.backoff import Backoff
-from fedmq.transport.lane_workers import Handover
+from fedmq.transport.lane_workers import LaneWorkers
 from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
@@ -63,7 +63,7 @@ class RabbitMQLink(Link):
         self._backoff = backoff or Backoff()
         self._wait = wait
         self._connection: BrokerConnection | None = None
-        self._handover: Handover | None = None
+        self._handover: LaneWorkers | None = None
         self._supervisor: asyncio.Task[None] | None = None
 
     @property
@@ -73,7 +73,7 @@ class RabbitMQLink(Link):
     async def open(self, on_delivery: OnDelivery) -> None:
         if self._handover is not None:
             raise LinkError(f"{self.party}: the link is open already")
-        handover = self._handover = Handover(self.party, on_delivery)
+        handover = self._handover = LaneWorkers(self.party, on_delivery)
         connection: BrokerConnection | None = None
         try:
             connection = await self._connect(handover, alone=True)
@@ -132,7 +132,7 @@ class RabbitMQLink(Link):
             await connection.close()
         self._report(False, "closed")
 
-    async def _connect(self, handover: Handover, *, alone: bool) -> BrokerConnection:
+    async def _connect(self, handover: LaneWorkers, *, alone: bool) -> BrokerConnection:
         """Connect and consume; with ``alone``, refuse to share the queues with another reader.
 
         After an outage the broker may hold our own old connection for a while, so only the first
@@ -140,7 +140,11 @@ class RabbitMQLink(Link):
         """
         name = f"fedmq {self.federation} {self.party}"
         connection = await BrokerConnection.open(
-            self.address, name, self._ssl_context, swift=True, right_of_way=self.right_of_way
+            self.address,
+            name,
+            self._ssl_context,
+            low_latency=True,
+            priority_gate=self.priority_gate,
         )
         # A delivery may be answered before both lanes are consumed, so publishing comes first.
         self._connection = connection
@@ -163,7 +167,7 @@ class RabbitMQLink(Link):
         self._report(True, "connected")
         return connection
 
-    async def _supervise(self, connection: BrokerConnection | None, handover: Handover) -> None:
+    async def _supervise(self, connection: BrokerConnection | None, handover: LaneWorkers) -> None:
         if connection is None:
             connection = await self._reconnect(handover, alone=True)
         while True:
@@ -176,7 +180,7 @@ class RabbitMQLink(Link):
             connection = await self._reconnect(handover)
             log.info("%s: back on broker %s", self.party, self.address)
 
-    async def _reconnect(self, handover: Handover, *, alone: bool = False) -> BrokerConnection:
+    async def _reconnect(self, handover: LaneWorkers, *, alone: bool = False) -> BrokerConnection:
         for delay in self._backoff.delays(Random()):
             await asyncio.sleep(delay)
             try:
@@ -186,7 +190,7 @@ class RabbitMQLink(Link):
                 self._report(False, str(error))
         raise AssertionError("the delays have no end")
 
-    async def _receive(self, lane: Lane, handover: Handover, message: Received) -> None:
+    async def _receive(self, lane: Lane, handover: LaneWorkers, message: Received) -> None:
         sender, _, _ = message.routing_key.partition(".")
         handover.put(
             Delivery(

@@ -33,8 +33,17 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from fedmq.errors import Replayed, Untrusted
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
 
-__all__ = ["SEAL_BYTES", "Channel", "Incoming", "Introduction", "Outgoing", "counter_of"]
+__all__ = [
+    "LONGEST_DELAY",
+    "SEAL_BYTES",
+    "Channel",
+    "Incoming",
+    "Introduction",
+    "Outgoing",
+    "counter_of",
+]
 
+LONGEST_DELAY = 7 * 24 * 3600
 _INTRODUCTION = struct.Struct(">32sQ8s8s64s")
 _COUNTER = struct.Struct(">Q")
 SEAL_BYTES = _INTRODUCTION.size + _COUNTER.size

@@ -15,8 +15,8 @@ from fedmq.party.http.docs_page import docs_page
 from fedmq.party.http.health import health_router
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.online.scoring.prediction_service import Counter
-from tests.party.serving.town import ACTIVE, Town
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from tests.party.serving.harness import ACTIVE, ServingHarness
 from tests.protocol.test_online import World
 
 TOKEN = "a-token-of-sixteen-characters"
@@ -47,10 +47,10 @@ class Page(HTMLParser):
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    town = Town(World(rows=50, trees=2, depth=2))
+    harness = ServingHarness(World(rows=50, trees=2, depth=2))
     routers: list[APIRouter] = [
         health_router(list),
-        predict_router(Counter(town.scorer, ACTIVE, True)),
+        predict_router(PredictionService(harness.scorer, ACTIVE, True)),
     ]
     section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
     server = HttpServer(section, routers)
@@ -58,7 +58,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=server.url) as client:
         yield client
     await server.close()
-    await town.scorer.close()
+    await harness.scorer.close()
 
 
 async def test_it_names_every_endpoint_answer_and_field(client: httpx.AsyncClient) -> None:

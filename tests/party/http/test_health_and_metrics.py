@@ -14,8 +14,8 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.health import health_router
 from fedmq.party.http.metrics import metrics_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.operations.health import Condition
-from fedmq.party.telemetry.counters import Gauges, Meters
+from fedmq.party.operations.health import Health
+from fedmq.party.telemetry.counters import Counters, Gauges
 from fedmq.transport.link import Delivery
 from tests.party.sealed_parties import envelope
 
@@ -24,8 +24,8 @@ class Daemon:
     """As much of one as the endpoints see."""
 
     def __init__(self) -> None:
-        self.condition = Condition()
-        self.meters = Meters(clock=lambda: 100.0)
+        self.condition = Health()
+        self.counters = Counters(clock=lambda: 100.0)
 
     def standing(self) -> Gauges:
         return Gauges(self.condition.ready, 3, {("training", "growing"): 2}, 1)
@@ -40,7 +40,7 @@ def daemon() -> Daemon:
 async def client(daemon: Daemon) -> AsyncIterator[httpx.AsyncClient]:
     routers = [
         health_router(lambda: daemon.condition),
-        metrics_router(daemon.meters, daemon.standing),
+        metrics_router(daemon.counters, daemon.standing),
     ]
     server = HttpServer(HttpSection(port=0), routers)
     await server.start()
@@ -63,7 +63,7 @@ async def test_a_daemon_in_trouble_lives_but_is_not_ready(
     client: httpx.AsyncClient, daemon: Daemon
 ) -> None:
     assert (await client.get("/health/ready")).status_code == 200
-    daemon.condition = Condition(("the broker is not connected: it is gone",))
+    daemon.condition = Health(("the broker is not connected: it is gone",))
     assert (await client.get("/health/live")).status_code == 200
     answer = await client.get("/health/ready")
     assert answer.status_code == 503
@@ -77,7 +77,7 @@ async def test_a_daemon_in_trouble_lives_but_is_not_ready(
 async def test_a_party_that_is_away_is_told_and_no_reason_to_go_elsewhere(
     client: httpx.AsyncClient, daemon: Daemon
 ) -> None:
-    daemon.condition = Condition(away=("telco",))
+    daemon.condition = Health(away=("telco",))
     answer = await client.get("/health/ready")
     assert answer.status_code == 200
     assert answer.json() == {"ready": True, "reasons": [], "away": ["telco"]}
@@ -85,7 +85,7 @@ async def test_a_party_that_is_away_is_told_and_no_reason_to_go_elsewhere(
 
 async def test_where_there_are_tokens_the_reasons_are_for_who_shows_one(daemon: Daemon) -> None:
     reason = "the broker is not connected: mq.example.org:5671 does not answer"
-    daemon.condition = Condition((reason,), ("telco",))
+    daemon.condition = Health((reason,), ("telco",))
     token = "a-token-of-sixteen-characters"
     section = HttpSection.model_validate({"port": 0, "tokens": [token]})
     server = HttpServer(section, [health_router(lambda: daemon.condition)])
@@ -101,16 +101,16 @@ async def test_where_there_are_tokens_the_reasons_are_for_who_shows_one(daemon: 
 
 
 async def test_what_was_counted_is_shown(client: httpx.AsyncClient, daemon: Daemon) -> None:
-    meters, header = daemon.meters, envelope().header
-    meters.sent(header, 200)
-    meters.sent(header, 100)
-    meters.received(header, 50)
+    counters, header = daemon.counters, envelope().header
+    counters.sent(header, 200)
+    counters.sent(header, 100)
+    counters.received(header, 50)
     sent = datetime(1970, 1, 1, 0, 1, 30, tzinfo=UTC).timestamp()
-    meters.arrived(Delivery(b"", "1", "bank", "training", True, settlement=None, sent=sent))  # type: ignore[arg-type]
-    meters.refused["Untrusted"] += 1
-    meters.retries["telco"] += 4
-    meters.sessions_ended["training", "finished"] += 1
-    with meters.computing(daemon):
+    counters.arrived(Delivery(b"", "1", "bank", "training", True, settlement=None, sent=sent))  # type: ignore[arg-type]
+    counters.refused["Untrusted"] += 1
+    counters.retries["telco"] += 4
+    counters.sessions_ended["training", "finished"] += 1
+    with counters.computing(daemon):
         pass
 
     seen = await samples(client)

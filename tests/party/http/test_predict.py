@@ -19,9 +19,9 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.rows.rows import Rows, ServedRows, Unavailable
-from fedmq.party.online.scoring.prediction_service import Counter
-from fedmq.party.online.scoring.request import PredictRequest, Wrong
-from tests.party.serving.town import ACTIVE, Town
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.scoring.request import PredictRequest, RequestError
+from tests.party.serving.harness import ACTIVE, ServingHarness
 from tests.protocol.test_online import World
 
 TOKEN = "a-token-of-sixteen-characters"
@@ -35,19 +35,19 @@ def world() -> World:
 
 
 @pytest.fixture
-def town(world: World) -> Town:
-    return Town(world)
+def harness(world: World) -> ServingHarness:
+    return ServingHarness(world)
 
 
 @pytest.fixture
-async def served(town: Town) -> AsyncIterator[httpx.AsyncClient]:
+async def served(harness: ServingHarness) -> AsyncIterator[httpx.AsyncClient]:
     section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
-    server = HttpServer(section, [predict_router(Counter(town.scorer, ACTIVE, False))])
+    server = HttpServer(section, [predict_router(PredictionService(harness.scorer, ACTIVE, False))])
     await server.start()
     async with httpx.AsyncClient(base_url=server.url, headers=HEADERS) as client:
         yield client
     await server.close()
-    await town.scorer.close()
+    await harness.scorer.close()
 
 
 async def test_scores_come_in_the_order_of_the_ids(served: httpx.AsyncClient, world: World) -> None:
@@ -66,11 +66,15 @@ async def test_scores_come_in_the_order_of_the_ids(served: httpx.AsyncClient, wo
     }
 
 
-async def test_an_id_that_normalisation_makes_too_long_is_named(town: Town) -> None:
-    counter = Counter(town.scorer, ACTIVE, False, lambda ids: [each.upper() for each in ids])
+async def test_an_id_that_normalisation_makes_too_long_is_named(harness: ServingHarness) -> None:
+    predictions = PredictionService(
+        harness.scorer, ACTIVE, False, lambda ids: [each.upper() for each in ids]
+    )
     asked = PredictRequest(ids=["P1", "ß" * 129])
-    with pytest.raises(Wrong, match=r"ids\.1: the id is longer than 256 characters") as wrong:
-        await counter.answer("production", asked)
+    with pytest.raises(
+        RequestError, match=r"ids\.1: the id is longer than 256 characters"
+    ) as wrong:
+        await predictions.answer("production", asked)
     assert wrong.value.status == 422
 
 
@@ -232,9 +236,9 @@ async def test_a_wrong_token_is_401(served: httpx.AsyncClient, shown: dict[str, 
 
 
 async def test_a_deadline_that_expires_is_504_and_a_party_known_to_be_away_503(
-    served: httpx.AsyncClient, town: Town
+    served: httpx.AsyncClient, harness: ServingHarness
 ) -> None:
-    town.away = {"telco"}
+    harness.away = {"telco"}
     hurried = {"ids": ["P1"], "deadline_ms": 20}
     assert [(await served.post(PREDICT, json=hurried)).status_code for _ in range(4)] == [504] * 4
     asked = {"ids": ["P1"], "deadline_ms": 220}
@@ -260,11 +264,11 @@ class Nowhere(ServedRows):
 
 
 async def test_without_its_own_rows_the_label_holder_answers_503_unless_they_are_given(
-    served: httpx.AsyncClient, world: World, town: Town
+    served: httpx.AsyncClient, world: World, harness: ServingHarness
 ) -> None:
-    model = town.scorer.models["production"]
+    model = harness.scorer.models["production"]
     names = model.rows.features
-    town.scorer.models["production"] = replace(model, rows=Nowhere(names))
+    harness.scorer.models["production"] = replace(model, rows=Nowhere(names))
 
     lacking = await served.post(PREDICT, json={"ids": ["P1"]})
     own = {
@@ -276,7 +280,7 @@ async def test_without_its_own_rows_the_label_holder_answers_503_unless_they_are
 
     assert lacking.status_code == 503
     assert lacking.json()["error"] == "active: its rows cannot be looked up now"
-    assert town.scorer.queued_rows == 0
+    assert harness.scorer.queued_rows == 0
     assert given.json()["scores"][0]["score"] == world.margins[1]
 
 
@@ -287,12 +291,14 @@ async def test_without_its_own_rows_the_label_holder_answers_503_unless_they_are
 async def test_a_party_whose_rows_cannot_be_looked_up_counts_as_away(
     world: World, degrade: str, guessed: set[str] | None
 ) -> None:
-    town = Town(world, degrade=degrade, away=30.0, deadline=60.0)
-    telco = town.parties["telco"]
+    harness = ServingHarness(world, degrade=degrade, away=30.0, deadline=60.0)
+    telco = harness.parties["telco"]
     for name, share in telco.shares.items():
         features = share.share.lookup_table.feature_names
         telco.shares[name] = replace(share, rows=Nowhere(features))
-    server = HttpServer(HttpSection(port=0), [predict_router(Counter(town.scorer, ACTIVE, True))])
+    server = HttpServer(
+        HttpSection(port=0), [predict_router(PredictionService(harness.scorer, ACTIVE, True))]
+    )
     await server.start()
     async with httpx.AsyncClient(base_url=server.url) as client:
         answer = await client.post(PREDICT, json={"ids": world.ids[:50]})
@@ -305,8 +311,10 @@ async def test_a_party_whose_rows_cannot_be_looked_up_counts_as_away(
         assert set(answer.json()["degraded"]) == guessed
 
 
-async def test_a_full_queue_is_429(served: httpx.AsyncClient, world: World, town: Town) -> None:
-    town.away = {"telco"}
+async def test_a_full_queue_is_429(
+    served: httpx.AsyncClient, world: World, harness: ServingHarness
+) -> None:
+    harness.away = {"telco"}
     asked = {"ids": world.ids[:600] * 16, "deadline_ms": 300}
     answers = await asyncio.gather(*(served.post(PREDICT, json=asked) for _ in range(8)))
 
@@ -316,9 +324,11 @@ async def test_a_full_queue_is_429(served: httpx.AsyncClient, world: World, town
 
 
 async def test_a_partial_answer_is_marked(world: World) -> None:
-    town = Town(world, degrade="partial", away=0.1)
-    town.away = {"telco"}
-    server = HttpServer(HttpSection(port=0), [predict_router(Counter(town.scorer, ACTIVE, True))])
+    harness = ServingHarness(world, degrade="partial", away=0.1)
+    harness.away = {"telco"}
+    server = HttpServer(
+        HttpSection(port=0), [predict_router(PredictionService(harness.scorer, ACTIVE, True))]
+    )
     await server.start()
     async with AsyncClient(server.url) as client:
         scores = await client.predict(["P1", "P2"])
@@ -338,7 +348,7 @@ async def test_the_description_names_the_endpoint(served: httpx.AsyncClient) -> 
 
 
 async def test_the_clients_speak_to_the_service(
-    served: httpx.AsyncClient, world: World, town: Town
+    served: httpx.AsyncClient, world: World, harness: ServingHarness
 ) -> None:
     url = str(served.base_url)
     async with AsyncClient(url, TOKEN) as client:
@@ -351,7 +361,7 @@ async def test_the_clients_speak_to_the_service(
     def from_a_thread() -> None:
         with Client(url, TOKEN) as client:
             assert client.predict("P1", output="margin").scores == (float(world.margins[1]),)
-            town.away = {"telco"}
+            harness.away = {"telco"}
             with pytest.raises(PeerSilent, match="telco"):
                 client.predict("P1", seconds=0.1)
         with (

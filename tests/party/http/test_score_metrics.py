@@ -13,11 +13,11 @@ from fedmq.party.http.metrics import metrics_router
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.score_metrics import AnsweringCollector, ScoreCollector
 from fedmq.party.http.server import HttpServer
-from fedmq.party.online.scoring.prediction_service import Counter
-from fedmq.party.online.scoring.request import Wrong
-from fedmq.party.telemetry.counters import Gauges, Meters
-from fedmq.party.telemetry.serving_counters import ScoreMeters
-from tests.party.serving.town import ACTIVE, Town
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.scoring.request import RequestError
+from fedmq.party.telemetry.counters import Counters, Gauges
+from fedmq.party.telemetry.serving_counters import ScoreCounters
+from tests.party.serving.harness import ACTIVE, ServingHarness
 from tests.protocol.test_online import World
 
 PREDICT = "/v1/models/production/predict"
@@ -29,21 +29,23 @@ def world() -> World:
 
 
 @pytest.fixture
-def town(world: World) -> Town:
-    return Town(world, degrade="partial", away=0.1)
+def harness(world: World) -> ServingHarness:
+    return ServingHarness(world, degrade="partial", away=0.1)
 
 
 @pytest.fixture
-async def served(town: Town) -> AsyncIterator[httpx.AsyncClient]:
-    counter = Counter(town.scorer, ACTIVE, True)
-    telco = AnsweringCollector(town.parties["telco"])
-    metrics = metrics_router(Meters(), lambda: Gauges(True, 0), ScoreCollector(counter), telco)
-    server = HttpServer(HttpSection(port=0), [predict_router(counter), metrics])
+async def served(harness: ServingHarness) -> AsyncIterator[httpx.AsyncClient]:
+    predictions = PredictionService(harness.scorer, ACTIVE, True)
+    telco = AnsweringCollector(harness.parties["telco"])
+    metrics = metrics_router(
+        Counters(), lambda: Gauges(True, 0), ScoreCollector(predictions), telco
+    )
+    server = HttpServer(HttpSection(port=0), [predict_router(predictions), metrics])
     await server.start()
     async with httpx.AsyncClient(base_url=server.url) as client:
         yield client
     await server.close()
-    await town.scorer.close()
+    await harness.scorer.close()
 
 
 async def samples(client: httpx.AsyncClient) -> dict[str, float]:
@@ -82,10 +84,12 @@ async def test_requests_are_counted_by_what_they_came_to(served: httpx.AsyncClie
     assert seen["fedmq_online_questions_turned_away_total"] == 0
 
 
-async def test_a_party_that_does_not_answer_shows(served: httpx.AsyncClient, town: Town) -> None:
+async def test_a_party_that_does_not_answer_shows(
+    served: httpx.AsyncClient, harness: ServingHarness
+) -> None:
     await served.post(PREDICT, json={"ids": ["P1"]})
     assert (await samples(served))["fedmq_online_party_away/telco"] == 0
-    town.away = {"telco"}
+    harness.away = {"telco"}
     for _ in range(3):
         assert "degraded" in (await served.post(PREDICT, json={"ids": ["P1", "P2"]})).json()
 
@@ -99,15 +103,15 @@ async def test_a_party_that_does_not_answer_shows(served: httpx.AsyncClient, tow
 
 def test_times_fall_into_the_pieces_of_the_histogram() -> None:
     times = iter([0.0, 0.0025, 1.0, 1.003, 2.0, 9.0])
-    meters = ScoreMeters(clock=lambda: next(times))
+    counters = ScoreCounters(clock=lambda: next(times))
 
-    with meters.request():
+    with counters.request():
         pass
-    with pytest.raises(Wrong), meters.request():
-        raise Wrong(429, "later")
-    with pytest.raises(ZeroDivisionError), meters.request():
+    with pytest.raises(RequestError), counters.request():
+        raise RequestError(429, "later")
+    with pytest.raises(ZeroDivisionError), counters.request():
         raise ZeroDivisionError
 
-    assert meters.requests == {200: 1, 429: 1, 500: 1}
-    assert meters.seconds.counts == [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-    assert meters.seconds.sum == pytest.approx(7.0055)
+    assert counters.requests == {200: 1, 429: 1, 500: 1}
+    assert counters.seconds.counts == [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert counters.seconds.sum == pytest.approx(7.0055)

@@ -11,7 +11,7 @@ import pytest
 
 from fedmq.errors import DataError
 from fedmq.party.consent import question_log as module
-from fedmq.party.consent.question_log import OnlineAudit, online_logs
+from fedmq.party.consent.question_log import QuestionLog, question_logs
 
 
 class Calendar(datetime):
@@ -32,17 +32,17 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it never did")
 
 
-def ask(audit: OnlineAudit, *ids: str, answer: str = "yes") -> None:
+def ask(audit: QuestionLog, *ids: str, answer: str = "yes") -> None:
     audit.note("bank", "online-1", "m", "hop", ids, answer)
 
 
 async def test_questions_are_entries_of_a_log_that_can_be_verified(tmp_path: Path) -> None:
-    audit = OnlineAudit(tmp_path)
+    audit = QuestionLog(tmp_path)
     ask(audit, "P1", "P2")
     ask(audit, "P1", answer="rate")
     await audit.close()
 
-    [log] = online_logs(tmp_path)
+    [log] = question_logs(tmp_path)
     first, second = log.entries()
     assert first["ids"] == [audit.hashed("P1"), audit.hashed("P2")]
     assert {
@@ -67,15 +67,15 @@ async def test_it_is_written_soon_and_in_order_while_questions_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_WRITE_EVERY", 0.01)
-    audit = OnlineAudit(tmp_path)
+    audit = QuestionLog(tmp_path)
     for number in range(40):
         ask(audit, f"P{number}")
         await asyncio.sleep(0.002)
     await until(
-        lambda: len([entry for log in online_logs(tmp_path) for entry in log.entries()]) == 40
+        lambda: len([entry for log in question_logs(tmp_path) for entry in log.entries()]) == 40
     )
 
-    [log] = online_logs(tmp_path)
+    [log] = question_logs(tmp_path)
     hashes = [audit.hashed(f"P{number}") for number in range(40)]
     assert [entry["ids"] for entry in log.entries()] == [[each] for each in hashes]
     await audit.close()
@@ -83,11 +83,11 @@ async def test_it_is_written_soon_and_in_order_while_questions_go_on(
 
 async def test_it_goes_on_after_a_restart_with_the_same_key(tmp_path: Path) -> None:
     for answer in ("yes", "model"):
-        audit = OnlineAudit(tmp_path)
+        audit = QuestionLog(tmp_path)
         ask(audit, "P1", answer=answer)
         await audit.close()
 
-    [log] = online_logs(tmp_path)
+    [log] = question_logs(tmp_path)
     first, second = log.entries()
     assert first["ids"] == second["ids"]
     assert (first["answer"], second["answer"]) == ("yes", "model")
@@ -98,19 +98,19 @@ async def test_a_day_that_is_deleted_leaves_the_others_sound(
 ) -> None:
     monkeypatch.setattr(module, "_WRITE_EVERY", 0.001)
     monkeypatch.setattr(module, "datetime", Calendar)
-    audit = OnlineAudit(tmp_path)
+    audit = QuestionLog(tmp_path)
     for day in (1, 2, 3):
         monkeypatch.setattr(Calendar, "today_is", datetime(2030, 1, day))
         ask(audit, f"P{day}")
-        await until(lambda day=day: len(online_logs(tmp_path)) == day)
+        await until(lambda day=day: len(question_logs(tmp_path)) == day)
     await audit.close()
 
-    logs = online_logs(tmp_path)
+    logs = question_logs(tmp_path)
     assert [log.path.name for log in logs] == [
         f"questions-2030-01-0{day}.jsonl" for day in (1, 2, 3)
     ]
     logs[0].path.unlink()
-    assert [entry["ids"] for log in online_logs(tmp_path) for entry in log.entries()] == [
+    assert [entry["ids"] for log in question_logs(tmp_path) for entry in log.entries()] == [
         [audit.hashed("P2")],
         [audit.hashed("P3")],
     ]
@@ -119,13 +119,13 @@ async def test_a_day_that_is_deleted_leaves_the_others_sound(
 async def test_what_cannot_be_written_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    audit = OnlineAudit(tmp_path)
+    audit = QuestionLog(tmp_path)
     ask(audit, "P1")
     await audit.close()
-    [log] = online_logs(tmp_path)
+    [log] = question_logs(tmp_path)
     log.path.write_text("forged\n")
 
-    again = OnlineAudit(tmp_path)
+    again = QuestionLog(tmp_path)
     ask(again, "P2")
     ask(again, "P3")
     await again.close()

@@ -11,9 +11,9 @@ import aio_pika
 import pytest
 
 from fedmq.party.configuration.online import RequestsSection
-from fedmq.party.online.scoring.prediction_service import Counter
+from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request_queue import RequestQueue
-from tests.party.serving.town import ACTIVE, Town
+from tests.party.serving.harness import ACTIVE, ServingHarness
 from tests.protocol.test_online import World
 from tests.rabbitmq_node import RabbitNode
 
@@ -66,7 +66,7 @@ async def caller(node: RabbitNode, world: World) -> AsyncIterator[Caller]:
     channel = await connection.channel()
     await channel.declare_queue(QUEUE, durable=True)
     section = RequestsSection.model_validate({"broker": node.url(), "queue": QUEUE})
-    requests = RequestQueue(section, Counter(Town(world).scorer, ACTIVE, False))
+    requests = RequestQueue(section, PredictionService(ServingHarness(world).scorer, ACTIVE, False))
     requests.start()
     made = Caller(channel)
     await made.open()
@@ -112,9 +112,9 @@ async def test_what_is_wrong_is_told_as_over_http(
 async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
     node: RabbitNode, world: World
 ) -> None:
-    town = Town(world, delay=0.1, deadline=20.0)
+    harness = ServingHarness(world, delay=0.1, deadline=20.0)
     section = RequestsSection.model_validate({"broker": node.url(), "queue": "durable"})
-    requests = RequestQueue(section, Counter(town.scorer, ACTIVE, False))
+    requests = RequestQueue(section, PredictionService(harness.scorer, ACTIVE, False))
     async with await aio_pika.connect(node.url()) as connection:
         channel = await connection.channel()
         for name in ("durable", "replies"):
@@ -123,7 +123,7 @@ async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
         await _publish(channel, world, range(30))
         await _wait_for(channel, "replies", 30)
         await _publish(channel, world, range(30, 60))
-        await until(lambda: town.scorer.counts.requests > 35)  # it is in the midst of them
+        await until(lambda: harness.scorer.counts.requests > 35)  # it is in the midst of them
         await asyncio.to_thread(node.kill)
     await asyncio.to_thread(node.start)
 

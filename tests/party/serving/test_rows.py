@@ -22,7 +22,7 @@ from fedmq.party.online.rows.lookup import Lookup, PlanLookup
 from fedmq.party.online.rows.row_cache import RowCache
 from fedmq.party.online.rows.rows import Rows, RowsInMemory, ServedRows, Unavailable
 from fedmq.party.online.rows.source import ServingSource
-from fedmq.party.telemetry.serving_counters import LookupMeters
+from fedmq.party.telemetry.serving_counters import LookupCounters
 from tests.party.test_sources import as_csv, as_sql
 from tests.postgres_server import PostgresServer
 
@@ -165,7 +165,7 @@ class Database:
     def __init__(self, data: DataSection, features: tuple[str, ...], **options: Any) -> None:
         assert data.url is not None
         seconds = options.pop("seconds", 10)
-        self.meters = LookupMeters()
+        self.counters = LookupCounters()
         self.pool = SqlPool("telco: people", data.url, options.pop("connections", 2), seconds)
         self.statements: list[Sequence[Any]] = []
         sqlalchemy.event.listen(
@@ -177,7 +177,7 @@ class Database:
         settings = {"entries": 100, "max_age": 30, **options}
         lookup = PlanLookup("telco", data, features, "m").run()
         assert isinstance(lookup, Lookup)
-        self.rows = LookedUpRows(lookup, self.pool, self.meters, **settings, clock=self.clock)
+        self.rows = LookedUpRows(lookup, self.pool, self.counters, **settings, clock=self.clock)
 
     async def ages(self, *ids: str, seconds: float = 10) -> list[float]:
         rows = await self.rows.about(ids, seconds)
@@ -231,8 +231,8 @@ async def test_only_what_is_asked_for_is_fetched_and_then_remembered(
     assert await database.ages("p2", "p3", "p1") == [2, 3, 1]
 
     assert database.statements == [("p1", "p2"), ("p3",)]
-    assert (database.meters.hits, database.meters.misses) == (2, 3)
-    assert sum(database.meters.seconds.counts) == 2
+    assert (database.counters.hits, database.counters.misses) == (2, 3)
+    assert sum(database.counters.seconds.counts) == 2
 
 
 async def test_what_is_remembered_grows_old_unknown_ids_too(
@@ -354,7 +354,7 @@ async def test_a_database_that_is_away_is_said_and_its_return_is_noticed(
                 assert str(error.value) == "telco: its rows cannot be looked up now"
         assert len(caplog.records) == 1
         assert database.pool.trouble
-        assert database.meters.failures == 3
+        assert database.counters.failures == 3
         assert await database.ages("p1") == [1]  # this much is remembered
 
         server.start()

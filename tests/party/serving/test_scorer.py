@@ -14,7 +14,7 @@ from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
 from fedmq.protocol.online.options import Mode
-from tests.party.serving.town import Town
+from tests.party.serving.harness import ServingHarness
 from tests.protocol.test_online import MODES, World
 
 
@@ -25,28 +25,28 @@ def world() -> World:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_concurrent_requests_get_their_own_exact_scores(world: World, mode: Mode) -> None:
-    town = Town(world, mode=mode, drop=0.1, delay=0.01, deadline=30.0)
+    harness = ServingHarness(world, mode=mode, drop=0.1, delay=0.01, deadline=30.0)
     random = np.random.default_rng(1)
     asked = [random.choice(600, size=size) for size in random.integers(1, 60, 50)]
 
-    got = await asyncio.gather(*(town.margins([world.ids[r] for r in rows]) for rows in asked))
+    got = await asyncio.gather(*(harness.margins([world.ids[r] for r in rows]) for rows in asked))
 
     for rows, margins in zip(asked, got, strict=True):
         np.testing.assert_array_equal(margins, world.margins[rows])
-    assert town.scorer.batcher.counts.batches < 50
+    assert harness.scorer.batcher.counts.batches < 50
 
 
 async def test_a_large_request_is_cut_and_comes_back_in_order(world: World) -> None:
-    town = Town(world, batch_rows=50)
+    harness = ServingHarness(world, batch_rows=50)
 
-    margins = await town.margins(world.ids)
+    margins = await harness.margins(world.ids)
 
     np.testing.assert_array_equal(margins, world.margins)
-    assert town.scorer.batcher.counts.batches == 12
+    assert harness.scorer.batcher.counts.batches == 12
 
 
 async def test_own_features_in_the_request_replace_what_is_stored(world: World) -> None:
-    town = Town(world)
+    harness = ServingHarness(world)
     names = world.model.share.lookup_table.feature_names
     features = [
         {name: (None if np.isnan(x) else float(x)) for name, x in zip(names, values, strict=True)}
@@ -55,18 +55,18 @@ async def test_own_features_in_the_request_replace_what_is_stored(world: World) 
     moved = features[1:] + features[:1]
 
     np.testing.assert_array_equal(
-        await town.margins(world.ids[:20], features=features), world.margins[:20]
+        await harness.margins(world.ids[:20], features=features), world.margins[:20]
     )
     table = np.hstack([np.roll(world.columns["active"][:20], -1, axis=0), *(
         world.columns[party][:20] for party in ("telco", "retail")
     )])  # fmt: skip
     np.testing.assert_array_equal(
-        await town.margins(world.ids[:20], features=moved), world.xgboost_margins(table)
+        await harness.margins(world.ids[:20], features=moved), world.xgboost_margins(table)
     )
 
 
 async def test_an_id_unknown_to_the_label_holder_is_named(world: World) -> None:
-    scored = await Town(world).scorer.score("production", [world.ids[0], "nobody"])
+    scored = await ServingHarness(world).scorer.score("production", [world.ids[0], "nobody"])
 
     assert scored.scores.unknown["active"].tolist() == [False, True]
     assert scored.scores.margins[0] == world.margins[0]
@@ -79,98 +79,98 @@ async def test_an_id_unknown_to_the_label_holder_is_named(world: World) -> None:
 )  # fmt: skip
 async def test_a_wrong_feature_is_named(world: World, feature: dict[str, float], text: str) -> None:
     with pytest.raises(DataError, match=text):
-        await Town(world).margins(world.ids[:1], features=[feature])
+        await ServingHarness(world).margins(world.ids[:1], features=[feature])
 
 
 async def test_a_model_that_is_not_served_is_an_error_that_names_those_that_are(
     world: World,
 ) -> None:
     with pytest.raises(DataError, match=r"'staging' is not served; there are: production"):
-        await Town(world).scorer.score("staging", world.ids[:1])
+        await ServingHarness(world).scorer.score("staging", world.ids[:1])
 
 
 async def test_a_silent_party_is_waited_for_no_longer_than_the_deadline(world: World) -> None:
-    town = Town(world)
-    town.away = {"telco"}
+    harness = ServingHarness(world)
+    harness.away = {"telco"}
     start = time.monotonic()
 
     with pytest.raises(PeerSilent, match="telco"):
-        await town.margins(world.ids[:3], seconds=0.3)
+        await harness.margins(world.ids[:3], seconds=0.3)
 
     assert 0.25 < time.monotonic() - start < 0.6
 
 
 async def test_a_party_that_is_away_is_not_asked_again_until_it_is_back(world: World) -> None:
-    town = Town(world, degrade="partial", away=0.15)
-    town.away = {"telco"}
+    harness = ServingHarness(world, degrade="partial", away=0.15)
+    harness.away = {"telco"}
     for _ in range(2):
-        degraded = (await town.scorer.score("production", world.ids[:9])).scores.degraded
+        degraded = (await harness.scorer.score("production", world.ids[:9])).scores.degraded
         assert list(degraded) == ["telco"]
-    assert town.scorer.status()["away"] == ["telco"]
+    assert harness.scorer.status()["away"] == ["telco"]
 
     start = time.monotonic()
-    again = (await town.scorer.score("production", world.ids[:9])).scores
+    again = (await harness.scorer.score("production", world.ids[:9])).scores
     assert time.monotonic() - start < 0.1
     assert list(again.degraded) == ["telco"]
 
-    town.away = set()
+    harness.away = set()
     await asyncio.sleep(0.8)
-    back = (await town.scorer.score("production", world.ids[:9])).scores
+    back = (await harness.scorer.score("production", world.ids[:9])).scores
     assert not back.degraded
     np.testing.assert_array_equal(back.margins, world.margins[:9])
-    await town.scorer.close()
+    await harness.scorer.close()
 
 
 async def test_more_rows_than_the_queue_holds_are_turned_away(world: World) -> None:
-    town = Town(world, queue_rows=100, batches=1, batch_rows=10)
-    town.away = {"telco"}
+    harness = ServingHarness(world, queue_rows=100, batches=1, batch_rows=10)
+    harness.away = {"telco"}
     first = asyncio.gather(
-        *(town.margins(world.ids[:50], seconds=0.3) for _ in range(2)), return_exceptions=True
+        *(harness.margins(world.ids[:50], seconds=0.3) for _ in range(2)), return_exceptions=True
     )
     await asyncio.sleep(0.05)
 
     with pytest.raises(Overloaded, match="ask again later"):
-        await town.margins(world.ids[:50])
+        await harness.margins(world.ids[:50])
 
     assert all(isinstance(each, PeerSilent) for each in await first)
 
 
 async def test_more_rows_than_one_request_may_have_are_refused(world: World) -> None:
     with pytest.raises(DataError, match="at most 100"):
-        await Town(world, request_rows=100).margins(world.ids[:101])
+        await ServingHarness(world, request_rows=100).margins(world.ids[:101])
 
 
 async def test_a_party_that_lost_the_model_is_told_again_and_waited_for(world: World) -> None:
-    town = Town(world)
-    telco = town.parties["telco"]
+    harness = ServingHarness(world)
+    telco = harness.parties["telco"]
     served = dict(telco.shares)
     telco.shares.clear()
     asyncio.get_running_loop().call_later(0.2, telco.shares.update, served)
 
-    np.testing.assert_array_equal(await town.margins(world.ids[:5]), world.margins[:5])
-    assert ("telco", "simulated") in town.not_served
+    np.testing.assert_array_equal(await harness.margins(world.ids[:5]), world.margins[:5])
+    assert ("telco", "simulated") in harness.not_served
 
 
 async def test_a_request_under_way_keeps_the_model_it_began_with(world: World) -> None:
     other = World(rows=600, trees=3)
-    town = Town(world, delay=0.05)
-    under_way = asyncio.create_task(town.margins(world.ids[:9]))
+    harness = ServingHarness(world, delay=0.05)
+    under_way = asyncio.create_task(harness.margins(world.ids[:9]))
     await asyncio.sleep(0.01)
 
-    town.scorer.models["production"] = Town(other).model()
+    harness.scorer.models["production"] = ServingHarness(other).model()
 
     np.testing.assert_array_equal(await under_way, world.margins[:9])
 
 
 async def test_what_is_not_kept_is_served_no_more_but_for_what_is_under_way(world: World) -> None:
-    town = Town(world, delay=0.05)
-    town.scorer.models["simulated"] = town.scorer.models["production"]
-    under_way = asyncio.create_task(town.margins(world.ids[:9]))
+    harness = ServingHarness(world, delay=0.05)
+    harness.scorer.models["simulated"] = harness.scorer.models["production"]
+    under_way = asyncio.create_task(harness.margins(world.ids[:9]))
     await asyncio.sleep(0.01)
 
-    town.scorer.forget_all_but({"newer"})
+    harness.scorer.forget_all_but({"newer"})
 
-    assert not town.scorer.models
+    assert not harness.scorer.models
     np.testing.assert_array_equal(await under_way, world.margins[:9])
 
 
@@ -178,13 +178,13 @@ async def test_what_is_not_kept_is_served_no_more_but_for_what_is_under_way(worl
 async def test_a_batch_that_cannot_be_asked_about_fails_at_once_and_gives_its_place_back(
     world: World, mode: Mode
 ) -> None:
-    town = Town(world, mode=mode)
+    harness = ServingHarness(world, mode=mode)
     for _ in range(10):
         with pytest.raises(FedmqError, match="internal error: ValidationError"):
-            await town.margins(["x" * 300])
+            await harness.margins(["x" * 300])
 
-    assert town.scorer.batcher.idle
-    np.testing.assert_array_equal(await town.margins(world.ids[:9]), world.margins[:9])
+    assert harness.scorer.batcher.idle
+    np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
 
 
 @pytest.mark.parametrize(
@@ -199,43 +199,45 @@ async def test_a_batch_that_cannot_be_asked_about_fails_at_once_and_gives_its_pl
 async def test_a_data_owner_limits_what_is_answered(
     world: World, limits: dict[str, object], mode: Mode, text: str
 ) -> None:
-    town = Town(world, mode=mode, limits=limits)
+    harness = ServingHarness(world, mode=mode, limits=limits)
 
     with pytest.raises(Refused, match=text):
         for _ in range(3):
-            await town.margins(world.ids[:9])
+            await harness.margins(world.ids[:9])
 
 
 async def test_retries_do_not_count_against_the_limits(world: World) -> None:
-    town = Town(world, mode="bitmap", limits={"scores_per_id": 1}, drop=0.4, deadline=20.0)
+    harness = ServingHarness(
+        world, mode="bitmap", limits={"scores_per_id": 1}, drop=0.4, deadline=20.0
+    )
 
-    np.testing.assert_array_equal(await town.margins(world.ids[:9]), world.margins[:9])
+    np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
 
 
 async def test_a_party_whose_policy_takes_scoring_back_answers_no_more_at_once(
     world: World, tmp_path: Path
 ) -> None:
-    town = Town(world, deadline=1.0)
-    telco = town.parties["telco"]
+    harness = ServingHarness(world, deadline=1.0)
+    telco = harness.parties["telco"]
     consent = Consent("telco", PolicySection(), AuditLog(tmp_path))
     telco._consent = consent.answering
-    np.testing.assert_array_equal(await town.margins(world.ids[:9]), world.margins[:9])
+    np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
 
     consent.take_up(PolicySection.model_validate({"sessions": ["training"]}))
 
     with pytest.raises(Refused, match="telco does not take part in inference"):
-        await town.margins(world.ids[:9])
+        await harness.margins(world.ids[:9])
 
 
 @pytest.mark.parametrize("mode", ["hop", "bitmap"])
 async def test_the_hourly_rows_of_a_policy_hold_online_too(
     world: World, tmp_path: Path, mode: Mode
 ) -> None:
-    town = Town(world, mode=mode, drop=0.2, deadline=20.0)
+    harness = ServingHarness(world, mode=mode, drop=0.2, deadline=20.0)
     consent = Consent("telco", PolicySection(most_rows_per_hour=20), AuditLog(tmp_path))
-    town.parties["telco"]._agree = consent.scoring
+    harness.parties["telco"]._agree = consent.scoring
     for _ in range(2):
-        np.testing.assert_array_equal(await town.margins(world.ids[:9]), world.margins[:9])
+        np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
 
     with pytest.raises(Refused, match="it answers for 20 rows an hour; 18 were asked for"):
-        await town.margins(world.ids[:9])
+        await harness.margins(world.ids[:9])

@@ -15,7 +15,7 @@ from fedmq.errors import PeerSilent
 from fedmq.party.telemetry.serving_spans import OnlineSpans
 from fedmq.party.telemetry.spans import Telemetry, trace_context
 from fedmq.protocol.online.options import Mode
-from tests.party.serving.town import ACTIVE, Town
+from tests.party.serving.harness import ACTIVE, ServingHarness
 from tests.protocol.test_online import MODES, World
 
 PARTIES = (ACTIVE, "telco", "retail")
@@ -37,7 +37,7 @@ class Traced:
             )
             for party, exporter in self.exporters.items()
         }
-        self.town = Town(world, spans=spans, **options)  # type: ignore[arg-type]
+        self.harness = ServingHarness(world, spans=spans, **options)  # type: ignore[arg-type]
 
     def spans(self, party: str, name: str) -> list[ReadableSpan]:
         found = self.exporters[party].get_finished_spans()
@@ -61,7 +61,7 @@ def _said(span: ReadableSpan) -> Mapping[str, object]:
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_score_is_one_trace_down_to_the_answers_of_others(world: World, mode: Mode) -> None:
     traced = Traced(world, mode=mode)
-    await asyncio.gather(*(traced.town.margins([each]) for each in world.ids[:3]))
+    await asyncio.gather(*(traced.harness.margins([each]) for each in world.ids[:3]))
 
     [batch] = traced.spans(ACTIVE, "batch")
     context = trace_context("demo", f"{traced.town.scorer.session}/1")
@@ -92,9 +92,9 @@ async def test_a_score_is_one_trace_down_to_the_answers_of_others(world: World, 
 
 async def test_what_is_not_answered_shows_where_and_why(world: World) -> None:
     traced = Traced(world, ask_again=0.03)
-    traced.town.away = {"telco"}
+    traced.harness.away = {"telco"}
     with pytest.raises(PeerSilent):
-        await traced.town.margins(world.ids[:5], seconds=0.2)
+        await traced.harness.margins(world.ids[:5], seconds=0.2)
 
     [request] = traced.spans(ACTIVE, "request")
     assert request.status.status_code is StatusCode.ERROR
@@ -107,7 +107,7 @@ async def test_what_is_not_answered_shows_where_and_why(world: World) -> None:
 
 async def test_a_guess_and_a_refusal_are_marked(world: World) -> None:
     traced = Traced(world, degrade="partial", limits={"rows_per_second": 1})
-    await traced.town.margins(world.ids[:50])
+    await traced.harness.margins(world.ids[:50])
 
     [request] = traced.spans(ACTIVE, "request")
     assert _said(request)["fedmq.degraded"] == ("retail", "telco")
@@ -118,7 +118,7 @@ async def test_a_guess_and_a_refusal_are_marked(world: World) -> None:
 async def test_parties_with_the_same_share_follow_the_same_batches(world: World) -> None:
     traced = Traced(world, share=0.5, mode="bitmap")
     for each in world.ids[:40]:
-        await traced.town.margins([each])
+        await traced.harness.margins([each])
 
     followed = len(traced.spans(ACTIVE, "batch"))
     assert 5 < followed < 35

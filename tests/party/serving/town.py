@@ -25,7 +25,7 @@ from tests.protocol.test_online import World
 ACTIVE = "active"
 
 
-class Town:
+class ServingHarness:
     """``away``: parties whose messages are lost. ``drop`` and ``delay`` befall all the others."""
 
     def __init__(

@@ -12,9 +12,9 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
 from fedmq.messages.online import OnlineHop, OnlinePing, OnlinePong, OnlineRefusal, OnlineRows
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.consent.question_log import OnlineAudit
+from fedmq.party.consent.question_log import QuestionLog
 from fedmq.party.online.answering.hosted_share import HostedShare
-from fedmq.party.online.answering.rate_limits import Guard, Turned
+from fedmq.party.online.answering.rate_limits import RateLimited, RateLimits
 from fedmq.party.online.rows.rows import Unavailable
 
 __all__ = ["Answering"]
@@ -28,14 +28,14 @@ class Answering:
     def __init__(
         self,
         section: OnlineSection,
-        audit: OnlineAudit | None,
+        audit: QuestionLog | None,
         clock: Callable[[], float] = time.monotonic,
         consent: Callable[[Header], None] = lambda _: None,
         agree: Callable[[Header, int], None] = lambda _, __: None,
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
-        self.guard = Guard(section, clock)
+        self.rate_limits = RateLimits(section, clock)
         self._section = section
         self._audit = audit
         self._consent = consent
@@ -76,7 +76,7 @@ class Answering:
         agree = partial(self._agree, header)
         try:
             if isinstance(body, OnlineHop):
-                self.guard.check(
+                self.rate_limits.check(
                     header.sender,
                     header.session,
                     body.batch,
@@ -86,9 +86,9 @@ class Answering:
                     agree=agree,
                 )
                 return (await share.about(body.ids, body.budget)).exits(body)
-            self.guard.check(header.sender, header.session, body.batch, body.ids, agree=agree)
+            self.rate_limits.check(header.sender, header.session, body.batch, body.ids, agree=agree)
             return (await share.about(body.ids, body.budget)).bitmaps(body)
-        except Turned as turned:
+        except RateLimited as turned:
             return self._refusal(body, turned.cause, str(turned))
         except Unavailable as error:
             return self._refusal(body, "data", str(error))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedmq.errors import Refused
 from fedmq.party.configuration.online import OnlineSection
 
-__all__ = ["Guard", "Turned"]
+__all__ = ["RateLimited", "RateLimits"]
 
 _BURST = 10.0  # seconds of the rate that may come at once
 _HOUR = 3600.0
@@ -22,7 +22,7 @@ _REMEMBERED = 200_000  # ids of the current hour; beyond, the oldest are forgott
 Cause = Literal["rate", "records"]
 
 
-class Turned(Refused):
+class RateLimited(Refused):
     """A question that the owner's limits turn away; ``cause`` for the one who asked."""
 
     def __init__(self, cause: Cause, reason: str) -> None:
@@ -39,7 +39,7 @@ class _Asked:
         self.records: set[int] = set()
 
 
-class Guard:
+class RateLimits:
     """Counts what each caller asks. ``clock`` gives seconds.
 
     A row counts once per batch, in whatever rounds and however often its questions come.
@@ -76,7 +76,7 @@ class Guard:
         fresh = set(ids) - counted
         try:
             self._count(caller, ids, fresh, rows, records, agree)
-        except Turned:
+        except RateLimited:
             self.turned_away += 1
             raise
         counted |= fresh
@@ -97,21 +97,23 @@ class Guard:
             before, at = self._filled.get(caller, (most, now))
             left = min(most, before + (now - at) * limits.rows_per_second) - len(fresh)
             if left < 0:
-                raise Turned("rate", f"more than {limits.rows_per_second} rows per second")
+                raise RateLimited("rate", f"more than {limits.rows_per_second} rows per second")
         if limits.scores_per_id is not None or limits.records_per_id is not None:
             asked = [self._about(caller, each, now) for each in ids]
             wanted = self._wanted(len(ids), rows, records)
             for name, each, more in zip(ids, asked, wanted, strict=True):
                 most_scores = limits.scores_per_id
                 if most_scores is not None and name in fresh and each.times >= most_scores:
-                    raise Turned("rate", f"more than {most_scores} scores per id and hour")
+                    raise RateLimited("rate", f"more than {most_scores} scores per id and hour")
                 most_records = limits.records_per_id
                 if most_records is not None and len(each.records | more) > most_records:
-                    raise Turned("records", f"more than {most_records} records per id and hour")
+                    raise RateLimited(
+                        "records", f"more than {most_records} records per id and hour"
+                    )
         try:
             agree(len(fresh))
         except Refused as refused:
-            raise Turned("rate", str(refused)) from None
+            raise RateLimited("rate", str(refused)) from None
         for name, each, more in zip(ids, asked, wanted, strict=False):
             each.times += name in fresh
             each.records |= more

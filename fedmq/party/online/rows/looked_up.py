@@ -14,7 +14,7 @@ from fedmq.party.data.sources.sql_pool import SqlPool
 from fedmq.party.online.rows.lookup import Lookup
 from fedmq.party.online.rows.row_cache import Known, RowCache
 from fedmq.party.online.rows.rows import Rows, ServedRows, Unavailable
-from fedmq.party.telemetry.serving_counters import LookupMeters
+from fedmq.party.telemetry.serving_counters import LookupCounters
 
 __all__ = ["LookedUpRows"]
 
@@ -32,7 +32,7 @@ class LookedUpRows(ServedRows):
         self,
         lookup: Lookup,
         pool: SqlPool,
-        meters: LookupMeters,
+        counters: LookupCounters,
         entries: int,
         max_age: float,
         clock: Callable[[], float] = time.monotonic,
@@ -40,7 +40,7 @@ class LookedUpRows(ServedRows):
         self.features = lookup.features
         self._lookup = lookup
         self._pool = pool
-        self._meters = meters
+        self._counters = counters
         self._cache = RowCache(entries, max_age, clock)
         self._coming: dict[str, asyncio.Task[Known | None]] = {}
 
@@ -48,8 +48,8 @@ class LookedUpRows(ServedRows):
         asked = dict.fromkeys(ids)
         found = dict(self._cache.find(asked))
         lacking = [each for each in asked if each not in found]
-        self._meters.hits += len(found)
-        self._meters.misses += len(lacking)
+        self._counters.hits += len(found)
+        self._counters.misses += len(lacking)
         for part in _parts([each for each in lacking if each not in self._coming]):
             self._coming |= dict.fromkeys(part, asyncio.create_task(self._fetch(part)))
         fetching = {self._coming[each] for each in lacking}
@@ -68,11 +68,11 @@ class LookedUpRows(ServedRows):
 
     async def _fetch(self, ids: Sequence[str]) -> Known | None:
         """The rows of ``ids``; None if the database does not tell, which is in the log."""
-        with self._meters.lookup():
+        with self._counters.lookup():
             try:
                 known = await self._pool.run(partial(self._lookup.read, ids=ids))
             except DataError:
-                self._meters.failures += 1
+                self._counters.failures += 1
                 return None
             finally:
                 for each in ids:

@@ -14,7 +14,7 @@ from fedmq.party.data.sources.sql_pool import SqlPool
 from fedmq.party.online.rows.looked_up import LookedUpRows
 from fedmq.party.online.rows.lookup import Lookup, PlanLookup
 from fedmq.party.online.rows.rows import LoadRows, Rows, RowsInMemory, ServedRows
-from fedmq.party.telemetry.serving_counters import LookupMeters
+from fedmq.party.telemetry.serving_counters import LookupCounters
 
 __all__ = ["Reading", "ServingSource"]
 
@@ -37,7 +37,7 @@ class ServingSource:
     """Gives each model its rows, all from one pool of connections if they are looked up."""
 
     def __init__(self, party: str, data: DataSection, section: OnlineSection) -> None:
-        self.meters = LookupMeters()
+        self.counters = LookupCounters()
         self.reading = Reading(party, data, data.type == "sql" and section.lookup.enabled)
         self._section = section
         self._pool: SqlPool | None = None
@@ -78,7 +78,9 @@ class ServingSource:
             assert data.url is not None
             name = f"{self.reading.party}: {data.place}"
             self._pool = SqlPool(name, data.url, section.connections, section.timeout)
-        return LookedUpRows(loaded, self._pool, self.meters, section.entries, self._section.max_age)
+        return LookedUpRows(
+            loaded, self._pool, self.counters, section.entries, self._section.max_age
+        )
 
     def stamp(self) -> Any:
         """What changes when rows in memory are out of date; None while it cannot be seen."""

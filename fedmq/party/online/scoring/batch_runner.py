@@ -29,12 +29,12 @@ from fedmq.protocol.online.active import OnlineBatch
 if TYPE_CHECKING:
     from fedmq.party.telemetry.serving_spans import BatchSpans
 
-__all__ = ["BatchRun"]
+__all__ = ["BatchRunner"]
 
 log = logging.getLogger(__name__)
 
 
-class BatchRun:
+class BatchRunner:
     """Runs ``machine``. ``on_answer`` takes each request's result, ``on_end`` the run itself.
 
     ``spans`` are told what happens.
@@ -46,7 +46,7 @@ class BatchRun:
         say: Callable[[str, Body, float], None],
         seconds: float,
         on_answer: Callable[[int, Any], None],
-        on_end: Callable[[BatchRun], None],
+        on_end: Callable[[BatchRunner], None],
         spans: BatchSpans | None = None,
     ) -> None:
         self.machine = machine

@@ -22,12 +22,12 @@ from fedmq.errors import ProtocolError
 from fedmq.messages.body import Body
 from fedmq.messages.online import OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.online.scoring.batch_runner import BatchRun
+from fedmq.party.online.scoring.batch_runner import BatchRunner
 from fedmq.party.online.scoring.circuit_breaker import Peers
 from fedmq.party.online.scoring.served_model import ServedModel
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.computations import OnlineScores
-from fedmq.protocol.online.options import AskedRows, Patience
+from fedmq.protocol.online.options import AskedRows, Timeouts
 
 if TYPE_CHECKING:
     from fedmq.party.telemetry.serving_spans import BatchSpans, OnlineSpans
@@ -88,7 +88,7 @@ class Batcher:
         self._on_not_served = on_not_served
         self._spans = spans
         self._numbers = itertools.count(1)
-        self._runs: dict[int, BatchRun] = {}
+        self._runs: dict[int, BatchRunner] = {}
         self._queue: deque[Waiting] = deque()
         self._flush: asyncio.TimerHandle | None = None
 
@@ -175,7 +175,7 @@ class Batcher:
             asked,
             model.mode,
             section.degrade,
-            Patience(section.ask_again, None if section.degrade == "fail" else section.away),
+            Timeouts(section.ask_again, None if section.degrade == "fail" else section.away),
             self._peers.away,
         )
         self.counts.batches += 1
@@ -190,7 +190,7 @@ class Batcher:
             else:
                 outcome.set_result(result)
 
-        self._runs[number] = run = BatchRun(
+        self._runs[number] = run = BatchRunner(
             machine,
             self._say,
             max(each.seconds for each in asked),
@@ -200,7 +200,7 @@ class Batcher:
         )
         run.start()
 
-    def _ended(self, number: int, run: BatchRun) -> None:
+    def _ended(self, number: int, run: BatchRunner) -> None:
         self._runs.pop(number, None)
         for party in run.machine.silent:
             self._peers.missed(party)

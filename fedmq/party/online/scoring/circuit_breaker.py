@@ -10,7 +10,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.online import OnlinePing
 from fedmq.transport.background_tasks import end
 
-__all__ = ["Breaker", "Peers"]
+__all__ = ["CircuitBreaker", "Peers"]
 
 log = logging.getLogger(__name__)
 
@@ -21,36 +21,38 @@ class Peers:
     """A breaker for each. ``say`` takes (recipient, body, seconds for which it is of use)."""
 
     def __init__(self, say: Callable[[str, Body, float], None]) -> None:
-        self.breakers: dict[str, Breaker] = {}
+        self.breakers: dict[str, CircuitBreaker] = {}
         self._say = say
         self._probing: asyncio.Task[None] | None = None
 
     def expect(self, parties: Iterable[str]) -> None:
         """These are going to be asked."""
         for party in parties:
-            self.breakers.setdefault(party, Breaker())
+            self.breakers.setdefault(party, CircuitBreaker())
 
     @property
     def away(self) -> list[str]:
         """Those that do not answer."""
-        return [party for party, breaker in self.breakers.items() if breaker.is_open]
+        return [
+            party for party, circuit_breaker in self.breakers.items() if circuit_breaker.is_open
+        ]
 
     def answered(self, party: str) -> None:
         """It said something."""
-        breaker = self.breakers.get(party)
-        if breaker is not None:
-            if breaker.is_open:
+        circuit_breaker = self.breakers.get(party)
+        if circuit_breaker is not None:
+            if circuit_breaker.is_open:
                 log.info("%s answers again", party)
-            breaker.answered()
+            circuit_breaker.answered()
 
     def missed(self, party: str) -> None:
         """A batch waited for it in vain."""
-        breaker = self.breakers[party]
-        if not breaker.is_open:
-            breaker.missed()
-            if breaker.is_open:
+        circuit_breaker = self.breakers[party]
+        if not circuit_breaker.is_open:
+            circuit_breaker.missed()
+            if circuit_breaker.is_open:
                 log.warning("%s does not answer; it counts as away until it does", party)
-        if breaker.is_open and (self._probing is None or self._probing.done()):
+        if circuit_breaker.is_open and (self._probing is None or self._probing.done()):
             self._probing = asyncio.create_task(self._probe())
 
     async def close(self) -> None:
@@ -65,7 +67,7 @@ class Peers:
             await asyncio.sleep(_PROBE_EVERY)
 
 
-class Breaker:
+class CircuitBreaker:
     """Open after ``misses`` batches in a row that waited in vain; any answer closes it."""
 
     def __init__(self, misses: int = 2) -> None:

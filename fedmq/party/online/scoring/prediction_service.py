@@ -11,11 +11,11 @@ from fedmq.errors import (
     FedmqError,
 )
 from fedmq.party.data.id_column import check_lengths
-from fedmq.party.online.scoring.request import PredictRequest, Wrong
+from fedmq.party.online.scoring.request import PredictRequest, RequestError
 from fedmq.party.online.scoring.scorer import Scored, Scorer
-from fedmq.party.telemetry.serving_counters import ScoreMeters
+from fedmq.party.telemetry.serving_counters import ScoreCounters
 
-__all__ = ["Answered", "Counter"]
+__all__ = ["Answered", "PredictionService"]
 
 
 class Answered:
@@ -61,7 +61,7 @@ class Answered:
         return answer
 
 
-class Counter:
+class PredictionService:
     """Where requests are handed in, by HTTP or by message.
 
     Whom the label holder ``party`` does not know gets no score, unless the request brings its
@@ -77,7 +77,7 @@ class Counter:
         comparable: Callable[[Sequence[str]], Sequence[str]] = lambda ids: ids,
     ) -> None:
         self.scorer = scorer
-        self.meters = ScoreMeters()
+        self.counters = ScoreCounters()
         self._party = party
         self._guesses_unknown = guesses_unknown
         self._comparable = comparable
@@ -89,21 +89,21 @@ class Counter:
             Wrong: there are none.
         """
         if model not in self.scorer.models:
-            raise Wrong(404, f"model: {model!r} is not served here")
+            raise RequestError(404, f"model: {model!r} is not served here")
         if asked.features is not None and len(asked.features) != len(asked.ids):
-            raise Wrong(422, f"features: {len(asked.features)} for {len(asked.ids)} ids")
+            raise RequestError(422, f"features: {len(asked.features)} for {len(asked.ids)} ids")
         seconds = None if asked.deadline_ms is None else asked.deadline_ms / 1000
         try:
             ids = self._comparable(asked.ids)
             check_lengths(ids, lambda place: f"ids.{place}")
             scored = await self.scorer.score(model, ids, asked.features, seconds)
         except FedmqError as error:
-            raise Wrong.of(error) from None
+            raise RequestError.of(error) from None
         given = self._given(scored, asked)
         if len(given) == 1 and given[0] is None:
             where = ", ".join(sorted(scored.scores.unknown))
-            raise Wrong(404, f"ids.0: {asked.ids[0]!r} is not known at {where}")
-        self.meters.answered(len(given), bool(scored.scores.degraded))
+            raise RequestError(404, f"ids.0: {asked.ids[0]!r} is not known at {where}")
+        self.counters.answered(len(given), bool(scored.scores.degraded))
         return Answered(asked, scored, given)
 
     def _given(self, scored: Scored, asked: PredictRequest) -> Sequence[float | None]:

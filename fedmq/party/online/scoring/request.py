@@ -17,7 +17,7 @@ from fedmq.errors import (
 )
 from fedmq.party.data.id_column import LONGEST_ID
 
-__all__ = ["PredictRequest", "PredictResponse", "Wrong"]
+__all__ = ["PredictRequest", "PredictResponse", "RequestError"]
 
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 
@@ -43,7 +43,7 @@ class PredictRequest(BaseModel):
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:
-            raise Wrong.field(error) from None
+            raise RequestError.field(error) from None
 
 
 class RowScore(BaseModel):
@@ -65,7 +65,7 @@ class PredictResponse(BaseModel):
     """By party that did not answer: the share of (row, tree) pairs that were guessed there."""
 
 
-class Wrong(Exception):
+class RequestError(Exception):
     """No scores: an HTTP status, and a line that names the field."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -73,7 +73,7 @@ class Wrong(Exception):
         self.status = status
 
     @classmethod
-    def field(cls, error: ValidationError) -> Wrong:
+    def field(cls, error: ValidationError) -> RequestError:
         """What pydantic found, without the offending value."""
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -81,7 +81,7 @@ class Wrong(Exception):
         return cls(status, f"{where or 'body'}: {first['msg']}")
 
     @classmethod
-    def of(cls, error: FedmqError) -> Wrong:
+    def of(cls, error: FedmqError) -> RequestError:
         """The status that fits ``error``."""
         status = _status(error)
         return cls(status, f"deadline_ms: {error}" if status == 504 else str(error))

@@ -14,8 +14,8 @@ from typing import Any
 
 from fedmq.errors import LinkError
 from fedmq.party.configuration.online import RequestsSection
-from fedmq.party.online.scoring.prediction_service import Counter
-from fedmq.party.online.scoring.request import PredictRequest, Wrong
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.scoring.request import PredictRequest, RequestError
 from fedmq.transport.background_tasks import end
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.rabbitmq.address import BrokerAddress
@@ -33,9 +33,9 @@ class RequestQueue:
     is restarted; it may then be answered twice.
     """
 
-    def __init__(self, section: RequestsSection, counter: Counter) -> None:
+    def __init__(self, section: RequestsSection, predictions: PredictionService) -> None:
         self._section = section
-        self._counter = counter
+        self._predictions = predictions
         self._running: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -84,10 +84,10 @@ class RequestQueue:
 
     async def _answered(self, body: bytes) -> dict[str, Any]:
         try:
-            with self._counter.meters.request():
+            with self._predictions.counters.request():
                 model, asked = _read(body)
-                answered = await self._counter.answer(model, asked)
-        except Wrong as wrong:
+                answered = await self._predictions.answer(model, asked)
+        except RequestError as wrong:
             return {"status": wrong.status, "error": str(wrong)}
         except Exception as error:  # a message that cannot be answered must not come for ever
             log.exception("requests: a request failed")
@@ -102,8 +102,8 @@ def _read(body: bytes) -> tuple[str, PredictRequest]:
     except ValueError:
         asked = None
     if not isinstance(asked, dict):
-        raise Wrong(400, "body: no JSON object")
+        raise RequestError(400, "body: no JSON object")
     model = asked.pop("model", "production")
     if not isinstance(model, str):
-        raise Wrong(422, "model: not a string")
+        raise RequestError(422, "model: not a string")
     return model, PredictRequest.read(json.dumps(asked).encode())

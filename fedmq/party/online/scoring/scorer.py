@@ -16,12 +16,12 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.scoring.batcher import Batcher, Waiting
-from fedmq.party.online.scoring.circuit_breaker import Breaker, Peers
+from fedmq.party.online.scoring.circuit_breaker import CircuitBreaker, Peers
 from fedmq.party.online.scoring.request_features import given_values
 from fedmq.party.online.scoring.served_model import ServedModel
 from fedmq.protocol.online.computations import OnlineScores
 from fedmq.protocol.online.options import Mode
-from fedmq.transport.priority import RightOfWay
+from fedmq.transport.priority import PriorityGate
 
 if TYPE_CHECKING:
     from fedmq.party.telemetry.serving_spans import OnlineSpans
@@ -62,7 +62,7 @@ class Scorer:
         say: Callable[[str, Body, str, float], None],
         on_not_served: Callable[[str, str], None] = lambda _, __: None,
         spans: OnlineSpans | None = None,
-        right_of_way: RightOfWay | None = None,
+        priority_gate: PriorityGate | None = None,
     ) -> None:
         self.models: dict[str, ServedModel] = {}
         """By name and by model id."""
@@ -71,7 +71,7 @@ class Scorer:
         self._party = party
         self._section = section
         self._closing = False
-        self._right_of_way = right_of_way or RightOfWay()
+        self._priority_gate = priority_gate or PriorityGate()
         self._say_to = say
         self._peers = Peers(self._say)
         self.batcher = Batcher(self.session, section, self._peers, self._say, on_not_served, spans)
@@ -116,7 +116,7 @@ class Scorer:
         ]
         self.batcher.put(waiting)
         try:
-            with self._right_of_way.taken():
+            with self._priority_gate.taken():
                 scores = _joined(await self._awaited(waiting, time))
         except BaseException:
             self.counts.failed += 1
@@ -162,7 +162,7 @@ class Scorer:
             self.batcher.receive(envelope.header.sender, envelope.body)
 
     @property
-    def breakers(self) -> Mapping[str, Breaker]:
+    def breakers(self) -> Mapping[str, CircuitBreaker]:
         """By party that is asked."""
         return self._peers.breakers
 

@@ -13,12 +13,12 @@ from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.transport.link import Link
 
-__all__ = ["OnlinePost"]
+__all__ = ["OnlineSender"]
 
 log = logging.getLogger(__name__)
 
 
-class OnlinePost:
+class OnlineSender:
     """Posts what one party says online; what is lost is asked for again by whoever misses it.
 
     ``seal`` makes the bytes of an envelope.
