@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.page import write_page  # noqa: E402
 from fedmq import TrainParams  # noqa: E402
 from fedmq.cli.model.load_generator import Load, Measured, run  # noqa: E402
-from tests.party.serving_federation import TOKEN, ServingFederation  # noqa: E402
+from tests.party.online.serving_federation import TOKEN, ServingFederation  # noqa: E402
 
 PARAMS = TrainParams(num_boost_round=50, max_depth=4, max_bin=32)
 # What it is to keep to.

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.histogram import histograms
-
-from .tables import scattered
+from tests.boosting.tables import scattered
 
 NAN = float("nan")
 

@@ -6,8 +6,7 @@ import pytest
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.histogram import histograms
 from tests.boosting.pooled import children_histograms
-
-from .tables import scattered
+from tests.boosting.tables import scattered
 
 
 @pytest.fixture

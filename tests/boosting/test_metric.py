@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.metric import METRICS, EarlyStopping, auc, logloss
-
-from .tables import scattered
+from tests.boosting.tables import scattered
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Weather
-from tests.protocol.alignments import machines, people
+from tests.protocol.alignment.alignments import machines, people
 
 PARTIES = ("bank", "telco", "retail")
 TREES = 4

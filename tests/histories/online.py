@@ -26,7 +26,7 @@ from fedmq.protocol.online.passive import AnsweringShare
 from tests.crash_simulator import CrashSimulation, Weather
 from tests.histories.history import FOLDER, Line, digest, effect_line, event_line, happened
 from tests.histories.scenes import IDS, OTHERS, OWN, training
-from tests.protocol.online_schedule import OnlineSchedule
+from tests.protocol.online.online_schedule import OnlineSchedule
 from tests.simulator import Link
 
 MODES: tuple[Mode, ...] = ("hop", "bitmap")

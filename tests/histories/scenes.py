@@ -15,7 +15,7 @@ from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Weather
-from tests.protocol.alignments import machines, people
+from tests.protocol.alignment.alignments import machines, people
 
 _ROWS = 40
 _random = np.random.default_rng(11)

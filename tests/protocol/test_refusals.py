@@ -22,7 +22,7 @@ from fedmq.protocol.events import Arrived
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import PassiveTable
 from tests.protocol.best_engine import BestOfAll
-from tests.protocol.failing import FailingComputation
+from tests.protocol.failing_computation import FailingComputation
 from tests.protocol.federation import (
     ACTIVE,
     OU,

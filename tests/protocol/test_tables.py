@@ -40,7 +40,7 @@ from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.states import PassiveTrainingState
 from tests.messages.bodies import example
-from tests.protocol import alignments
+from tests.protocol.alignment import alignments
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import ACTIVE, Federation, ran, small
 from tests.protocol.hidden_rows_engine import HiddenRows

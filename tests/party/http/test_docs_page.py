@@ -16,8 +16,8 @@ from fedmq.party.http.health import health_router
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.scoring.prediction_service import PredictionService
-from tests.party.serving.harness import ACTIVE, ServingHarness
-from tests.protocol.test_online import World
+from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.protocol.online.test_online import World
 
 TOKEN = "a-token-of-sixteen-characters"
 

@@ -21,8 +21,8 @@ from fedmq.party.http.server import HttpServer
 from fedmq.party.online.rows.rows import Rows, ServedRows, Unavailable
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request import PredictRequest, RequestError
-from tests.party.serving.harness import ACTIVE, ServingHarness
-from tests.protocol.test_online import World
+from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.protocol.online.test_online import World
 
 TOKEN = "a-token-of-sixteen-characters"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}

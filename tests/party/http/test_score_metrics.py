@@ -17,8 +17,8 @@ from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request import RequestError
 from fedmq.party.telemetry.counters import Counters, Gauges
 from fedmq.party.telemetry.serving_counters import ScoreCounters
-from tests.party.serving.harness import ACTIVE, ServingHarness
-from tests.protocol.test_online import World
+from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.protocol.online.test_online import World
 
 PREDICT = "/v1/models/production/predict"
 

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedmq.party.compute.shared_arrays import SharedArrays
+from tests.party.compute.computations import Copy
+
+LARGE = 1 << 20
+
+
+def open_files() -> set[str]:
+    return {each.name for each in Path("/proc/self/fd").iterdir()}
+
+
+def arrays() -> list[tuple[str, NDArray[Any]]]:
+    random = np.random.default_rng(0)
+    return [
+        ("bytes", random.integers(0, 256, (1000, 512), dtype=np.uint8)),
+        ("rows", random.normal(size=(300, 200)).astype(np.float32)),
+        ("columns", np.asfortranarray(random.normal(size=(300, 200)))),
+        ("strided", random.normal(size=(600, 200))[::2]),
+        ("small", np.arange(3)),
+        ("empty", np.empty((0, 7))),
+        ("objects", np.array([10**30, 2], dtype=object)),
+    ]
+
+
+@pytest.mark.parametrize(("_", "array"), arrays(), ids=[name for name, _ in arrays()])
+def test_an_array_arrives_as_it_was(_: str, array: NDArray[Any]) -> None:
+    shared = SharedArrays()
+    copy = pickle.loads(shared.pickled(Copy(array)))  # noqa: S301 (made in the line itself)
+    assert copy.array.dtype == array.dtype
+    np.testing.assert_array_equal(copy.array, array)
+
+
+def test_a_large_array_travels_once() -> None:
+    shared, array = SharedArrays(), np.zeros(LARGE, dtype=np.uint8)
+    first = shared.share(array)
+    assert first is not None
+    assert shared.share(array) == first
+    assert len(shared.pickled(Copy(array))) < 1000
+
+
+def test_a_small_array_travels_as_bytes() -> None:
+    assert SharedArrays().share(np.zeros(100)) is None
+
+
+def test_what_arrives_cannot_be_written() -> None:
+    array = np.zeros(LARGE, dtype=np.uint8)
+    copy = pickle.loads(SharedArrays().pickled(Copy(array)))  # noqa: S301 (made in the line itself)
+    with pytest.raises(ValueError, match="read-only"):
+        copy.array[0] = 1
+
+
+def test_memory_is_given_back_with_the_array() -> None:
+    shared = SharedArrays()
+    before = open_files()
+    array = np.zeros(LARGE, dtype=np.uint8)
+    shared.share(array)
+    assert len(open_files() - before) == 1
+    del array
+    gc.collect()
+    assert not open_files() - before
+
+
+def test_an_array_at_the_address_of_a_former_one_is_another() -> None:
+    shared = SharedArrays()
+    for value in range(5):
+        array = np.full(LARGE, value, dtype=np.uint8)
+        copy = pickle.loads(shared.pickled(Copy(array)))  # noqa: S301 (made in the line itself)
+        assert copy.array[0] == value
+        del array, copy
+
+
+def test_without_anonymous_files_arrays_travel_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    array = np.arange(LARGE)
+    work = SharedArrays().pickled(Copy(array))
+    assert len(work) > array.nbytes
+    np.testing.assert_array_equal(pickle.loads(work).array, array)  # noqa: S301 (see above)

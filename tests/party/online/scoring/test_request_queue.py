@@ -1,0 +1,167 @@
+"""Requests by message, over a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any
+
+import aio_pika
+import pytest
+
+from fedmq.party.configuration.online import RequestsSection
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.scoring.request_queue import RequestQueue
+from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.protocol.online.test_online import World
+from tests.rabbitmq_node import RabbitNode
+
+QUEUE = "scores"
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitNode]:
+    node = RabbitNode(tmp_path_factory.mktemp("rabbitmq"))
+    node.start()
+    yield node
+    node.discard()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never did")
+
+
+class Caller:
+    def __init__(self, channel: aio_pika.abc.AbstractChannel) -> None:
+        self._channel = channel
+        self._answers: asyncio.Queue[aio_pika.abc.AbstractIncomingMessage] = asyncio.Queue()
+
+    async def open(self) -> None:
+        self._replies = await self._channel.declare_queue(exclusive=True)
+        await self._replies.consume(self._answers.put, no_ack=True)
+
+    async def send(self, body: bytes, name: str) -> None:
+        message = aio_pika.Message(body, reply_to=self._replies.name, correlation_id=name)
+        await self._channel.default_exchange.publish(message, QUEUE)
+
+    async def answer(self) -> tuple[str | None, dict[str, Any]]:
+        async with asyncio.timeout(20):
+            message = await self._answers.get()
+        return message.correlation_id, json.loads(message.body)
+
+
+@pytest.fixture
+async def caller(node: RabbitNode, world: World) -> AsyncIterator[Caller]:
+    connection = await aio_pika.connect(node.url())
+    channel = await connection.channel()
+    await channel.declare_queue(QUEUE, durable=True)
+    section = RequestsSection.model_validate({"broker": node.url(), "queue": QUEUE})
+    requests = RequestQueue(section, PredictionService(ServingHarness(world).scorer, ACTIVE, False))
+    requests.start()
+    made = Caller(channel)
+    await made.open()
+    yield made
+    await requests.close()
+    await connection.close()
+
+
+async def test_each_request_is_answered_where_it_wants_to_be(caller: Caller, world: World) -> None:
+    for row in range(5):
+        asked = {"ids": [world.ids[row]], "output": "margin"}
+        await caller.send(json.dumps(asked).encode(), f"c{row}")
+
+    answers = dict([await caller.answer() for _ in range(5)])
+
+    for row in range(5):
+        answer = answers[f"c{row}"]
+        assert answer["status"] == 200
+        assert answer["scores"] == [{"id": world.ids[row], "score": float(world.margins[row])}]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        (b"{", 400, "body: no JSON object"),
+        (b"[1]", 400, "body: no JSON object"),
+        (b'{"ids": []}', 422, "ids: "),
+        (b'{"ids": ["P1"], "model": "other"}', 404, "'other' is not served"),
+        (b'{"ids": ["nobody"]}', 404, "'nobody' is not known"),
+    ],
+)
+async def test_what_is_wrong_is_told_as_over_http(
+    caller: Caller, body: bytes, status: int, text: str
+) -> None:
+    await caller.send(body, "c")
+
+    name, answer = await caller.answer()
+
+    assert (name, answer["status"]) == ("c", status)
+    assert text in answer["error"]
+
+
+async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
+    node: RabbitNode, world: World
+) -> None:
+    harness = ServingHarness(world, delay=0.1, deadline=20.0)
+    section = RequestsSection.model_validate({"broker": node.url(), "queue": "durable"})
+    requests = RequestQueue(section, PredictionService(harness.scorer, ACTIVE, False))
+    async with await aio_pika.connect(node.url()) as connection:
+        channel = await connection.channel()
+        for name in ("durable", "replies"):
+            await channel.declare_queue(name, durable=True)
+        requests.start()
+        await _publish(channel, world, range(30))
+        await _wait_for(channel, "replies", 30)
+        await _publish(channel, world, range(30, 60))
+        await until(lambda: harness.scorer.counts.requests > 35)  # it is in the midst of them
+        await asyncio.to_thread(node.kill)
+    await asyncio.to_thread(node.start)
+
+    scores: dict[int, float] = {}
+
+    async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+        answer = json.loads(message.body)
+        assert answer["status"] == 200, answer
+        scores[int(message.correlation_id or "")] = answer["scores"][0]["score"]
+
+    async with await aio_pika.connect(node.url()) as connection:
+        channel = await connection.channel()
+        replies = await channel.declare_queue("replies", durable=True)
+        await replies.consume(take, no_ack=True)
+        await until(lambda: len(scores) == 60)
+    await requests.close()
+
+    assert scores == {row: float(world.margins[row]) for row in range(60)}
+
+
+async def _publish(
+    channel: aio_pika.abc.AbstractChannel, world: World, rows: Iterable[int]
+) -> None:
+    for row in rows:
+        asked = json.dumps({"ids": [world.ids[row]], "output": "margin"}).encode()
+        message = aio_pika.Message(
+            asked,
+            reply_to="replies",
+            correlation_id=str(row),
+            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        )
+        await channel.default_exchange.publish(message, "durable")
+
+
+async def _wait_for(channel: aio_pika.abc.AbstractChannel, queue: str, messages: int) -> None:
+    for _ in range(400):
+        declared = await channel.declare_queue(queue, passive=True)
+        if declared.declaration_result.message_count == messages:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{queue} never held {messages} messages")

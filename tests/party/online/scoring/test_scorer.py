@@ -1,0 +1,243 @@
+"""Requests at the label holder: together in batches, in time, and honest about who is away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
+from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.consent import Consent
+from fedmq.protocol.online.options import Mode
+from tests.party.online.serving_harness import ServingHarness
+from tests.protocol.online.test_online import MODES, World
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_concurrent_requests_get_their_own_exact_scores(world: World, mode: Mode) -> None:
+    harness = ServingHarness(world, mode=mode, drop=0.1, delay=0.01, deadline=30.0)
+    random = np.random.default_rng(1)
+    asked = [random.choice(600, size=size) for size in random.integers(1, 60, 50)]
+
+    got = await asyncio.gather(*(harness.margins([world.ids[r] for r in rows]) for rows in asked))
+
+    for rows, margins in zip(asked, got, strict=True):
+        np.testing.assert_array_equal(margins, world.margins[rows])
+    assert harness.scorer.batcher.counts.batches < 50
+
+
+async def test_a_large_request_is_cut_and_comes_back_in_order(world: World) -> None:
+    harness = ServingHarness(world, batch_rows=50)
+
+    margins = await harness.margins(world.ids)
+
+    np.testing.assert_array_equal(margins, world.margins)
+    assert harness.scorer.batcher.counts.batches == 12
+
+
+async def test_own_features_in_the_request_replace_what_is_stored(world: World) -> None:
+    harness = ServingHarness(world)
+    names = world.model.share.lookup_table.feature_names
+    features = [
+        {name: (None if np.isnan(x) else float(x)) for name, x in zip(names, values, strict=True)}
+        for values in world.columns["active"][:20]
+    ]
+    moved = features[1:] + features[:1]
+
+    np.testing.assert_array_equal(
+        await harness.margins(world.ids[:20], features=features), world.margins[:20]
+    )
+    table = np.hstack([np.roll(world.columns["active"][:20], -1, axis=0), *(
+        world.columns[party][:20] for party in ("telco", "retail")
+    )])  # fmt: skip
+    np.testing.assert_array_equal(
+        await harness.margins(world.ids[:20], features=moved), world.xgboost_margins(table)
+    )
+
+
+async def test_an_id_unknown_to_the_label_holder_is_named(world: World) -> None:
+    scored = await ServingHarness(world).scorer.score("production", [world.ids[0], "nobody"])
+
+    assert scored.scores.unknown["active"].tolist() == [False, True]
+    assert scored.scores.margins[0] == world.margins[0]
+
+
+@pytest.mark.parametrize(
+    ("feature", "text"),
+    [({"age": 1.0}, r"features\.0\.age"), ({"f0": float("inf")}, r"features\.0\.f0: infinite"),
+     ({"f0": 1e39}, r"features\.0\.f0: beyond float32")],
+)  # fmt: skip
+async def test_a_wrong_feature_is_named(world: World, feature: dict[str, float], text: str) -> None:
+    with pytest.raises(DataError, match=text):
+        await ServingHarness(world).margins(world.ids[:1], features=[feature])
+
+
+async def test_a_model_that_is_not_served_is_an_error_that_names_those_that_are(
+    world: World,
+) -> None:
+    with pytest.raises(DataError, match=r"'staging' is not served; there are: production"):
+        await ServingHarness(world).scorer.score("staging", world.ids[:1])
+
+
+async def test_a_silent_party_is_waited_for_no_longer_than_the_deadline(world: World) -> None:
+    harness = ServingHarness(world)
+    harness.away = {"telco"}
+    start = time.monotonic()
+
+    with pytest.raises(PeerSilent, match="telco"):
+        await harness.margins(world.ids[:3], seconds=0.3)
+
+    assert 0.25 < time.monotonic() - start < 0.6
+
+
+async def test_a_party_that_is_away_is_not_asked_again_until_it_is_back(world: World) -> None:
+    harness = ServingHarness(world, degrade="partial", away=0.15)
+    harness.away = {"telco"}
+    for _ in range(2):
+        degraded = (await harness.scorer.score("production", world.ids[:9])).scores.degraded
+        assert list(degraded) == ["telco"]
+    assert harness.scorer.status()["away"] == ["telco"]
+
+    start = time.monotonic()
+    again = (await harness.scorer.score("production", world.ids[:9])).scores
+    assert time.monotonic() - start < 0.1
+    assert list(again.degraded) == ["telco"]
+
+    harness.away = set()
+    await asyncio.sleep(0.8)
+    back = (await harness.scorer.score("production", world.ids[:9])).scores
+    assert not back.degraded
+    np.testing.assert_array_equal(back.margins, world.margins[:9])
+    await harness.scorer.close()
+
+
+async def test_more_rows_than_the_queue_holds_are_turned_away(world: World) -> None:
+    harness = ServingHarness(world, queue_rows=100, batches=1, batch_rows=10)
+    harness.away = {"telco"}
+    first = asyncio.gather(
+        *(harness.margins(world.ids[:50], seconds=0.3) for _ in range(2)), return_exceptions=True
+    )
+    await asyncio.sleep(0.05)
+
+    with pytest.raises(Overloaded, match="ask again later"):
+        await harness.margins(world.ids[:50])
+
+    assert all(isinstance(each, PeerSilent) for each in await first)
+
+
+async def test_more_rows_than_one_request_may_have_are_refused(world: World) -> None:
+    with pytest.raises(DataError, match="at most 100"):
+        await ServingHarness(world, request_rows=100).margins(world.ids[:101])
+
+
+async def test_a_party_that_lost_the_model_is_told_again_and_waited_for(world: World) -> None:
+    harness = ServingHarness(world)
+    telco = harness.parties["telco"]
+    served = dict(telco.shares)
+    telco.shares.clear()
+    asyncio.get_running_loop().call_later(0.2, telco.shares.update, served)
+
+    np.testing.assert_array_equal(await harness.margins(world.ids[:5]), world.margins[:5])
+    assert ("telco", "simulated") in harness.not_served
+
+
+async def test_a_request_under_way_keeps_the_model_it_began_with(world: World) -> None:
+    other = World(rows=600, trees=3)
+    harness = ServingHarness(world, delay=0.05)
+    under_way = asyncio.create_task(harness.margins(world.ids[:9]))
+    await asyncio.sleep(0.01)
+
+    harness.scorer.models["production"] = ServingHarness(other).model()
+
+    np.testing.assert_array_equal(await under_way, world.margins[:9])
+
+
+async def test_what_is_not_kept_is_served_no_more_but_for_what_is_under_way(world: World) -> None:
+    harness = ServingHarness(world, delay=0.05)
+    harness.scorer.models["simulated"] = harness.scorer.models["production"]
+    under_way = asyncio.create_task(harness.margins(world.ids[:9]))
+    await asyncio.sleep(0.01)
+
+    harness.scorer.forget_all_but({"newer"})
+
+    assert not harness.scorer.models
+    np.testing.assert_array_equal(await under_way, world.margins[:9])
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_batch_that_cannot_be_asked_about_fails_at_once_and_gives_its_place_back(
+    world: World, mode: Mode
+) -> None:
+    harness = ServingHarness(world, mode=mode)
+    for _ in range(10):
+        with pytest.raises(FedmqError, match="internal error: ValidationError"):
+            await harness.margins(["x" * 300])
+
+    assert harness.scorer.batcher.idle
+    np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
+
+
+@pytest.mark.parametrize(
+    ("limits", "mode", "text"),
+    [
+        ({"modes": ["hop"]}, "bitmap", "mode bitmap is not answered"),
+        ({"scores_per_id": 2}, "hop", "more than 2 scores per id"),
+        ({"rows_per_second": 2}, "bitmap", "more than 2 rows per second"),
+        ({"records_per_id": 1}, "hop", "more than 1 records per id"),
+    ],
+)
+async def test_a_data_owner_limits_what_is_answered(
+    world: World, limits: dict[str, object], mode: Mode, text: str
+) -> None:
+    harness = ServingHarness(world, mode=mode, limits=limits)
+
+    with pytest.raises(Refused, match=text):
+        for _ in range(3):
+            await harness.margins(world.ids[:9])
+
+
+async def test_retries_do_not_count_against_the_limits(world: World) -> None:
+    harness = ServingHarness(
+        world, mode="bitmap", limits={"scores_per_id": 1}, drop=0.4, deadline=20.0
+    )
+
+    np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
+
+
+async def test_a_party_whose_policy_takes_scoring_back_answers_no_more_at_once(
+    world: World, tmp_path: Path
+) -> None:
+    harness = ServingHarness(world, deadline=1.0)
+    telco = harness.parties["telco"]
+    consent = Consent("telco", PolicySection(), AuditLog(tmp_path))
+    telco._consent = consent.answering
+    np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
+
+    consent.take_up(PolicySection.model_validate({"sessions": ["training"]}))
+
+    with pytest.raises(Refused, match="telco does not take part in inference"):
+        await harness.margins(world.ids[:9])
+
+
+@pytest.mark.parametrize("mode", ["hop", "bitmap"])
+async def test_the_hourly_rows_of_a_policy_hold_online_too(
+    world: World, tmp_path: Path, mode: Mode
+) -> None:
+    harness = ServingHarness(world, mode=mode, drop=0.2, deadline=20.0)
+    consent = Consent("telco", PolicySection(most_rows_per_hour=20), AuditLog(tmp_path))
+    harness.parties["telco"]._agree = consent.scoring
+    for _ in range(2):
+        np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
+
+    with pytest.raises(Refused, match="it answers for 20 rows an hour; 18 were asked for"):
+        await harness.margins(world.ids[:9])

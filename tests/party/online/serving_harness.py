@@ -1,0 +1,109 @@
+"""A label holder's scorer and two answering parties in one event loop, without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.messages.body import Body
+from fedmq.messages.codec import decode, encode
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.party.configuration.online import OnlineSection
+from fedmq.party.online.answering.answering import Answering
+from fedmq.party.online.answering.hosted_share import HostedShare
+from fedmq.party.online.rows.rows import Rows, RowsInMemory
+from fedmq.party.online.scoring.scorer import Scorer
+from fedmq.party.online.scoring.served_model import ServedModel
+from fedmq.party.telemetry.serving_spans import OnlineSpans
+from fedmq.protocol.online.options import Mode
+from tests.protocol.online.test_online import World
+
+ACTIVE = "active"
+
+
+class ServingHarness:
+    """``away``: parties whose messages are lost. ``drop`` and ``delay`` befall all the others."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        mode: Mode = "hop",
+        drop: float = 0.0,
+        delay: float = 0.0,
+        seed: int = 0,
+        limits: Mapping[str, Any] | None = None,
+        spans: Mapping[str, OnlineSpans] | None = None,
+        **section: Any,
+    ) -> None:
+        self.world = world
+        self.away: set[str] = set()
+        self.not_served: list[tuple[str, str]] = []
+        self.said: list[tuple[str, Body]] = []
+        self._answers: set[asyncio.Task[None]] = set()
+        self._drop = drop
+        self._delay = delay
+        self._random = np.random.default_rng(seed)
+        self.parties: dict[str, Answering] = {}
+        for party, share in world.shares.items():
+            answering = Answering(OnlineSection.model_validate(limits or {}), None)
+            features = share.share.lookup_table.feature_names
+            rows = RowsInMemory(Rows(features, share.values, share.row_of))
+            answering.shares[share.share.model_id] = HostedShare(share.share, share.chains, rows)
+            self.parties[party] = answering
+        settings = OnlineSection.model_validate({"mode": mode, "ask_again": 0.05, **section})
+        self._spans = spans or {}
+        self.scorer = Scorer(
+            ACTIVE,
+            settings,
+            self._say,
+            lambda peer, model: self.not_served.append((peer, model)),
+            self._spans.get(ACTIVE),
+        )
+        self.scorer.models["production"] = self.model(mode)
+
+    def model(self, mode: Mode = "hop") -> ServedModel:
+        own = self.world.columns[ACTIVE]
+        features = self.world.model.share.lookup_table.feature_names
+        rows = RowsInMemory(Rows.of(features, own, self.world.ids))
+        return ServedModel(self.world.served, rows, mode)
+
+    async def margins(self, ids: list[str], **options: Any) -> NDArray[np.float32]:
+        return (await self.scorer.score("production", ids, **options)).scores.margins
+
+    def _say(self, recipient: str, body: Body, session: str, _: float) -> None:
+        self.said.append((recipient, body))
+        self._carry(ACTIVE, recipient, body, session)
+
+    def _carry(self, sender: str, recipient: str, body: Body, session: str) -> None:
+        if {sender, recipient} & self.away or self._random.random() < self._drop:
+            return
+        header = Header(
+            id="x", federation="demo", session=session, attempt=1, sender=sender,
+            recipient=recipient, sequence=0, acknowledged=0, kind=body.kind,
+        )  # fmt: skip
+        envelope = decode(encode(Envelope(header, body)))
+        wait = self._delay * self._random.random()
+        asyncio.get_running_loop().call_later(wait, self._arrive, envelope)
+
+    def _arrive(self, envelope: Envelope) -> None:
+        header = envelope.header
+        if header.recipient == ACTIVE:
+            self.scorer.receive(envelope)
+            return
+        task = asyncio.create_task(self._answer(header, envelope.body))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, header: Header, body: Body) -> None:
+        spans = self._spans.get(header.recipient)
+        span = None if spans is None else spans.answer(header, body)
+        said = await self.parties[header.recipient].answer(header, body)
+        if span is not None:
+            span.end(said)
+        if said is not None:
+            self._carry(header.recipient, ACTIVE, said, header.session)

@@ -1,0 +1,125 @@
+"""Traces of online scores: request, rounds, questions, and the answers of others below them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from fedmq.errors import PeerSilent
+from fedmq.party.telemetry.serving_spans import OnlineSpans
+from fedmq.party.telemetry.spans import Telemetry, trace_context
+from fedmq.protocol.online.options import Mode
+from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.protocol.online.test_online import MODES, World
+
+PARTIES = (ACTIVE, "telco", "retail")
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(rows=200, trees=6, depth=4)
+
+
+class Traced:
+    """A town whose parties each have a collector of their own."""
+
+    def __init__(self, world: World, share: float = 1.0, **options: object) -> None:
+        self.exporters = {party: InMemorySpanExporter() for party in PARTIES}
+        spans = {
+            party: OnlineSpans(
+                Telemetry(party, SimpleSpanProcessor(exporter)), "demo", party, share
+            )
+            for party, exporter in self.exporters.items()
+        }
+        self.harness = ServingHarness(world, spans=spans, **options)  # type: ignore[arg-type]
+
+    def spans(self, party: str, name: str) -> list[ReadableSpan]:
+        found = self.exporters[party].get_finished_spans()
+        return [each for each in found if each.name == name]
+
+
+def _number(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return span.context.span_id
+
+
+def _above(span: ReadableSpan) -> int:
+    assert span.parent is not None
+    return span.parent.span_id
+
+
+def _said(span: ReadableSpan) -> Mapping[str, object]:
+    return dict(span.attributes or {})
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_score_is_one_trace_down_to_the_answers_of_others(world: World, mode: Mode) -> None:
+    traced = Traced(world, mode=mode)
+    await asyncio.gather(*(traced.harness.margins([each]) for each in world.ids[:3]))
+
+    [batch] = traced.spans(ACTIVE, "batch")
+    context = trace_context("demo", f"{traced.town.scorer.session}/1")
+    everything = [each for one in traced.exporters.values() for each in one.get_finished_spans()]
+    assert {each.context.trace_id for each in everything if each.context} == {context.trace_id}
+    assert _above(batch) == context.span_id
+    assert _said(batch) == {
+        "fedmq.party": ACTIVE, "fedmq.model": "simulated", "fedmq.mode": mode,
+    }  # fmt: skip
+
+    requests, rounds = traced.spans(ACTIVE, "request"), traced.spans(ACTIVE, "round")
+    assert len(requests) == 3
+    assert len(rounds) == (world.served.rounds if mode == "hop" else 1)
+    assert [_said(each)["fedmq.round"] for each in rounds] == list(range(1, len(rounds) + 1))
+    assert {_above(each) for each in (*requests, *rounds)} == {_number(batch)}
+    assert all(each.status.status_code is StatusCode.OK for each in requests)
+
+    questions = traced.spans(ACTIVE, "question")
+    assert {_above(each) for each in questions} == {_number(each) for each in rounds}
+    for party in PARTIES[1:]:
+        asked = [_number(each) for each in questions if _said(each)["fedmq.peer"] == party]
+        answers = traced.spans(party, "answer")
+        assert sorted(map(_above, answers)) == sorted(asked) != []
+    for each in everything:
+        assert not any(name in str(_said(each)) for name in world.ids[:3])
+        assert each.end_time is not None
+
+
+async def test_what_is_not_answered_shows_where_and_why(world: World) -> None:
+    traced = Traced(world, ask_again=0.03)
+    traced.harness.away = {"telco"}
+    with pytest.raises(PeerSilent):
+        await traced.harness.margins(world.ids[:5], seconds=0.2)
+
+    [request] = traced.spans(ACTIVE, "request")
+    assert request.status.status_code is StatusCode.ERROR
+    assert "waited for telco" in str(request.status.description)
+    by_peer = {_said(each)["fedmq.peer"]: each for each in traced.spans(ACTIVE, "question")}
+    assert by_peer["telco"].status.description == "no answer"
+    assert [each.name for each in by_peer["telco"].events][:2] == ["asked again"] * 2
+    assert by_peer["retail"].status.description is None
+
+
+async def test_a_guess_and_a_refusal_are_marked(world: World) -> None:
+    traced = Traced(world, degrade="partial", limits={"rows_per_second": 1})
+    await traced.harness.margins(world.ids[:50])
+
+    [request] = traced.spans(ACTIVE, "request")
+    assert _said(request)["fedmq.degraded"] == ("retail", "telco")
+    refused = [*traced.spans("telco", "answer"), *traced.spans(ACTIVE, "question")]
+    assert {each.status.description for each in refused} == {"rate"}
+
+
+async def test_parties_with_the_same_share_follow_the_same_batches(world: World) -> None:
+    traced = Traced(world, share=0.5, mode="bitmap")
+    for each in world.ids[:40]:
+        await traced.harness.margins([each])
+
+    followed = len(traced.spans(ACTIVE, "batch"))
+    assert 5 < followed < 35
+    assert len(traced.spans("telco", "answer")) == followed
