@@ -75,7 +75,7 @@ def test_every_party_has_its_share_of_the_work(foretold: Estimate) -> None:
 
 def test_fewer_bins_are_less_to_send(table: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     sent = [
-        estimation.estimate(
+        estimated(
             table,
             tmp_path,
             passive={"telco": bins},

@@ -11,8 +11,9 @@ from pathlib import Path
 # A party whose sessions never close, in a hurry.
 _HANGING = """
 import asyncio, sys
-from fedmq.cli import main, run
-from fedmq.party.sessions import Sessions
+from fedmq.cli import main
+from fedmq.cli.daemon import run
+from fedmq.party.sessions.open_sessions import Sessions
 async def never(*_):
     await asyncio.Event().wait()
 Sessions.close = never
