@@ -6,10 +6,13 @@ Some libraries raise cancellations on their own, others swallow them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
 __all__ = ["BackgroundTasks", "being_cancelled", "end"]
+
+log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 0.1
 
@@ -40,7 +43,8 @@ async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
 class BackgroundTasks:
     """Tasks that run beside whoever spawns them; each is kept until it ends.
 
-    asyncio itself holds a task by a weak reference only, so one that nobody keeps may vanish.
+    asyncio itself holds a task by a weak reference only, so one that nobody keeps may vanish. What
+    a task raises is logged at once, for nobody may ever ask it.
     """
 
     def __init__(self) -> None:
@@ -49,14 +53,27 @@ class BackgroundTasks:
     def __iter__(self) -> Iterator[asyncio.Task[None]]:
         return iter(tuple(self._tasks))
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``work`` from now on."""
-        task = asyncio.create_task(work)
+    def spawn(
+        self, work: Coroutine[Any, Any, None], *, name: str | None = None
+    ) -> asyncio.Task[None]:
+        """Run ``work`` from now on; ``name`` is the task's, for debuggers."""
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_done)
         return task
 
     def cancel(self) -> None:
         """Ask all to end, and wait for none."""
         for task in self:
             task.cancel()
+
+    async def close(self) -> None:
+        """Cancel all, those too that are spawned meanwhile, and wait until they have ended."""
+        while running := [task for task in self if not task.done()]:
+            await end(running)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a task in the background failed", exc_info=error)

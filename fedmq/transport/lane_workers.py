@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from fedmq.transport.background_tasks import being_cancelled, end
+from fedmq.transport.background_tasks import BackgroundTasks, being_cancelled
 from fedmq.transport.link import LANES, Delivery, Lane, OnDelivery
 
 __all__ = ["LaneWorkers"]
@@ -27,9 +27,9 @@ class LaneWorkers:
         self._waiting: dict[Lane, asyncio.Queue[Delivery]] = {
             lane: asyncio.Queue() for lane in LANES
         }
-        self._tasks = [
-            asyncio.create_task(self._run(lane), name=f"handover {party} {lane}") for lane in LANES
-        ]
+        self._tasks = BackgroundTasks()
+        for lane in LANES:
+            self._tasks.spawn(self._run(lane), name=f"{party} reads {lane}")
 
     def put(self, delivery: Delivery) -> None:
         """Queue a delivery behind the others of its lane."""
@@ -43,7 +43,7 @@ class LaneWorkers:
 
     async def close(self) -> None:
         """End the tasks; a handler that is running is cancelled."""
-        await end(self._tasks)
+        await self._tasks.close()
 
     async def _run(self, lane: Lane) -> None:
         while True:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from fedmq.transport.background_tasks import BackgroundTasks, being_cancelled, end
 
 
@@ -81,3 +83,35 @@ async def test_all_that_was_spawned_is_cancelled_together() -> None:
     tasks.cancel()
     await asyncio.wait(spawned)
     assert all(task.cancelled() for task in spawned)
+
+
+async def test_closing_also_ends_what_is_spawned_meanwhile() -> None:
+    tasks = BackgroundTasks()
+    later: list[asyncio.Task[None]] = []
+
+    async def leaves_another_behind() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            later.append(tasks.spawn(asyncio.sleep(60)))
+
+    first = tasks.spawn(leaves_another_behind())
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await tasks.close()
+
+    assert first.cancelled() and later[0].cancelled()
+    assert list(tasks) == []
+
+
+async def test_a_failure_is_logged_when_it_happens(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = BackgroundTasks()
+
+    async def fails() -> None:
+        raise ValueError("no such row")
+
+    failed = tasks.spawn(fails())
+    await asyncio.wait([failed])
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "ValueError: no such row" in caplog.text
+    assert list(tasks) == []

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 
 from fedmq.errors import LinkError, Unroutable
-from fedmq.transport.background_tasks import end
+from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.lane_workers import LaneWorkers
 from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
@@ -64,7 +64,7 @@ class RabbitMQLink(Link):
         self._wait = wait
         self._connection: BrokerConnection | None = None
         self._handover: LaneWorkers | None = None
-        self._supervisor: asyncio.Task[None] | None = None
+        self._supervisor = BackgroundTasks()
 
     @property
     def connected(self) -> bool:
@@ -88,9 +88,7 @@ class RabbitMQLink(Link):
             self._handover = None
             await handover.close()
             raise
-        self._supervisor = asyncio.create_task(
-            self._supervise(connection, handover), name=f"link {self.party}"
-        )
+        self._supervisor.spawn(self._supervise(connection, handover), name=f"link {self.party}")
 
     async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
         self._check_size(recipient, body)
@@ -120,9 +118,7 @@ class RabbitMQLink(Link):
         await connection.post(exchange_name(self.federation), key, body, message_id, expires)
 
     async def close(self) -> None:
-        supervisor, self._supervisor = self._supervisor, None
-        if supervisor is not None:
-            await end([supervisor])
+        await self._supervisor.close()
         handover, self._handover = self._handover, None
         if handover is None:
             return

@@ -16,7 +16,7 @@ from fedmq.errors import LinkError
 from fedmq.party.configuration.online import RequestsSection
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request import PredictRequest, RequestError
-from fedmq.transport.background_tasks import end
+from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
@@ -36,16 +36,15 @@ class RequestQueue:
     def __init__(self, section: RequestsSection, predictions: PredictionService) -> None:
         self._section = section
         self._predictions = predictions
-        self._running: asyncio.Task[None] | None = None
-        self._answering: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def start(self) -> None:
         """Connect, and stay connected."""
-        self._running = asyncio.create_task(self._run(), name="requests")
+        self._tasks.spawn(self._run(), name="requests")
 
     async def close(self) -> None:
         """Read no more; what was not answered comes again."""
-        await end(each for each in (self._running, *self._answering) if each is not None)
+        await self._tasks.close()
 
     async def _run(self) -> None:
         address = BrokerAddress.parse(self._section.broker.get_secret_value())
@@ -64,9 +63,7 @@ class RequestQueue:
 
     async def _serve(self, connection: BrokerConnection) -> None:
         async def receive(message: Received) -> None:
-            task = asyncio.create_task(self._answer(connection, message))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            self._tasks.spawn(self._answer(connection, message))
 
         await connection.consume(self._section.queue, receive)
         log.info("requests are read from %s", self._section.queue)
