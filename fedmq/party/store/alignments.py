@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedmq.errors import ConfigError, DataError
+from fedmq.party.atomic_file import write_atomically
 
 __all__ = ["AlignmentStore", "StoredAlignment"]
 
@@ -51,17 +51,9 @@ class AlignmentStore:
     def save(self, alignment: StoredAlignment) -> None:
         """Write ``alignment`` in place of one of the same name; ConfigError if the disk refuses."""
         path = self.path(alignment.name)
-        part = path.with_suffix(".part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(file, "w", encoding="utf-8") as out:
-                out.write(alignment.model_dump_json())
-                out.flush()
-                os.fsync(out.fileno())
-            part.replace(path)
+            write_atomically(path, alignment.model_dump_json(), mode=0o600)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise ConfigError(
                 f"{path}: the alignment cannot be written: {error.strerror}"
             ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Self
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedmq.boosting.model.record_chains import Chains
 from fedmq.errors import ConfigError, DataError
+from fedmq.party.atomic_file import write_atomically
 from fedmq.protocol.online.options import Mode
 
 __all__ = ["Deployment", "Deployments"]
@@ -97,15 +97,8 @@ class Deployments:
             versions.pop()
         versions.append(deployment)
         del versions[:-_KEPT]
-        part = self._path.with_suffix(".part")
         try:
-            part.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("w", encoding="utf-8") as file:
-                file.write(document.model_dump_json())
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self._path)
+            write_atomically(self._path, document.model_dump_json())
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from None
         self._document = document
