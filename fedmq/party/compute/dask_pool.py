@@ -72,8 +72,7 @@ class DaskPool(ComputePool):
             result, span = await future
         except self._dask.KilledWorker:
             raise FedmqError(
-                f"{type(computation).__name__}: Dask workers die again and again; "
-                "have they enough memory?"
+                f"{computation.label}: Dask workers die again and again; have they enough memory?"
             ) from None
         finally:
             future.release()

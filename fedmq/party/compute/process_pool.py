@@ -86,8 +86,7 @@ class ProcessPool(ComputePool):
             return await asyncio.wrap_future(self._executor.submit(_run_as, work, gives_way))
         except BrokenProcessPool:
             raise FedmqError(
-                f"{type(computation).__name__}: compute workers die again and again; "
-                "is there enough memory?"
+                f"{computation.label}: compute workers die again and again; is there enough memory?"
             ) from None
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ class ReadIds:
     ``labelled``: whether its label column belongs to the table.
     """
 
+    label: ClassVar[str] = "ReadIds"
     party: str
     data: DataSection
     labelled: bool
@@ -78,6 +80,7 @@ class AlignableIds:
 class KeepAlignment:
     """Store the ids ``rows`` (uint32) of ``own`` as the alignment; returns their number."""
 
+    label: ClassVar[str] = "KeepAlignment"
     own: AlignableIds
     rows: NDArray[np.uint32]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,7 @@ def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
 class LoadActiveTable:
     """The label holder's training table; ``evaluation`` is the share of rows to hold out."""
 
+    label: ClassVar[str] = "LoadActiveTable"
     party: str
     data: DataSection
     params: TrainParams
@@ -105,6 +107,7 @@ class LoadActiveTable:
 class LoadPassiveTable:
     """A feature holder's training table; of its columns, those that may take part."""
 
+    label: ClassVar[str] = "LoadPassiveTable"
     party: str
     data: DataSection
     salt: str
@@ -141,6 +144,7 @@ def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
 class LoadActiveRows:
     """The label holder's columns of the rows ``ids``: float32 (ids, features)."""
 
+    label: ClassVar[str] = "LoadActiveRows"
     party: str
     data: DataSection
     share: ActiveShare
@@ -162,6 +166,7 @@ class LoadActiveRows:
 class LoadPassiveRows:
     """A feature holder's share and the rows that it can answer for."""
 
+    label: ClassVar[str] = "LoadPassiveRows"
     party: str
     data: DataSection
     store: ModelStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +131,7 @@ class ReadTable:
     Of the feature columns only those are read that the features ``wanted`` come from, if given.
     """
 
+    label: ClassVar[str] = "ReadTable"
     where: str
     data: DataSection
     check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None
