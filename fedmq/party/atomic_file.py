@@ -1,4 +1,4 @@
-"""How is a file written whole or not at all?"""
+"""Writing a file whole or not at all."""
 
 from __future__ import annotations
 
