@@ -1,4 +1,4 @@
-"""This party's alignments: one JSON file each in its state folder."""
+"""This party's alignments, as JSON files in its state folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["AlignmentStore", "StoredAlignment"]
 class StoredAlignment(BaseModel):
     """``ids``: this party's own ids in the order that all ``parties`` share.
 
-    ``session`` is that in which it was made, and the same at all parties. ``fingerprint`` is that
-    of the table it was made from.
+    ``session``: the session that made it, the same at all parties. ``fingerprint``: of the table
+    that it was made from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,7 +34,7 @@ class StoredAlignment(BaseModel):
 
 
 class AlignmentStore:
-    """Alignments by name; written whole or not at all."""
+    """Alignments by name; their files are written whole or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "alignments"

@@ -1,4 +1,4 @@
-"""This party's shares of finished models: one JSON file each in its state folder."""
+"""This party's shares of finished models, as JSON files in its state folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ModelStore"]
 
 
 class ModelStore:
-    """Shares by model id; written whole or not at all."""
+    """Shares by model id; their files are written whole or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "models"
