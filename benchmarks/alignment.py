@@ -27,7 +27,7 @@ import psutil
 
 from fedmq.computation import Given
 from fedmq.party.compute.process_pool import ProcessPool
-from fedmq.party.data.alignment_ids import AlignableIds, Terms
+from fedmq.party.data.alignment_ids import AlignmentIds, Terms
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList
@@ -101,10 +101,10 @@ async def stalls(longest: list[float]) -> None:
         longest[1] = max(longest[1], time.thread_time() - own)
 
 
-def own_ids(party: str, rows: range, folder: Path) -> AlignableIds:
+def own_ids(party: str, rows: range, folder: Path) -> AlignmentIds:
     terms = Terms("bench", "bench", PARTIES)
     ids = IdList.of(f"customer-{row}" for row in rows)
-    return AlignableIds(ids, "", (), terms, AlignmentStore(folder / party))
+    return AlignmentIds(ids, "", (), terms, AlignmentStore(folder / party))
 
 
 def measured(count: int, broker: str, workers: int, folder: Path) -> Measured:

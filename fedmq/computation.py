@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 __all__ = ["Computation", "Given"]
 
@@ -11,9 +11,13 @@ __all__ = ["Computation", "Given"]
 class Computation(Protocol):
     """A pure piece of arithmetic: picklable, so that any process can run it.
 
-    One with ``urgency`` below 0 lets all others go first; left out, it is 0. One with a method
-    ``detached()`` makes of itself what another machine needs: only the rows that it reads.
+    ``urgency`` is 0 when left out; a computation below 0 lets all others go first. The method
+    ``detached()``, where there is one, returns what another machine needs: only the rows that the
+    computation reads.
     """
+
+    label: ClassVar[str]
+    """Its name in metrics and traces. It stays when the class is renamed: dashboards know it."""
 
     def run(self) -> Any:
         """The result; the same on every machine."""
@@ -21,8 +25,9 @@ class Computation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The computation of what is at hand already."""
+    """The computation of a value that is at hand already."""
 
+    label: ClassVar[str] = "Given"
     value: Any
 
     def run(self) -> Any:

@@ -1,7 +1,8 @@
-"""Large arrays that other processes of this machine read in place, without a copy.
+"""Large arrays in shared memory, and on disk where they outgrow it.
 
-They lie in anonymous memory-mapped files: in memory up to this process's limit, beyond it on disk,
-from where the system streams them through whatever memory is free.
+Other processes of this machine read such arrays in place, without a copy. They lie in anonymous
+memory-mapped files: in memory up to this process's limit, and beyond it on disk, from where the
+system reads them through whatever memory is free.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ __all__ = ["FILES", "LargeFiles", "descriptor_of", "large_zeros", "limit_memory"
 
 
 class LargeFiles:
-    """Anonymous files, so many bytes of which may lie in memory; None for no limit."""
+    """Anonymous files. ``limit`` bytes of them may lie in memory, None for no limit.
+
+    The rest lies in ``folder``. ``in_memory`` and ``on_disk`` count the bytes in use.
+    """
 
     def __init__(self, limit: int | None = None, folder: Path | None = None) -> None:
         self.limit = limit
@@ -47,7 +51,7 @@ class LargeFiles:
         return file, in_memory
 
     def close(self, file: int, size: int, in_memory: bool) -> None:
-        """Give a file back."""
+        """Close a file, which frees its ``size`` bytes."""
         os.close(file)
         with self._lock:
             self._count(-size, in_memory)
@@ -60,20 +64,20 @@ class LargeFiles:
 
 
 FILES = LargeFiles()
-"""Those of this process: one party's, or all parties' of a simulation."""
+"""The files of this process: one party's, or all parties' of a simulation."""
 
 _DESCRIPTORS: dict[int, int] = {}
 
 
 def limit_memory(limit: int | None, folder: Path | None = None) -> None:
-    """Let large arrays of this process take ``limit`` bytes of memory, and then ``folder``."""
+    """Let large arrays of this process take ``limit`` bytes of memory; the rest in ``folder``."""
     FILES.limit, FILES.folder = limit, folder
 
 
 def large_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """A writable array of zeros; what is written is seen by the processes that it was shown to.
+    """A writable array of zeros; processes that share it see what is written to it.
 
-    It gives its memory or disk space back when it is no longer referred to.
+    Its memory or disk space is freed when nothing refers to it any more.
     """
     size = prod(shape) * np.dtype(dtype).itemsize
     if size == 0:
@@ -81,7 +85,7 @@ def large_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     file, in_memory = FILES.create(size)
     array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mmap.mmap(file, size))
     _DESCRIPTORS[id(array)] = file
-    weakref.finalize(array, _give_back, id(array), file, size, in_memory)
+    weakref.finalize(array, _free, id(array), file, size, in_memory)
     return array
 
 
@@ -90,6 +94,6 @@ def descriptor_of(array: NDArray[Any]) -> int | None:
     return _DESCRIPTORS.get(id(array))
 
 
-def _give_back(key: int, file: int, size: int, in_memory: bool) -> None:
+def _free(key: int, file: int, size: int, in_memory: bool) -> None:
     del _DESCRIPTORS[key]
     FILES.close(file, size, in_memory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ def told_pairs(values: Values, name: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SumBins:
+    label: ClassVar[str] = "_SumBins"
     bins: BinMatrix
     pairs: NDArray[np.int64]
     nodes: Sequence[NDArray[np.int32]]

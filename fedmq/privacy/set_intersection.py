@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import gmpy2
 import numpy as np
@@ -117,6 +118,7 @@ def _multiplied(key: bytes, points: Sequence[bytes]) -> Points:
 class BlindIds:
     """A piece of a party's own ids, hashed and multiplied by its ``key`` (32 bytes)."""
 
+    label: ClassVar[str] = "BlindIds"
     key: bytes
     ids: IdList
 
@@ -132,6 +134,7 @@ class Blind:
         DataError: a point of small order, which no honest party sends.
     """
 
+    label: ClassVar[str] = "Blind"
     key: bytes
     points: Points
 
@@ -159,6 +162,7 @@ class SortPoints:
     list only under fewer keys cannot tell which point became which.
     """
 
+    label: ClassVar[str] = "SortPoints"
     pieces: Sequence[Points]
 
     def run(self) -> Sorted:
@@ -187,6 +191,7 @@ class Intersect:
         DataError: a list holds one point twice, which no honest party sends.
     """
 
+    label: ClassVar[str] = "Intersect"
     lists: Sequence[Sequence[Points]]
 
     def run(self) -> Common:

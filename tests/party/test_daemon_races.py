@@ -87,7 +87,7 @@ async def test_what_is_cancelled_while_it_is_joined_again_does_not_go_on(
 
     await federation.until(over)
     assert await state_of(federation, "telco", session) == "failed"
-    assert await federation.daemons["telco"]._kept.steps(session) == []
+    assert await federation.daemons["telco"]._kept.checkpoints(session) == []
     assert not any(federation.models().values())
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,7 @@ class _Active(ActiveHalf):
 
 @dataclass(frozen=True, eq=False)
 class _Score:
+    label: ClassVar[str] = "_Score"
     bins: BinMatrix
     pairs: NDArray[np.int64]
     query: Query

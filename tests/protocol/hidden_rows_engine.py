@@ -82,6 +82,8 @@ class _Active(ActiveHalf):
 
 
 class _Join:
+    label = "_Join"
+
     def __init__(self, pieces: tuple[Values, ...]) -> None:
         self._pieces = pieces
 
@@ -114,6 +116,8 @@ class _Passive(PassiveHalf):
 
 
 class _Answer:
+    label = "_Answer"
+
     def __init__(self, bins: BinMatrix, pad: NDArray[np.uint64], query: Query) -> None:
         self._bins = bins
         self._pad = pad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fedmq.cli.daemon_request import ask_daemon, party_argument_help
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import ConfigError, DataError
+from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.sources.csv_file import CsvFile
 
@@ -72,18 +74,16 @@ def _write(output: Path, ids: list[str], scores: list[float]) -> None:
 
     Such as a pipe, or /dev/stdout.
     """
-    whole = not output.is_symlink() and (output.is_file() or not output.exists())
-    part = output.with_name(output.name + ".part") if whole else output
+    table = io.StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(_HEADER)
+    writer.writerows(zip(ids, (f"{score:.9g}" for score in scores), strict=True))
     try:
-        with part.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(_HEADER)
-            writer.writerows(zip(ids, (f"{score:.9g}" for score in scores), strict=True))
-        if whole:
-            part.replace(output)
+        if not output.is_symlink() and (output.is_file() or not output.exists()):
+            write_atomically(output, table.getvalue())
+        else:
+            output.write_text(table.getvalue(), newline="", encoding="utf-8")
     except OSError as error:
-        if whole:
-            part.unlink(missing_ok=True)
         raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
 
 

@@ -15,7 +15,7 @@ from fedmq.cli.progress import ProgressBar
 from fedmq.errors import DataError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.table import ReadTable
-from fedmq.party.data.validation import survey
+from fedmq.party.data.validation import validate_source
 
 __all__ = ["data"]
 
@@ -38,7 +38,7 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
     section = (config.serving or config.data) if serving else config.data
     labelled = section.label is not None and not serving
     with ProgressBar("reading, rows", quiet=as_json) as bar:
-        found = survey(config.party, section, labelled, bar.show)
+        found = validate_source(config.party, section, labelled, bar.show)
     print_result(asdict(found), as_json, _in_words)
     if found.refused:
         count = len(found.refused)

@@ -1,7 +1,7 @@
-"""Computations on a Dask cluster, for a party whose rows outgrow one machine.
+"""A Dask cluster that computes, for a party whose rows outgrow one machine.
 
 The cluster belongs to the party: its private key travels to the workers. Workers should have one
-thread each (``dask worker --nthreads 1 --nworkers auto``), for big integers hold Python's lock.
+thread each (``dask worker --nthreads 1 --nworkers auto``): big integers hold Python's lock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, FedmqError, LinkError
-from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
+from fedmq.party.compute.pool import ComputePool, OnDone
+from fedmq.party.compute.worker import run_pickled
 from fedmq.party.configuration.compute import dask_address
 
 __all__ = ["DaskPool"]
@@ -21,7 +22,7 @@ _CONNECT = 10.0  # seconds
 
 
 class DaskPool(ComputePool):
-    """Workers of the scheduler at ``url``; what a lost worker had at hand is done again.
+    """Workers of the scheduler at ``url``; the work of a lost worker is done again.
 
     Raises:
         ConfigError: the extra ``fedmq[dask]`` is not installed.
@@ -39,7 +40,7 @@ class DaskPool(ComputePool):
         self._client: Any = None
 
     async def start(self) -> None:
-        """Connect, and see how many workers there are.
+        """Connect, and count the workers.
 
         Raises:
             LinkError: no scheduler answers, or it has no workers.
@@ -72,8 +73,7 @@ class DaskPool(ComputePool):
             result, span = await future
         except self._dask.KilledWorker:
             raise FedmqError(
-                f"{type(computation).__name__}: Dask workers die again and again; "
-                "have they enough memory?"
+                f"{computation.label}: Dask workers die again and again; have they enough memory?"
             ) from None
         finally:
             future.release()

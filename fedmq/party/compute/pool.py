@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pickle
-import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from fedmq.computation import Computation
+from fedmq.party.compute.worker import run_timed
 from fedmq.party.telemetry.timeline import Span
 from fedmq.transport.priority import PriorityGate
 
-__all__ = ["ComputePool", "OnDone", "ThreadPool", "run_pickled"]
-
+__all__ = ["ComputePool", "OnDone", "ThreadPool"]
 
 OnDone = Callable[[Span], None]
+"""Called once a computation has its result, with when and where it was computed."""
 
 
 class ComputePool(ABC):
@@ -34,21 +30,21 @@ class ComputePool(ABC):
 
     @abstractmethod
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
-        """The result of ``computation``; ``on_done`` is told when and where it was computed.
+        """The result of ``computation``.
 
         Raises:
             FedmqError: the computation raised it, or could not be done.
         """
 
     def give_way(self, to: PriorityGate) -> None:  # noqa: B027 (there may be nothing to do)
-        """From now on take only what time of cores nobody else wants: somebody waits for scores.
+        """From now on use only the time of cores that nobody else wants: people wait for scores.
 
-        None begins while ``to`` is taken.
+        No computation begins while ``to`` is taken.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop; computations still under way are given up."""
+        """Stop, and give up the computations that are still running."""
 
 
 class ThreadPool(ComputePool):
@@ -61,22 +57,9 @@ class ThreadPool(ComputePool):
 
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
         loop = asyncio.get_running_loop()
-        result, span = await loop.run_in_executor(self._executor, _timed, computation)
+        result, span = await loop.run_in_executor(self._executor, run_timed, computation)
         on_done(span)
         return result
 
     async def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
-
-
-def run_pickled(work: bytes) -> tuple[Any, Span]:
-    """The result of a pickled computation, and when it was computed by which process."""
-    result, span = _timed(pickle.loads(work))  # noqa: S301 (made by this party a moment ago)
-    return result, replace(span, worker=os.getpid())
-
-
-def _timed(computation: Computation) -> tuple[Any, Span]:
-    start, busy = time.time(), time.thread_time()
-    result = computation.run()
-    busy = time.thread_time() - busy
-    return result, Span(threading.get_ident(), start, time.time(), busy)

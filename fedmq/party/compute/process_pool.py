@@ -1,4 +1,4 @@
-"""Where computations run: never on the event loop."""
+"""Local processes that compute."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from loky.process_executor import BrokenProcessPool
 
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError
-from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
+from fedmq.party.compute.pool import ComputePool, OnDone
+from fedmq.party.compute.priority_queue import PriorityQueue
 from fedmq.party.compute.shared_arrays import SharedArrays
-from fedmq.party.compute.turns import PriorityQueue
+from fedmq.party.compute.worker import run_pickled
 from fedmq.party.telemetry.timeline import Span
 from fedmq.transport.priority import PriorityGate
 
@@ -42,27 +43,27 @@ class ProcessPool(ComputePool):
         self.parallelism = workers or cores()
         self._arrays = SharedArrays()
         self._priority_gate: PriorityGate | None = None
-        # One computation at work and one at hand for each worker; others can be overtaken.
-        self._turns = PriorityQueue(2 * self.parallelism)
+        # One computation running and one ready for each worker; the rest can be overtaken.
+        self._queue = PriorityQueue(2 * self.parallelism)
         self._executor = self._started()
 
     def _started(self) -> loky.ProcessPoolExecutor:
         # Idle workers stay: their tables of powers are worth more than their memory.
-        # The context is asked for by its class: by its name, joblib's copy of loky would answer.
+        # The context is given as an object: for its name, joblib's copy of loky would answer.
         return loky.ProcessPoolExecutor(
             self.parallelism,
             timeout=None,
             context=LokyContext(),
-            initializer=_serve,
+            initializer=_start_worker,
             initargs=(os.getpid(),),
         )
 
     async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
-        await self._turns.take(getattr(computation, "urgency", 0))
+        await self._queue.acquire(getattr(computation, "urgency", 0))
         try:
             result, span = await self._run(computation)
         finally:
-            self._turns.give()
+            self._queue.release()
         on_done(span)
         return result
 
@@ -72,31 +73,31 @@ class ProcessPool(ComputePool):
     async def _run(self, computation: Computation) -> Any:
         gives_way = self._priority_gate is not None
         if self._priority_gate is not None:
-            # Small computations end in quick succession, and each ends with work for this process.
+            # Small computations end in quick succession, and each end is work for this process.
             await self._priority_gate.give()
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:
-            return await asyncio.wrap_future(executor.submit(_run_as, work, gives_way))
+            return await asyncio.wrap_future(executor.submit(_run_work, work, gives_way))
         except BrokenProcessPool:
             log.warning("a compute worker died; its work is done again")
         if executor is self._executor:
             self._executor = self._started()
         try:
-            return await asyncio.wrap_future(self._executor.submit(_run_as, work, gives_way))
+            return await asyncio.wrap_future(self._executor.submit(_run_work, work, gives_way))
         except BrokenProcessPool:
             raise FedmqError(
-                f"{type(computation).__name__}: compute workers die again and again; "
-                "is there enough memory?"
+                f"{computation.label}: compute workers die again and again; is there enough memory?"
             ) from None
 
     async def close(self) -> None:
         await asyncio.to_thread(self._executor.shutdown, wait=True, kill_workers=True)
 
 
-def _serve(owner: int) -> None:
-    """What a worker does first: it gives way to the event loops, for whose answers people wait."""
-    # Ctrl-C in a terminal reaches all; a worker that ends on it may hold the queue of all others.
+def _start_worker(owner: int) -> None:
+    """What a worker does first. It gives way to event loops: people wait for their answers."""
+    # Ctrl-C in a terminal reaches all processes. A worker that ends on it may hold a lock of the
+    # queue that all others read.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
     _die_with(owner)
@@ -113,9 +114,9 @@ def _die_with(owner: int) -> None:
     threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
 
 
-def _run_as(work: bytes, gives_way: bool) -> tuple[Any, Span]:
-    # A core that runs a worker of low priority is still some milliseconds late for an event loop
-    # that wakes up; one that runs an idle task changes over at once.
+def _run_work(work: bytes, gives_way: bool) -> tuple[Any, Span]:
+    # An event loop that wakes up still waits some milliseconds for a core with a worker of low
+    # priority, but not for one with an idle task.
     if gives_way and hasattr(os, "SCHED_IDLE") and os.sched_getscheduler(0) != os.SCHED_IDLE:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     return run_pickled(work)

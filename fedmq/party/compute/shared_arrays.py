@@ -1,9 +1,9 @@
 """Computations as bytes for another process, with their large arrays in shared memory.
 
-An array goes into shared memory when a computation first mentions it and stays there as long as
-the array lives: what every wave reads is copied once, and not at all if it was made there in the
-first place (`fedmq.large_array`). Where the system has no anonymous shared files, arrays
-travel inside the bytes.
+An array is copied into shared memory when a computation first refers to it, and stays there as
+long as the array lives. What every level of a tree reads is so copied once; an array made by
+`fedmq.large_array` is there already. Where the system has no anonymous shared files, arrays travel
+inside the bytes of the computation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less 
 class SharedArrays:
     """Pickles computations for other processes of this user on this machine.
 
-    What a computation reads of an array must not change afterwards.
+    An array that a computation reads must not change afterwards.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class SharedArrays:
         return buffer.getvalue()
 
     def share(self, array: NDArray[Any]) -> int | None:
-        """The file descriptor behind which ``array`` lies, None where it is not worth it."""
+        """The descriptor of the file that holds ``array``; None for one that is better copied."""
         if (
             array.nbytes < _WORTH_SHARING
             or array.dtype.hasobject
@@ -73,7 +73,7 @@ def _write(array: NDArray[Any], file: int) -> None:
     with mmap.mmap(file, array.nbytes) as memory:
         target: NDArray[Any] = np.frombuffer(memory, dtype=array.dtype)
         target[:] = array.ravel(order="K")
-        del target  # the mapping cannot be closed while an array looks into it
+        del target  # the mapping cannot be closed while an array refers to it
 
 
 class _Pickler(pickle.Pickler):

@@ -11,22 +11,29 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from fedmq.party.configuration.toml_file import FilePath, Section, in_folder
 
-__all__ = ["ColumnType", "DataSection", "Duplicates", "SourceType", "Step", "normalised"]
+__all__ = ["ColumnType", "DataSection", "Duplicates", "NormaliseStep", "SourceType", "normalised"]
 
 SourceType = Literal["csv", "parquet", "sql"]
 ColumnType = Literal["number", "category"]
 Duplicates = Literal["refuse", "first", "last"]
-Step = Literal["trim", "lower", "upper", "digits", "sha256"]
+NormaliseStep = Literal["trim", "lower", "upper", "digits", "sha256"]
 
 _SQLITE = "sqlite:///"
-_STEPS: Mapping[Step, Callable[[str], str]] = {
+_NORMALISE: Mapping[NormaliseStep, Callable[[str], str]] = {
     "trim": str.strip,
     "lower": str.lower,
     "upper": str.upper,
-    "digits": lambda text: "".join(each for each in text if each in "0123456789"),
+    "digits": lambda text: "".join(digit for digit in text if digit in "0123456789"),
     "sha256": lambda text: hashlib.sha256(text.encode()).hexdigest() if text else "",
 }
 """``digits`` keeps 0 to 9 alone; ``sha256`` gives hex digits, and leaves an empty id empty."""
+
+
+def normalised(ids: Sequence[str], steps: Sequence[NormaliseStep]) -> list[str]:
+    """``ids`` after all ``steps``, one after the other."""
+    for step in steps:
+        ids = list(map(_NORMALISE[step], ids))
+    return list(ids)
 
 
 def _database(url: str | None, info: ValidationInfo) -> str | None:
@@ -36,7 +43,7 @@ def _database(url: str | None, info: ValidationInfo) -> str | None:
     return _SQLITE + str(in_folder(Path(url.removeprefix(_SQLITE)), info))
 
 
-def _hash_last(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _hash_last(steps: tuple[NormaliseStep, ...]) -> tuple[NormaliseStep, ...]:
     if "sha256" in steps[:-1]:
         raise ValueError("sha256 comes last: nothing can be normalised after it")
     return steps
@@ -69,7 +76,7 @@ class DataSection(Section):
     """What a text cell without a value holds."""
     duplicates: Duplicates = "refuse"
     """Which row counts where an id is repeated: none, the first, or the last."""
-    normalise: Annotated[tuple[Step, ...], AfterValidator(_hash_last)] = ("trim",)
+    normalise: Annotated[tuple[NormaliseStep, ...], AfterValidator(_hash_last)] = ("trim",)
     """The steps that ids go through; the same at all parties."""
     hashed: bool = False
     """Whether the ids have been through all of ``normalise`` already, its sha256 included."""
@@ -92,17 +99,10 @@ class DataSection(Section):
 
     @property
     def place(self) -> str:
-        """Where the table lies, in words that hold no password."""
+        """Where the table lies, without the password."""
         if self.url is None:
             return str(self.path)
         scheme, _, rest = self.url.partition("://")
         if not scheme.startswith("sqlite"):  # a password may hold any letter
             rest = rest.rpartition("@")[2].partition("?")[0]
         return f"{scheme}://{rest}"
-
-
-def normalised(ids: Sequence[str], steps: Sequence[Step]) -> list[str]:
-    """``ids`` after all ``steps``, one after the other."""
-    for step in steps:
-        ids = list(map(_STEPS[step], ids))
-    return list(ids)

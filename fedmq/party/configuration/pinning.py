@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmq.errors import ConfigError
+from fedmq.party.atomic_file import write_atomically
 from fedmq.transport.sealing.keys import PublicKeys
 
 __all__ = ["pin", "pinned"]
@@ -46,9 +47,7 @@ def pin(path: Path, party: str, keys: Sequence[PublicKeys]) -> None:
             raise ConfigError(
                 f"{path}: keys.{party}: write it as one line below [keys], then try again"
             )
-        part = path.with_name(f".{path.name}.part")
-        part.write_text(edited, encoding="utf-8")
-        part.replace(path)
+        write_atomically(path, edited)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be used: {error.strerror}") from None
 

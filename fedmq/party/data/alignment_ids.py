@@ -1,9 +1,10 @@
-"""A party's ids ready to be aligned, and the alignment as it is stored: computations."""
+"""Which ids go into an alignment, and how the alignment is stored: computations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +15,19 @@ from fedmq.party.data.table import ReadTable, Table
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 from fedmq.privacy.set_intersection import IdList
 
-__all__ = ["AlignableIds", "KeepAlignment", "ReadIds", "Terms", "raw_label"]
+__all__ = ["AlignmentIds", "KeepAlignment", "ReadIds", "Terms", "raw_label"]
 
 
 def raw_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
-    """A label that no objective has looked at yet."""
+    """The label as float32, not checked by any objective: none is chosen yet."""
     return values.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the parties have agreed on: an alignment's name, and whom it is among.
+    """What the parties have agreed on: the alignment's name and its parties.
 
-    ``session`` names the attempt, too: each attempt has an order of its own.
+    ``session`` names the attempt, too: every attempt has an order of its own.
     """
 
     name: str
@@ -36,21 +37,22 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class ReadIds:
-    """Read the ids of ``party``, and all of its table: what it could not learn from is refused now.
+    """Read the ids of ``party``, and its whole table: what no training could use is refused now.
 
-    ``labelled``: whether its label column belongs to the table.
+    ``labelled``: whether the table has a label column. Raises DataError like ``ReadTable``.
     """
 
+    label: ClassVar[str] = "ReadIds"
     party: str
     data: DataSection
     labelled: bool
     terms: Terms
     store: AlignmentStore
 
-    def run(self) -> AlignableIds:
+    def run(self) -> AlignmentIds:
         check = raw_label if self.labelled else None
         table: Table = ReadTable(self.party, self.data, check).run()
-        return AlignableIds(
+        return AlignmentIds(
             IdList.of(table.ids),
             table.fingerprint(),
             self.data.normalise,
@@ -60,8 +62,8 @@ class ReadIds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AlignableIds:
-    """Ids, each once and in ascending order, and where to keep an alignment of them."""
+class AlignmentIds:
+    """Distinct ids in ascending order, and where to keep an alignment of them."""
 
     ids: IdList
     fingerprint: str
@@ -70,7 +72,7 @@ class AlignableIds:
     store: AlignmentStore
 
     def keep(self, rows: NDArray[np.uint32]) -> Computation:
-        """Store the alignment: these of the ids, in this order."""
+        """Store the alignment: the ids in these rows, in this order."""
         return KeepAlignment(self, rows)
 
 
@@ -78,7 +80,8 @@ class AlignableIds:
 class KeepAlignment:
     """Store the ids ``rows`` (uint32) of ``own`` as the alignment; returns their number."""
 
-    own: AlignableIds
+    label: ClassVar[str] = "KeepAlignment"
+    own: AlignmentIds
     rows: NDArray[np.uint32]
 
     def run(self) -> int:

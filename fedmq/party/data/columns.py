@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 Where = Callable[[int], str]
-"""How messages name the place of cell number i of a batch."""
+"""From the index of a cell in its batch to its place, as messages name it."""
 
 _SHOWN = 40  # characters of a cell that a message quotes
 
@@ -33,7 +33,7 @@ class Column(ABC):
 
     @abstractmethod
     def take(self, cells: Cells, where: Where) -> None:
-        """Take the next cells; DataError names the place of one that does not fit."""
+        """Take the next cells; DataError names the place of the first that does not fit."""
 
     @property
     @abstractmethod
@@ -42,7 +42,7 @@ class Column(ABC):
 
 
 class NumberColumn(Column):
-    """Numbers as float32 (rows,), NaN is missing. Text that reads as one is one."""
+    """Numbers as float32 (rows,), NaN is missing. Text that reads as a number is one."""
 
     _dtype: type[np.floating[Any]] = np.float32
     _remedy = (
@@ -62,7 +62,7 @@ class NumberColumn(Column):
             try:
                 numbers = np.array([self._number(cell) for cell in cells], dtype=np.float64)
             except (ValueError, TypeError, OverflowError):
-                raise self._first_that_is_none(cells, where) from None
+                raise self._first_non_number(cells, where) from None
         with np.errstate(over="ignore"):
             part = numbers.astype(self._dtype)
         infinite = np.isinf(part)
@@ -89,7 +89,7 @@ class NumberColumn(Column):
             return np.nan if cell in self._markers else float(cell)
         return np.nan if cell is None else float(cell)
 
-    def _first_that_is_none(self, cells: Sequence[Any], where: Where) -> DataError:
+    def _first_non_number(self, cells: Sequence[Any], where: Where) -> DataError:
         for index, cell in enumerate(cells):
             try:
                 self._number(cell)
@@ -111,8 +111,8 @@ class LabelColumn(NumberColumn):
 class CategoryColumn(Column):
     """Categories by their text; whole numbers are written without a decimal point.
 
-    Unless ``declared``, a category that reads as a number is an error: a numeric column with a
-    stray word in it is no category.
+    Unless the column is ``declared`` a category, one that reads as a number is an error: then the
+    column holds numbers, and a stray word.
     """
 
     def __init__(self, name: str, markers: Sequence[str], most: int, declared: bool) -> None:
@@ -144,7 +144,7 @@ class CategoryColumn(Column):
 
     @property
     def codes(self) -> NDArray[np.int32]:
-        """Places in the order of appearance of the categories, -1 is missing; int32 (rows,)."""
+        """Index into ``categories`` by row, -1 is missing; int32 (rows,)."""
         return np.concatenate([np.empty(0, np.int32), *self._parts])
 
     @property
@@ -194,7 +194,7 @@ class FeatureColumn(Column):
 
     @property
     def decided(self) -> NumberColumn | CategoryColumn:
-        """What the column turned out to be: numbers, if it holds no value at all."""
+        """The column as what it turned out to hold: numbers, if it has no value at all."""
         return self._category if self._column is self._category else self._number
 
     @property
@@ -204,7 +204,7 @@ class FeatureColumn(Column):
     def take(self, cells: Cells, where: Where) -> None:
         if self._column is None:
             self._column = self._fitting(cells)
-        # While nothing is decided all cells are missing, which a number column can say.
+        # Until the type is decided all cells are missing, and a number column can hold that.
         (self._column or self._number).take(cells, where)
 
     def _fitting(self, cells: Cells) -> Column | None:
@@ -216,7 +216,7 @@ class FeatureColumn(Column):
                 continue
             if not isinstance(cell, str) or reads_as_number(text):
                 return self._number
-            # What came before was missing throughout, and is so as a category too.
+            # All earlier cells are missing; the category column must have them, too.
             empty = len(self._number.values)
             if empty:
                 self._category.take([None] * empty, lambda _: "")

@@ -25,8 +25,8 @@ def feature_table(data: Any, where: str) -> tuple[NDArray[np.float32], tuple[str
     type is one feature COLUMN=CATEGORY per category.
 
     Raises:
-        DataError: it is no table, or holds words among numbers or infinite values; the text begins
-            with ``where``.
+        DataError: ``data`` is no table, or holds words among numbers, or infinite values; the text
+            begins with ``where``.
     """
     table = _read(data, where)
     return table.values, table.features
@@ -52,8 +52,30 @@ def trained_columns(data: Any, where: str, names: tuple[str, ...]) -> NDArray[np
     )
 
 
+def feature_matrix(values: ArrayLike, names: Sequence[str], where: str) -> NDArray[np.float32]:
+    """``values`` (rows, features) as a C-ordered float32 matrix with NaN for missing.
+
+    Raises:
+        DataError: a value is infinite, or becomes so in float32, which XGBoost refuses too; the
+            text names ``where``, the column and the first such row, counted from 1.
+    """
+    with np.errstate(over="ignore"):
+        matrix = np.array(values, dtype=np.float32, order="C")
+    if matrix.ndim != 2 or matrix.shape[1] != len(names):
+        raise DataError(f"{where}: expected {len(names)} feature columns, got {matrix.shape}")
+    infinite = np.isinf(matrix)
+    if infinite.any():
+        column = int(np.argmax(infinite.any(axis=0)))
+        row = int(np.argmax(infinite[:, column])) + 1
+        raise DataError(
+            f"{where}: column {names[column]!r}, row {row} is infinite or too large for float32; "
+            "leave the cell empty if the value is missing"
+        )
+    return matrix
+
+
 def _is_known(feature: str, names: tuple[str, ...], table: Table) -> bool:
-    """Whether ``feature``, or another category of its column, is among the trained ``names``."""
+    """Whether ``names`` has ``feature``, or another category of the same column."""
     columns = [column for column in table.uncategorised if feature.startswith(f"{column}=")]
     return feature in names or any(
         name.startswith(f"{column}=") for column in (feature, *columns) for name in names
@@ -64,20 +86,26 @@ def _read(data: Any, where: str) -> Table:
     names = getattr(data, "column_names", None)  # Arrow
     if names is None and hasattr(data, "columns"):
         names = list(data.columns)  # pandas, Polars
-    if names is None:
-        if isinstance(data, np.ma.MaskedArray):
-            data = np.where(np.ma.getmaskarray(data), np.nan, np.ma.getdata(data))
-        try:
-            values = np.asarray(data)
-        except ValueError:
-            raise DataError(f"{where}: rows of several lengths are no table") from None
-        if values.ndim != 2:
-            raise DataError(f"{where}: a table has rows and columns, this has shape {values.shape}")
-        if values.dtype.kind not in "fiub":
-            values = _numbers(values, where, "the array")
-        labels = tuple(f"f{index}" for index in range(values.shape[1]))
-        return Table((), labels, feature_matrix(values, labels, where), None)
-    _each_once([str(name) for name in names], where)
+    return _from_array(data, where) if names is None else _from_frame(data, names, where)
+
+
+def _from_array(data: Any, where: str) -> Table:
+    if isinstance(data, np.ma.MaskedArray):
+        data = np.where(np.ma.getmaskarray(data), np.nan, np.ma.getdata(data))
+    try:
+        values = np.asarray(data)
+    except ValueError:
+        raise DataError(f"{where}: rows of several lengths are no table") from None
+    if values.ndim != 2:
+        raise DataError(f"{where}: a table has rows and columns, this has shape {values.shape}")
+    if values.dtype.kind not in "fiub":
+        values = _numbers(values, where, "the array")
+    features = tuple(f"f{index}" for index in range(values.shape[1]))
+    return Table((), features, feature_matrix(values, features, where), None)
+
+
+def _from_frame(data: Any, names: Sequence[Any], where: str) -> Table:
+    _check_distinct([str(name) for name in names], where)
     vectors: dict[str, NDArray[Any]] = {}
     uncategorised = {}
     for name in names:
@@ -89,11 +117,11 @@ def _read(data: Any, where: str) -> Table:
         else:
             vectors[str(name)] = column
     stacked = np.column_stack(list(vectors.values())) if vectors else np.empty((len(data), 0))
-    labels = tuple(vectors)
-    return Table((), labels, feature_matrix(stacked, labels, where), None, uncategorised)
+    features = tuple(vectors)
+    return Table((), features, feature_matrix(stacked, features, where), None, uncategorised)
 
 
-def _each_once(names: list[str], where: str) -> None:
+def _check_distinct(names: list[str], where: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{where}: column {twice!r} appears more than once")
@@ -137,24 +165,3 @@ def _numbers(values: NDArray[Any], where: str, what: str) -> NDArray[np.float64]
                 f"{where}: {what}, row {row + 1} holds {value!r}, which is no number"
             ) from None
     return numbers.reshape(values.shape)
-
-
-def feature_matrix(values: ArrayLike, names: Sequence[str], where: str) -> NDArray[np.float32]:
-    """``values`` (rows, features) as a C-ordered float32 matrix with NaN for missing.
-
-    Raises ``DataError`` naming ``where``, the column and the first row (counted from 1) of a value
-    that is infinite, or becomes so in float32; XGBoost refuses these too.
-    """
-    with np.errstate(over="ignore"):
-        matrix = np.array(values, dtype=np.float32, order="C")
-    if matrix.ndim != 2 or matrix.shape[1] != len(names):
-        raise DataError(f"{where}: expected {len(names)} feature columns, got {matrix.shape}")
-    infinite = np.isinf(matrix)
-    if infinite.any():
-        column = int(np.argmax(infinite.any(axis=0)))
-        row = int(np.argmax(infinite[:, column])) + 1
-        raise DataError(
-            f"{where}: column {names[column]!r}, row {row} is infinite or too large for float32; "
-            "leave the cell empty if the value is missing"
-        )
-    return matrix

@@ -1,4 +1,4 @@
-"""The id column: normalised, none empty, and each id once."""
+"""The id column: ids are normalised, not empty, and distinct."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ LONGEST_ID = 256
 
 
 def check_lengths(ids: Sequence[str], where: Callable[[int], str]) -> None:
-    """Raise DataError for an id that is too long; ``where`` says where the one of a place is."""
+    """Raise DataError for an id that is too long; ``where(i)`` names the place of ``ids[i]``."""
     # Normalisation may add letters: the upper case of one sharp s is two.
-    for place, each in enumerate(ids):
-        if len(each) > LONGEST_ID:
-            raise DataError(f"{where(place)}: the id is longer than {LONGEST_ID} characters")
+    for index, name in enumerate(ids):
+        if len(name) > LONGEST_ID:
+            raise DataError(f"{where(index)}: the id is longer than {LONGEST_ID} characters")
 
 
 def comparable(ids: Sequence[str], data: DataSection) -> list[str]:
-    """``ids`` as they stand in ``data`` once it is read."""
+    """``ids`` as reading ``data`` would give them: normalised, unless they are hashed already."""
     return list(ids) if data.hashed else normalised(ids, data.normalise)
 
 
 class IdColumn:
-    """Takes the ids of a source batch by batch; ``rows`` says which rows count, in which order."""
+    """Takes the ids of a source batch by batch; ``rows`` gives the rows that count, in order."""
 
     def __init__(self, name: str, unit: str, data: DataSection) -> None:
         self._name = name
@@ -54,25 +54,25 @@ class IdColumn:
         """Take the next ids; DataError names the row of one that is missing or no id."""
         values = cells.tolist() if isinstance(cells, np.ndarray) else cells
         ids = self._normalised(self._text(values, numbers))
-        check_lengths(ids, lambda place: f"{self._name}, {self._unit} {numbers[place]}")
-        for place, each in enumerate(ids):
-            if not each:
-                raise DataError(f"{self._name}, {self._unit} {numbers[place]}: the id is empty")
+        check_lengths(ids, lambda index: f"{self._name}, {self._unit} {numbers[index]}")
+        for name, number in zip(ids, numbers, strict=True):
+            if not name:
+                raise DataError(f"{self._name}, {self._unit} {number}: the id is empty")
         self._ids += ids
         self._numbers += numbers
 
     def repeated(self) -> list[tuple[str, int]]:
-        """Ids that came before, with the number of their row."""
+        """Ids that an earlier row has already, with the number of the later row."""
         seen: set[str] = set()
         again = []
-        for each, number in zip(self._ids, self._numbers, strict=True):
-            if each in seen:
-                again.append((each, number))
-            seen.add(each)
+        for name, number in zip(self._ids, self._numbers, strict=True):
+            if name in seen:
+                again.append((name, number))
+            seen.add(name)
         return again
 
     def rows(self) -> NDArray[np.int64]:
-        """The rows that count by the rule for repeated ids, by ascending id: int64.
+        """The rows that the rule for repeated ids keeps, by ascending id; int64.
 
         Raises:
             DataError: there are no rows, or ids are repeated and no rule allows it.
@@ -82,10 +82,10 @@ class IdColumn:
         if self._data.duplicates == "refuse":
             self._refuse_repeated()
         rows: dict[str, int] = {}
-        for row, each in enumerate(self._ids):
-            if self._data.duplicates == "last" or each not in rows:
-                rows[each] = row
-        return np.array([rows[each] for each in sorted(rows)], dtype=np.int64)
+        for row, name in enumerate(self._ids):
+            if self._data.duplicates == "last" or name not in rows:
+                rows[name] = row
+        return np.array([rows[name] for name in sorted(rows)], dtype=np.int64)
 
     def values(self, rows: NDArray[np.int64]) -> list[str]:
         """The ids in ``rows``."""
@@ -95,7 +95,7 @@ class IdColumn:
         if len(set(self._ids)) == len(self._ids):
             return
         again = self.repeated()
-        some = ", ".join(f"{each!r} in {self._unit} {number}" for each, number in again[:_SHOWN])
+        some = ", ".join(f"{name!r} in {self._unit} {number}" for name, number in again[:_SHOWN])
         raise DataError(
             f"{self._name}: {len(again)} ids are repeated, such as {some}; each row needs an id "
             'of its own, or say which counts: duplicates = "first" or "last"'
@@ -129,10 +129,10 @@ class IdColumn:
         self._kind = kind
 
     def _normalised(self, ids: Sequence[str]) -> list[str]:
-        for each in ids if self._data.hashed else ():
-            if not _SHA256.fullmatch(each):
+        for name in ids if self._data.hashed else ():
+            if not _SHA256.fullmatch(name):
                 raise DataError(
-                    f"{self._name}: the id {each[:40]!r} is no SHA-256 in hex digits, "
+                    f"{self._name}: the id {name[:40]!r} is no SHA-256 in hex digits, "
                     "though hashed = true"
                 )
         return comparable(ids, self._data)

@@ -1,10 +1,11 @@
-"""What sessions load before they begin: computations, so that no file is read on the event loop."""
+"""What a session loads before it begins: computations, which read files off the event loop."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +35,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """The rows of a table that the stored alignment ``name`` says, in its order."""
+    """A stored alignment, which chooses rows of a table and their order."""
 
     store: AlignmentStore
     name: str
 
     def rows_of(self, party: str, table: Table) -> tuple[Table, str]:
-        """The rows, and the session in which the alignment was made.
+        """The chosen rows of ``table``, and the session that made the alignment.
 
         Raises:
             Refused: ``party`` has no such alignment, or its data changed since.
@@ -61,17 +62,18 @@ class Aligned:
 
 def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
     """The rows of ``ids``, in their order; DataError names one that ``party`` does not hold."""
-    row_of = {each: row for row, each in enumerate(table.ids)}
-    absent = next((each for each in ids if each not in row_of), None)
+    row_of = {name: row for row, name in enumerate(table.ids)}
+    absent = next((name for name in ids if name not in row_of), None)
     if absent is not None:
         raise DataError(f"{party}: there is no row of {absent!r}, which the alignment holds")
-    return table.taken([row_of[each] for each in ids])
+    return table.taken([row_of[name] for name in ids])
 
 
 @dataclass(frozen=True, slots=True)
 class LoadActiveTable:
     """The label holder's training table; ``evaluation`` is the share of rows to hold out."""
 
+    label: ClassVar[str] = "LoadActiveTable"
     party: str
     data: DataSection
     params: TrainParams
@@ -103,14 +105,15 @@ class LoadActiveTable:
 
 @dataclass(frozen=True, slots=True)
 class LoadPassiveTable:
-    """A feature holder's training table; of its columns, those that may take part."""
+    """A feature holder's training table, of the features that may take part."""
 
+    label: ClassVar[str] = "LoadPassiveTable"
     party: str
     data: DataSection
     salt: str
     aligned: Aligned | None = None
     permitted: tuple[str, ...] | None = None
-    """The features that policy lets this party train with; all when left out."""
+    """The features that the policy allows to take part; all when left out."""
 
     def run(self) -> PassiveTable:
         table = ReadTable(self.party, self.data).run()
@@ -129,7 +132,7 @@ class LoadPassiveTable:
 
 
 def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
-    """What tells a training table from any other: 16 bytes of BLAKE2b (RFC 7693), in hex."""
+    """The digest of a training table: 16 bytes of BLAKE2b (RFC 7693), in hex."""
     digest = hashlib.blake2b(repr(features).encode(), digest_size=16)
     for array in arrays:
         digest.update(repr(array.shape).encode())
@@ -141,6 +144,7 @@ def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
 class LoadActiveRows:
     """The label holder's columns of the rows ``ids``: float32 (ids, features)."""
 
+    label: ClassVar[str] = "LoadActiveRows"
     party: str
     data: DataSection
     share: ActiveShare
@@ -162,6 +166,7 @@ class LoadActiveRows:
 class LoadPassiveRows:
     """A feature holder's share and the rows that it can answer for."""
 
+    label: ClassVar[str] = "LoadPassiveRows"
     party: str
     data: DataSection
     store: ModelStore

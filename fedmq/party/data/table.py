@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from fedmq.party.data.id_column import IdColumn
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Source
 
-__all__ = ["ReadTable", "Roles", "Table", "table_of"]
+__all__ = ["ReadTable", "Roles", "Table", "feature_column", "in_batch", "table_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,17 +36,17 @@ class Table:
     uncategorised: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def digest(self, salt: str) -> str:
-        """What parties compare to see that they hold the same ids, without telling them."""
+        """The SHA-256 that parties compare to see whether they hold the same ids, in hex."""
         digest = hashlib.sha256(salt.encode())
-        for each in self.ids:
-            digest.update(b"\x00" + each.encode())
+        for name in self.ids:
+            digest.update(b"\x00" + name.encode())
         return digest.hexdigest()
 
     def fingerprint(self) -> str:
-        """What tells this table from any other, whatever the order of its rows in the source."""
+        """The SHA-256 of ids, features and labels, in hex; the source's order does not matter."""
         digest = hashlib.sha256(repr((self.features, len(self.ids))).encode())
-        for each in self.ids:
-            digest.update(each.encode() + b"\x00")
+        for name in self.ids:
+            digest.update(name.encode() + b"\x00")
         digest.update(np.ascontiguousarray(self.values).data)
         if self.label is not None:
             digest.update(np.ascontiguousarray(self.label).data)
@@ -88,7 +89,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which of a source's columns are what; the label is None where it is not wanted."""
+    """The role of each column of a source; ``label`` is None where it is not wanted."""
 
     id: str
     label: str | None
@@ -107,14 +108,15 @@ class Roles:
                 )
         left_out = {data.id, data.label, *data.ignore}
         wanted = data.features or source.columns
-        return cls(data.id, label, tuple(each for each in wanted if each not in left_out))
+        return cls(data.id, label, tuple(column for column in wanted if column not in left_out))
 
     def narrowed(self, wanted: Sequence[str]) -> Roles:
-        """With those feature columns alone that the features ``wanted`` can come from."""
+        """The same, with only the feature columns that the features ``wanted`` can come from."""
         sources = {*wanted}
         for name in wanted:
             sources |= {name[:end] for end, letter in enumerate(name) if letter == "="}
-        return Roles(self.id, self.label, tuple(each for each in self.features if each in sources))
+        features = tuple(column for column in self.features if column in sources)
+        return Roles(self.id, self.label, features)
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -126,10 +128,11 @@ class Roles:
 class ReadTable:
     """Read ``data`` at the party ``where``; with its label column only if there is a check for it.
 
-    ``check_label`` (the labels in the order of the source, where they are) returns them as float32.
-    Of the feature columns only those are read that the features ``wanted`` come from, if given.
+    ``check_label`` takes the labels in the order of the source, and their place for messages; it
+    returns them as float32. ``wanted``: features to read; all when left out.
     """
 
+    label: ClassVar[str] = "ReadTable"
     where: str
     data: DataSection
     check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None
@@ -150,7 +153,9 @@ def table_of(
     roles: Roles,
     check_label: Callable[[NDArray[np.float64], str], NDArray[np.float32]] | None = None,
 ) -> Table:
-    """All rows of the open ``source``, as ``data`` describes them; ``check_label`` as above.
+    """All rows of the open ``source``, as ``data`` describes them.
+
+    ``check_label`` is the one of ``ReadTable``.
 
     Raises:
         DataError: naming the source, row and column.
@@ -186,8 +191,8 @@ def table_of(
     if twice is not None:
         raise DataError(f"{source.name}: column {twice!r} is a category of another as well")
     values = np.empty((len(rows), len(names)), dtype=np.float32)
-    for at, vector in enumerate(vectors):
-        values[:, at] = vector
+    for place, vector in enumerate(vectors):
+        values[:, place] = vector
     return Table(tuple(ids.values(rows)), tuple(names), values, checked, uncategorised)
 
 
@@ -197,5 +202,5 @@ def feature_column(name: str, data: DataSection) -> FeatureColumn:
 
 
 def in_batch(source: Source, numbers: Sequence[int]) -> Callable[[int], str]:
-    """How to name the place of a cell of a batch."""
+    """From the index of a cell in a batch with these row ``numbers`` to its place, for messages."""
     return lambda index: f"{source.name}, {source.unit} {numbers[index]}"

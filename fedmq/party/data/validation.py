@@ -1,4 +1,4 @@
-"""What a party's source holds, and everything in it that a session would refuse."""
+"""What a party's source holds, and all that a session would refuse in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Cells, Source
 from fedmq.party.data.table import Roles, feature_column, in_batch
 
-__all__ = ["ValidatedColumn", "Validation", "survey"]
+__all__ = ["ValidatedColumn", "Validation", "validate_source"]
 
 _SHOWN = 3
 
@@ -34,7 +34,7 @@ class ValidatedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """A source: its rows and columns; ``refused`` has one line per thing that is wrong."""
+    """A source: its rows and columns; ``refused`` has one line for everything that is wrong."""
 
     place: str
     rows: int
@@ -46,13 +46,13 @@ class Validation:
 
 
 @dataclass(slots=True)
-class _Watched:
-    """Takes batches until one is wrong: what is wrong is kept, the rest is passed over."""
+class _Check:
+    """Gives batches to a column until one is refused, and keeps the reason; it skips the rest."""
 
     take: Callable[[Cells, Batch], None]
     problem: str | None = None
 
-    def see(self, cells: Cells, batch: Batch) -> None:
+    def run_on(self, cells: Cells, batch: Batch) -> None:
         if self.problem is None:
             try:
                 self.take(cells, batch)
@@ -70,27 +70,27 @@ class _Columns:
     ids: IdColumn = field(init=False)
     label: LabelColumn = field(init=False)
     features: Mapping[str, FeatureColumn] = field(init=False)
-    watched: dict[str, _Watched] = field(init=False)
+    checks: dict[str, _Check] = field(init=False)
 
     def __post_init__(self) -> None:
         self.ids = IdColumn(self.source.name, self.source.unit, self.data)
         self.label = LabelColumn(self.roles.label or "", self.data.missing)
         self.features = {name: feature_column(name, self.data) for name in self.roles.features}
-        self.watched = {
-            self.roles.id: _Watched(lambda cells, batch: self.ids.take(cells, batch.numbers))
+        self.checks = {
+            self.roles.id: _Check(lambda cells, batch: self.ids.take(cells, batch.numbers))
         }
         columns: dict[str, Any] = dict(self.features)
         if self.roles.label:
             columns[self.roles.label] = self.label
         for name, column in columns.items():
-            self.watched[name] = _Watched(
+            self.checks[name] = _Check(
                 lambda cells, batch, column=column: column.take(  # type: ignore[misc]
                     cells, in_batch(self.source, batch.numbers)
                 )
             )
 
     def described(self, name: str) -> ValidatedColumn:
-        broken = self.watched[name].problem is not None if name in self.watched else False
+        broken = self.checks[name].problem is not None if name in self.checks else False
         if name == self.roles.id:
             return ValidatedColumn(name, "id", "refused" if broken else "id")
         if name == self.data.label:
@@ -108,13 +108,15 @@ class _Columns:
         return ValidatedColumn(name, "feature", "number", share)
 
 
-def survey(
+def validate_source(
     party: str,
     data: DataSection,
     labelled: bool,
     on_rows: Callable[[int, int | None], None] = lambda _, __: None,
 ) -> Validation:
-    """Read the source of ``party`` once; ``on_rows`` is told of the rows read, and of all if known.
+    """Read the source of ``party`` once, to its end.
+
+    ``on_rows`` is called with the number of rows read so far, and of all rows if it is known.
 
     Raises:
         DataError: the source cannot be read at all, or lacks a column.
@@ -123,18 +125,18 @@ def survey(
     with source_of(party, data) as source:
         columns = _Columns(source, data, Roles.of(source, data, labelled))
         for batch in source.batches(columns.roles.all):
-            for name, watched in columns.watched.items():
-                watched.see(batch.cells[name], batch)
+            for name, check in columns.checks.items():
+                check.run_on(batch.cells[name], batch)
             rows += len(batch.numbers)
             on_rows(rows, source.rows)
-        refused = [each.problem for each in columns.watched.values() if each.problem is not None]
+        refused = [check.problem for check in columns.checks.values() if check.problem is not None]
         again = columns.ids.repeated()
-        if columns.watched[columns.roles.id].problem is None:
+        if columns.checks[columns.roles.id].problem is None:
             try:
                 columns.ids.rows()
             except DataError as error:
                 refused.append(str(error))
-        if labelled and columns.watched[data.label or ""].problem is None:
+        if labelled and columns.checks[data.label or ""].problem is None:
             unlabelled = int(columns.label.missing.sum())
             if unlabelled:
                 refused.append(f"{source.name}, column {data.label!r}: {unlabelled} rows have none")
@@ -142,7 +144,7 @@ def survey(
             place=data.place,
             rows=rows,
             repeated=len(again),
-            repeated_ids=tuple(dict.fromkeys(each for each, _ in again))[:_SHOWN],
+            repeated_ids=tuple(dict.fromkeys(name for name, _ in again))[:_SHOWN],
             duplicates=data.duplicates,
             columns=tuple(columns.described(name) for name in source.columns),
             refused=tuple(refused),

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from fedmq.errors import ConfigError
+from fedmq.party.atomic_file import write_atomically
 from fedmq.transport.sealing.keys import KEY_BYTES, PrivateKeys
 
 __all__ = [
@@ -144,17 +145,9 @@ def write(path: Path, ring: KeyRing, passphrase: str | None = None) -> None:
         "keys": {name: str(pair.public) for name, pair in pairs.items()},
         "secret": _locked(secret, passphrase),
     }
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(document, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_atomically(path, json.dumps(document, indent=2) + "\n", mode=0o600)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from fedmq.errors import DaemonError, DataError, MessageError
 from fedmq.messages.codec import read_header, unframe
+from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.operations.broker_access import BrokerAccess
@@ -76,10 +77,7 @@ class DeadLetterNotes:
         if self._path.exists():
             kept = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
             kept = kept[-_NOTES_KEPT:]
-        part = self._path.with_suffix(".part")
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text("".join(line + "\n" for line in kept if _parsed(line)), encoding="utf-8")
-        part.replace(self._path)
+        write_atomically(self._path, "".join(line + "\n" for line in kept if _parsed(line)))
         self._lines = len(kept)
 
 

@@ -14,7 +14,7 @@ from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
-from fedmq.party.data.alignment_ids import AlignableIds, ReadIds, Terms
+from fedmq.party.data.alignment_ids import AlignmentIds, ReadIds, Terms
 from fedmq.party.services.service import Command, Opening, PartyContext, Service
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
 from fedmq.party.sessions.progress import OnProgress
@@ -92,7 +92,7 @@ class AlignmentService(Service):
         session = secrets.token_hex(8)
         begun = asyncio.get_running_loop().time()
         try:
-            own: AlignableIds = await self.at.pool.run(self._read(self._terms(name, session, 1)))
+            own: AlignmentIds = await self.at.pool.run(self._read(self._terms(name, session, 1)))
         except BaseException:
             self._making.discard(name)
             raise

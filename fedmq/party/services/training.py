@@ -83,7 +83,7 @@ class TrainingService(Service):
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, TrainingOpen)
         config, consent = self.at.config, self.at.consent
-        saved = await self.at.kept.steps(header.session)
+        saved = await self.at.kept.checkpoints(header.session)
         machine = PassiveTraining(
             self.at.party,
             header.sender,
@@ -200,7 +200,7 @@ class TrainingService(Service):
             aligned=self._aligned(job.alignment),
         )
         table: ActiveTable = await self.at.pool.run(load)
-        for step in await self.at.kept.steps(session.id):
+        for step in await self.at.kept.checkpoints(session.id):
             assert isinstance(step, ActiveTree)
             grown_on = step.records.feature_names
             rows = len(table.label) if step.margin is None else len(step.margin)
@@ -221,7 +221,7 @@ class TrainingService(Service):
         trace: Timeline | None = None,
     ) -> AttemptLoop:
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
-            saved = await self.at.kept.steps(session.id)
+            saved = await self.at.kept.checkpoints(session.id)
             # Last: from what its owner wants now to its beginning nothing comes between.
             kept = await self.at.kept.find(session.id)
             self._check_not_cancelled(session.id, kept)

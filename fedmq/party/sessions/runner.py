@@ -306,7 +306,7 @@ class SessionRunner:
 
     async def _compute(self, effect: RunComputation) -> None:
         event: SessionEvent
-        asked, what = time.time(), type(effect.computation).__name__.lstrip("_")
+        asked, what = time.time(), effect.computation.label.lstrip("_")
         try:
             with self._counters.computing(effect.computation):
                 result = await self._pool.run(

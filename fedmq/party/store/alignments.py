@@ -1,14 +1,14 @@
-"""This party's alignments: one JSON file each in its state folder."""
+"""This party's alignments, as JSON files in its state folder."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedmq.errors import ConfigError, DataError
+from fedmq.party.atomic_file import write_atomically
 
 __all__ = ["AlignmentStore", "StoredAlignment"]
 
@@ -16,8 +16,8 @@ __all__ = ["AlignmentStore", "StoredAlignment"]
 class StoredAlignment(BaseModel):
     """``ids``: this party's own ids in the order that all ``parties`` share.
 
-    ``session`` is that in which it was made, and the same at all parties. ``fingerprint`` is that
-    of the table it was made from.
+    ``session``: the session that made it, the same at all parties. ``fingerprint``: of the table
+    that it was made from.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,7 +34,7 @@ class StoredAlignment(BaseModel):
 
 
 class AlignmentStore:
-    """Alignments by name; written whole or not at all."""
+    """Alignments by name; their files are written whole or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "alignments"
@@ -51,17 +51,9 @@ class AlignmentStore:
     def save(self, alignment: StoredAlignment) -> None:
         """Write ``alignment`` in place of one of the same name; ConfigError if the disk refuses."""
         path = self.path(alignment.name)
-        part = path.with_suffix(".part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(file, "w", encoding="utf-8") as out:
-                out.write(alignment.model_dump_json())
-                out.flush()
-                os.fsync(out.fileno())
-            part.replace(path)
+            write_atomically(path, alignment.model_dump_json(), mode=0o600)
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise ConfigError(
                 f"{path}: the alignment cannot be written: {error.strerror}"
             ) from None

@@ -1,4 +1,4 @@
-"""Steps of a training as rows of the store: JSON, and the margins as raw bytes."""
+"""Checkpoints of a training as rows of the store: JSON, and the margins as raw bytes."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from fedmq.protocol.checkpoint import ActiveTree, Checkpoint, PassiveTree
 __all__ = ["Row", "checkpoint_of", "row_of"]
 
 Row = tuple[int, str, bytes | None]
-"""Tree, its data, and the little-endian float32 margins if there are any."""
+"""Number of the tree, its data as JSON, and its margins (little-endian float32) if it has any."""
 
 
-def row_of(step: Checkpoint, first: bool = True) -> Row:
-    """``step`` as a row.
+def row_of(checkpoint: Checkpoint, first: bool = True) -> Row:
+    """``checkpoint`` as a row.
 
-    What all steps of a session share, the names of the columns and the digest of the table, stands
-    in its ``first`` row alone: with a thousand columns it is larger than a tree.
+    The names of the columns and the digest of the table are the same in all checkpoints of a
+    session. Only its ``first`` row holds them: of a thousand columns they are larger than a tree.
     """
-    records = json.loads(step.records.model_dump_json())
+    records = json.loads(checkpoint.records.model_dump_json())
     data: dict[str, Any] = {"records": records}
     if not first:
         del records["feature_names"]
-    elif step.table:
-        data["table"] = step.table
-    if isinstance(step, PassiveTree):
-        return step.number, json.dumps(data), None
-    data["tree"] = json.loads(step.tree.model_dump_json())
-    data["before"] = dict(step.before)
-    margin = None if step.margin is None else step.margin.astype("<f4").tobytes()
-    return step.number, json.dumps(data), margin
+    elif checkpoint.table:
+        data["table"] = checkpoint.table
+    if isinstance(checkpoint, PassiveTree):
+        return checkpoint.number, json.dumps(data), None
+    data["tree"] = json.loads(checkpoint.tree.model_dump_json())
+    data["before"] = dict(checkpoint.before)
+    margin = None if checkpoint.margin is None else checkpoint.margin.astype("<f4").tobytes()
+    return checkpoint.number, json.dumps(data), margin
 
 
 def checkpoint_of(row: Row, first: Checkpoint | None = None) -> Checkpoint:
-    """The step in ``row``, bit for bit; ``first`` is the session's first, if this is another."""
+    """The checkpoint in ``row``, bit for bit; ``first`` is the session's first, if not this one."""
     number, text, margin = row
     data = json.loads(text)
     if first is not None:

@@ -1,4 +1,4 @@
-"""The party's SQLite file: one thread, a schema version, and writes that outlast a full disk."""
+"""The party's SQLite file: one thread, a schema version, and writes that wait for a full disk."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ MIGRATIONS: Sequence[str] = (
     UPDATE sessions SET begun = changed;
     """,
 )
-"""What leads from one schema version to the next; a file's ``user_version`` counts those done."""
+"""Scripts from one schema version to the next; ``user_version`` counts those a file has had."""
 
 _BUSY_SECONDS = 10.0
 _LOG_PAGES = 256
-"""A write-ahead log that is longer, of pages of 4 KiB, is moved into the file. That waits for the
-disk twice more, so it is not done at each tree."""
+"""SQLite moves a write-ahead log of more pages (4 KiB) into the file. That waits for the disk twice
+more, so it is not done at every tree."""
 
 
 class _Full(Exception):
-    """The disk takes nothing at the moment."""
+    """The disk is full at the moment."""
 
 
 class Database:
-    """One SQLite file in WAL mode; work is done in order, by one thread, each in a transaction.
+    """One SQLite file in WAL mode. One thread does all work, in order, in one transaction each.
 
     ``trouble`` says why writing does not succeed at the moment; empty when all is well.
     """
@@ -94,12 +94,12 @@ class Database:
             raise ConfigError(f"{self._path}: the store cannot be used: {error}") from None
 
     async def close(self) -> None:
-        """Wait for the work at hand, and close the file."""
+        """Wait for the work that is under way, and close the file."""
         await self._in_thread(self._disconnect)
         self._thread.shutdown(wait=False)
 
     async def read(self, work: Work[T]) -> T:
-        """What ``work`` finds; tried again like ``write``, for reading too may touch the disk."""
+        """The result of ``work``; tried again like ``write``, for reads too may touch the disk."""
         return await self._until_taken(lambda: work(self._connected()))
 
     async def write(self, work: Work[T]) -> T:
@@ -112,7 +112,7 @@ class Database:
     async def _until_taken(
         self, work: Callable[[], T], refusal: type[Exception] = sqlite3.OperationalError
     ) -> T:
-        def tell(trouble: str) -> None:
+        def on_trouble(trouble: str) -> None:
             self.trouble = trouble
 
         return await until_taken(
@@ -120,14 +120,14 @@ class Database:
             refusal,
             named=f"{self._path} cannot be used: ",
             backoff=self._backoff,
-            on_trouble=tell,
+            on_trouble=on_trouble,
         )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _committed(self, work: Work[T]) -> T:
-        # The file stays open after an error: to open it anew, a full disk has no room either.
+        # The file stays open after an error: a full disk has no room to open it again either.
         with self._connected() as connection:
             return work(connection)
 
@@ -136,11 +136,11 @@ class Database:
             connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS)
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
-                # What was said to be saved must outlive a loss of power, not only a crash.
+                # What is saved must survive a loss of power, not only a crash.
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA foreign_keys = ON")
                 connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-                # One long write, such as a million margins, does not leave its length behind.
+                # The log is cut to this size after one long write, such as a million margins.
                 connection.execute(f"PRAGMA journal_size_limit = {_LOG_PAGES * 4096}")
             except sqlite3.Error:
                 connection.close()

@@ -1,8 +1,7 @@
-"""Which model each name stands for at this party, kept over restarts."""
+"""The model that each name stands for at this party. It survives restarts."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Self
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedmq.boosting.model.record_chains import Chains
 from fedmq.errors import ConfigError, DataError
+from fedmq.party.atomic_file import write_atomically
 from fedmq.protocol.online.options import Mode
 
 __all__ = ["Deployment", "Deployments"]
@@ -30,7 +30,7 @@ class Deployment(BaseModel):
 
     @property
     def chains(self) -> Chains:
-        """How this party's records follow one another."""
+        """Which of this party's records follow which."""
         return Chains.of(self.left, self.right)
 
 
@@ -39,11 +39,11 @@ class _Document(BaseModel):
 
     version: int = 1
     names: dict[str, list[Deployment]] = {}
-    """The newest last."""
+    """By name, the newest last."""
 
 
 class Deployments:
-    """Names and what they stand for; written whole or not at all."""
+    """The deployments by name; the file is written whole or not at all."""
 
     def __init__(self, path: Path, document: _Document) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class Deployments:
 
     @classmethod
     def read(cls, state: Path) -> Self:
-        """Those of the state folder ``state``; none in a new one.
+        """The deployments in the folder ``state``; none in a new one.
 
         Raises:
             DataError: the file is damaged.
@@ -65,14 +65,14 @@ class Deployments:
             raise DataError(f"{path}: cannot be read; move it away and activate again") from None
 
     def names(self) -> dict[str, Deployment]:
-        """What each name stands for."""
+        """The newest deployment of each name."""
         return {name: versions[-1] for name, versions in self._document.names.items()}
 
     def before(self, name: str) -> Deployment:
-        """What ``name`` stood for before.
+        """The deployment of ``name`` before the newest.
 
         Raises:
-            ConfigError: nothing.
+            ConfigError: there is none.
         """
         versions = self._document.names.get(name, [])
         if len(versions) < 2:
@@ -80,11 +80,13 @@ class Deployments:
         return versions[-2]
 
     def kept(self) -> list[Deployment]:
-        """What names stand for, and stood for just before: those may be asked for at any time."""
-        return [each for versions in self._document.names.values() for each in versions[-2:]]
+        """The two newest of every name: passive parties may be asked for both at any time."""
+        return [
+            deployment for versions in self._document.names.values() for deployment in versions[-2:]
+        ]
 
     def put(self, name: str, deployment: Deployment) -> None:
-        """``name`` stands for ``deployment`` from now on; going back drops what it went back from.
+        """``name`` stands for ``deployment`` from now on; a rollback drops the newer deployment.
 
         Raises:
             ConfigError: the disk refuses.
@@ -97,15 +99,8 @@ class Deployments:
             versions.pop()
         versions.append(deployment)
         del versions[:-_KEPT]
-        part = self._path.with_suffix(".part")
         try:
-            part.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("w", encoding="utf-8") as file:
-                file.write(document.model_dump_json())
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self._path)
+            write_atomically(self._path, document.model_dump_json())
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise ConfigError(f"{self._path}: cannot be written: {error.strerror}") from None
         self._document = document

@@ -1,4 +1,4 @@
-"""Waiting for a disk: a full one is no reason to lose a session."""
+"""Waiting for a disk that is full: that is no reason to lose a session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_PATIENCE = Backoff(limit=5.0)
+_BACKOFF = Backoff(limit=5.0)
 
 
 async def until_taken(
@@ -25,13 +25,13 @@ async def until_taken(
     refusal: type[Exception] = ConfigError,
     *,
     named: str = "",
-    backoff: Backoff = _PATIENCE,
+    backoff: Backoff = _BACKOFF,
     on_trouble: Callable[[str], None] = lambda _: None,
 ) -> T:
-    """What ``work`` returns when the disk lets it; after each ``refusal`` it is tried again.
+    """The result of ``work``, which is tried again after every ``refusal`` of the disk.
 
-    The log tells of the first refusal and of the end, with ``named`` in front. ``on_trouble`` is
-    given each refusal, and nothing in the end.
+    The first refusal and the success after it are logged, with ``named`` in front. ``on_trouble``
+    is called with the text of every refusal, and with an empty one in the end.
     """
     trouble = ""
     for delay in backoff.delays(Random()):

@@ -1,18 +1,18 @@
-"""This party's shares of finished models: one JSON file each in its state folder."""
+"""This party's shares of finished models, as JSON files in its state folder."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.errors import ConfigError, DataError
+from fedmq.party.atomic_file import write_atomically
 
 __all__ = ["ModelStore"]
 
 
 class ModelStore:
-    """Shares by model id; written whole or not at all."""
+    """Shares by model id; their files are written whole or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "models"
@@ -29,16 +29,9 @@ class ModelStore:
     def save(self, share: ActiveShare | PassiveShare) -> None:
         """Write ``share``; ConfigError if the disk refuses."""
         path = self.path(share.model_id)
-        part = path.with_suffix(".part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("w", encoding="utf-8") as file:
-                file.write(share.dumps())
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
+            write_atomically(path, share.dumps())
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise ConfigError(f"{path}: the share cannot be written: {error.strerror}") from None
 
     def active(self, model: str) -> ActiveShare:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Header
+from fedmq.party.atomic_file import write_atomically
 from fedmq.transport.sealing.seal import LONGEST_DELAY
 
 __all__ = ["OpenedSessions"]
@@ -72,10 +73,7 @@ class OpenedSessions:
     def _rewrite(self, seen: dict[_Key, float], now: float) -> None:
         for key in [key for key, at in seen.items() if at < now - _KEPT]:
             del seen[key]
-        part = self._path.with_suffix(".part")
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text("".join(_line(*each) for each in seen.items()), encoding="utf-8")
-        part.replace(self._path)
+        write_atomically(self._path, "".join(_line(key, at) for key, at in seen.items()))
         self._rewritten_at = now
 
 

@@ -1,4 +1,4 @@
-"""The sessions that outlive a crash: which there are, how far each is, and how each ended."""
+"""The sessions that survive a crash: which there are, how far they are, and how they ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Lifecycle", "SessionStore", "StoredSession"]
 Lifecycle = Literal["running", "finished", "failed"]
 
 _KEPT_SECONDS = 7 * 24 * 3600.0
-"""Another party may come back for the end of a session that is finished here."""
+"""Another party may still ask how a session ended that is finished here."""
 _KEPT = 20
 _MARGINS = 2
 """A party may be one tree behind: the margins of the last tree and of the one before are kept."""
@@ -45,7 +45,7 @@ _COLUMNS = "id, model, attempt, state, reason, paused, job, begun"
 
 
 class SessionStore:
-    """Sessions and their steps, in a :class:`Database`.
+    """Sessions and their checkpoints, in a :class:`Database`.
 
     ``clock`` gives seconds since the epoch.
     """
@@ -63,8 +63,8 @@ class SessionStore:
         """The sessions that have not ended, the oldest first."""
         return await self._select("WHERE state = 'running' ORDER BY rowid")
 
-    async def steps(self, session: str) -> list[Checkpoint]:
-        """The trees of a session that are saved here, from the first on."""
+    async def checkpoints(self, session: str) -> list[Checkpoint]:
+        """The trees of a session that are saved here, the first one first."""
 
         def select(connection: sqlite3.Connection) -> list[Any]:
             query = (
@@ -73,16 +73,16 @@ class SessionStore:
             )
             return connection.execute(query, (session,)).fetchall()
 
-        steps: list[Checkpoint] = []
+        saved: list[Checkpoint] = []
         for row in await self.database.read(select):
-            steps.append(checkpoint_of(row, steps[0] if steps else None))
-        return steps
+            saved.append(checkpoint_of(row, saved[0] if saved else None))
+        return saved
 
     async def begin(self, session: StoredSession) -> None:
-        """Note a new attempt at a session, known or not. Messages of older ones are void now.
+        """Record a new attempt at a session, known or not; it replaces all earlier attempts.
 
         Raises:
-            Aborted: it was given up before.
+            Aborted: the session failed before.
         """
         values = (
             session.id,
@@ -108,13 +108,13 @@ class SessionStore:
 
         await self.database.write(write)
 
-    async def save(self, session: str, step: Checkpoint) -> None:
-        """Keep a finished tree; what another attempt had from this tree on is forgotten."""
+    async def save(self, session: str, checkpoint: Checkpoint) -> None:
+        """Save a finished tree, and forget this and all later trees of earlier attempts."""
 
         def write(connection: sqlite3.Connection) -> None:
             query = "SELECT NOT EXISTS (SELECT 1 FROM steps WHERE session = ? AND tree < ?)"
-            (first,) = connection.execute(query, (session, step.number)).fetchone()
-            tree, data, margin = row_of(step, first=bool(first))
+            (first,) = connection.execute(query, (session, checkpoint.number)).fetchone()
+            tree, data, margin = row_of(checkpoint, first=bool(first))
             connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", (session, tree))
             connection.execute("INSERT INTO steps VALUES (?, ?, ?)", (session, tree, data))
             connection.execute(
@@ -127,13 +127,13 @@ class SessionStore:
         await self.database.write(write)
 
     async def pause(self, session: str, paused: bool) -> None:
-        """Remember whether the owner lets a session rest."""
+        """Remember whether the owner has paused a session."""
         await self._write("UPDATE sessions SET paused = ? WHERE id = ?", (paused, session))
 
     async def end(self, session: str, state: Lifecycle, reason: str = "") -> None:
-        """Note how a session ended; ``reason`` is also for the other parties to read.
+        """Record how a session ended; ``reason`` is also for the other parties to read.
 
-        A failed session is not gone on with, so its trees are dropped; so are old sessions.
+        A failed session does not go on, so its trees are dropped; so are old sessions.
         """
 
         def write(connection: sqlite3.Connection) -> None:

@@ -1,7 +1,7 @@
 """One party's own share of a model as a file: for a backup, or for a new machine of that party.
 
 Two lines of JSON: a heading with the SHA-256 of what follows, and the share. It holds what the
-party's state folder holds, so it is for the party's own eyes, and no other party takes it.
+party's state folder holds, so only the party itself may read it, and no other party imports it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Heading(BaseModel):
 
 
 def write_share(share: ActiveShare | PassiveShare, path: Path) -> str:
-    """Write ``share`` to ``path``, readable for its owner alone; the SHA-256 of the share.
+    """Write ``share`` to the new file ``path``, mode 0600. Returns the SHA-256 of the share.
 
     Raises:
         ConfigError: the file exists, or cannot be written.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from fedmq.computation import Computation
 from fedmq.messages.envelope import Header
 from fedmq.transport.link import Delivery
 
@@ -37,7 +38,7 @@ class Counters:
     sessions_ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By purpose and outcome."""
     arithmetic_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """By computation, its wait for a free worker included."""
+    """By the label of the computation; its wait for a free worker is included."""
 
     def sent(self, header: Header, size: int) -> None:
         """A message of ``size`` bytes goes out."""
@@ -56,13 +57,13 @@ class Counters:
         self.bytes_received[header.kind] += size
 
     @contextmanager
-    def computing(self, computation: object) -> Iterator[None]:
+    def computing(self, computation: Computation) -> Iterator[None]:
         """Measure a computation."""
         begun = time.perf_counter()
         try:
             yield
         finally:
-            self.arithmetic_seconds[type(computation).__name__] += time.perf_counter() - begun
+            self.arithmetic_seconds[computation.label] += time.perf_counter() - begun
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Header
+from fedmq.party.atomic_file import write_atomically
 
 __all__ = ["Span", "Timeline", "check_writable", "write_trace"]
 
@@ -144,9 +145,7 @@ def check_writable(path: Path) -> None:
 def write_trace(document: Mapping[str, Any], path: Path) -> None:
     """Write a `Timeline.document` to ``path``; raises `ConfigError` if that cannot be."""
     try:
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(document), encoding="utf-8")
-        part.replace(path)
+        write_atomically(path, json.dumps(document))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +144,7 @@ class PerturbRows:
     channel that is sent; one value only is no secret.
     """
 
+    label: ClassVar[str] = "PerturbRows"
     pairs: NDArray[np.int64]
     scale: FixedPoint
     told: FixedPoint

@@ -17,7 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +131,7 @@ class HideGradients:
     party would send to read that row's g.
     """
 
+    label: ClassVar[str] = "HideGradients"
     pieces: Sequence[Values]
     pairs: NDArray[np.int64]
     r: int
@@ -214,6 +215,7 @@ class VectorsOffSplits:
     They are orthogonal to the indicator of each bin, of which the columns of M are sums.
     """
 
+    label: ClassVar[str] = "VectorsOffSplits"
     bins: BinMatrix
     rows: NDArray[np.int32]
     features: NDArray[np.int32]
@@ -247,6 +249,7 @@ class VectorsOffSplits:
 class _ScoreHidden:
     """The best of this party's candidates by XGBoost's gain, from W."""
 
+    label: ClassVar[str] = "_ScoreHidden"
     pieces: Sequence[Values]
     bins: BinMatrix
     rows: NDArray[np.int32]

@@ -45,6 +45,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class _MakeKey:
+    label: ClassVar[str] = "_MakeKey"
     scheme: Scheme
     bits: int
     short_noise: bool
@@ -55,6 +56,7 @@ class _MakeKey:
 
 @dataclass(frozen=True, eq=False)
 class _Encrypt:
+    label: ClassVar[str] = "_Encrypt"
     key: PrivateKey
     layout: SlotLayout
     pairs: NDArray[np.int64]
@@ -71,6 +73,7 @@ class _Encrypt:
 
 @dataclass(frozen=True, eq=False)
 class _DrawNoise:
+    label: ClassVar[str] = "_DrawNoise"
     key: PrivateKey
     count: int
 
@@ -83,6 +86,7 @@ class _DrawNoise:
 
 @dataclass(frozen=True, eq=False)
 class _Decrypt:
+    label: ClassVar[str] = "_Decrypt"
     key: PrivateKey
     layout: SlotLayout
     packed: NDArray[np.uint8]

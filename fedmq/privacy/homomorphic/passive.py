@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,7 @@ _FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes
 class _SumRows:
     """Encrypted histograms (nodes, features, codes) over some of the rows in a wave's nodes."""
 
+    label: ClassVar[str] = "_SumRows"
     key: PublicKey
     ciphertexts: NDArray[np.uint8]
     rows: NDArray[np.int32]
@@ -72,6 +74,7 @@ class _SumRows:
 
 @dataclass(frozen=True, eq=False)
 class _Merge:
+    label: ClassVar[str] = "_Merge"
     key: PublicKey
     parts: Sequence[Sums]
 
@@ -81,6 +84,7 @@ class _Merge:
 
 @dataclass(frozen=True, eq=False)
 class _Subtract:
+    label: ClassVar[str] = "_Subtract"
     key: PublicKey
     parent: Sums
     sibling: Sums
@@ -96,6 +100,7 @@ class _ShowCandidates:
     ``order`` may be a part of the node's.
     """
 
+    label: ClassVar[str] = "_ShowCandidates"
     key: PublicKey
     layout: SlotLayout
     sums: Sums

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,7 @@ class VectorsOffGradients:
     Fewer where the node has fewer rows. Gradients that are all alike leave one more.
     """
 
+    label: ClassVar[str] = "VectorsOffGradients"
     pairs: NDArray[np.int64]
     count: int
     seed: int
@@ -114,6 +116,7 @@ class VectorsOffGradients:
 class HideSplits:
     """``W = (I - Z' Z'^T) M`` in pieces, for ``r_used`` random vectors of the Z that was sent."""
 
+    label: ClassVar[str] = "HideSplits"
     pieces: Sequence[Values]
     bins: BinMatrix
     rows: NDArray[np.int32]
@@ -155,6 +158,7 @@ class SumHidden:
     rounded: what comes out is ``M^T g`` to the last bit, unless rounding adds up to half a unit.
     """
 
+    label: ClassVar[str] = "SumHidden"
     pieces: Sequence[Values]
     pairs: NDArray[np.int64]
     candidates: int

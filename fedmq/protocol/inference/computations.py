@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,7 @@ class Walked:
 class WalkOn:
     """Walk pairs down the active party's own nodes, until they must wait or have arrived."""
 
+    label: ClassVar[str] = "WalkOn"
     forest: Forest
     table: LookupTable
     values: NDArray[np.float32]
@@ -101,6 +103,7 @@ class Scores:
 class SumLeaves:
     """Margins and predictions from the leaves (rows, trees) that all pairs arrived at."""
 
+    label: ClassVar[str] = "SumLeaves"
     forest: Forest
     leaves: NDArray[np.int32]
     params: TrainParams
@@ -116,6 +119,7 @@ class SumLeaves:
 class AnswerHop:
     """A feature holder's directions for a hop: bool, in the order of its rows."""
 
+    label: ClassVar[str] = "AnswerHop"
     table: LookupTable
     values: NDArray[np.float32]
     records: NDArray[np.uint32]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ class Descend:
     ``guessed`` are away: there a pair goes where most of the training weight went.
     """
 
+    label: ClassVar[str] = "Descend"
     served: ServedForest
     values: NDArray[np.float32]
     bitmaps: Mapping[int, NDArray[np.bool_]]
@@ -96,6 +98,7 @@ class Descend:
 class SumOnline:
     """Margins and predictions of the rows whose ``leaves`` (rows, trees) these are."""
 
+    label: ClassVar[str] = "SumOnline"
     served: ServedForest
     leaves: NDArray[np.int32]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,7 @@ def early_stopping(params: TrainParams, evaluated: bool) -> EarlyStopping | None
 class BinTable:
     """Cuts over the training rows of ``values`` (rows, features), and all rows as bins."""
 
+    label: ClassVar[str] = "BinTable"
     values: NDArray[np.float32]
     training: NDArray[np.bool_]
     max_bin: int
@@ -109,6 +111,7 @@ class DeriveGradients:
     where the labels span more than sums of the fixed resolution can keep.
     """
 
+    label: ClassVar[str] = "DeriveGradients"
     params: TrainParams
     margins: NDArray[np.float32]
     labels: NDArray[np.float32]
@@ -147,6 +150,7 @@ class ScoreCandidates:
     ``first_order``: by g alone, which takes every party's candidates to the same scale.
     """
 
+    label: ClassVar[str] = "ScoreCandidates"
     left: NDArray[np.int64]
     total: NDArray[np.int64]
     scale: FixedPoint
@@ -167,6 +171,7 @@ class ScoreCandidates:
 class ScoreOwnCandidates:
     """The active party's own best candidates in each of a wave's nodes, given by their rows."""
 
+    label: ClassVar[str] = "ScoreOwnCandidates"
     bins: BinMatrix
     candidates: CandidateTable
     gradients: Gradients

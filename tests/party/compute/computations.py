@@ -6,7 +6,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fedmq.errors import DataError
 class SumUp:
     """The sum of an array, and whether the process could write to it."""
 
+    label: ClassVar[str] = "SumUp"
     array: NDArray[Any]
 
     def run(self) -> tuple[Any, bool]:
@@ -28,6 +29,7 @@ class SumUp:
 class Copy:
     """The array itself."""
 
+    label: ClassVar[str] = "Copy"
     array: NDArray[Any]
 
     def run(self) -> NDArray[Any]:
@@ -38,6 +40,8 @@ class Copy:
 class ProcessId:
     """Where it runs."""
 
+    label: ClassVar[str] = "ProcessId"
+
     def run(self) -> int:
         return os.getpid()
 
@@ -46,6 +50,7 @@ class ProcessId:
 class DieOnce:
     """Kills its process the first time; ``mark`` remembers that."""
 
+    label: ClassVar[str] = "DieOnce"
     mark: Path
     value: int
 
@@ -60,6 +65,8 @@ class DieOnce:
 class DieAlways:
     """Kills its process."""
 
+    label: ClassVar[str] = "DieAlways"
+
     def run(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -67,6 +74,8 @@ class DieAlways:
 @dataclass(frozen=True)
 class Fail:
     """Raises DataError."""
+
+    label: ClassVar[str] = "Fail"
 
     def run(self) -> None:
         raise DataError("bank: data.csv, line 3: nonsense")

@@ -98,6 +98,8 @@ async def test_what_a_computation_raises_comes_back_as_it_was(cluster: Any) -> N
 
 
 class Failing:
+    label = "Failing"
+
     def run(self) -> None:
         raise DataError("no such row")
 

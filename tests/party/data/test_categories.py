@@ -86,7 +86,7 @@ def test_a_data_frames_words_are_categories_in_training_and_in_prediction(kind: 
         active=frame(everybody), label=label, passive={"t": other}, params=params, engine="plain"
     )
     names = model.share.lookup_table.feature_names
-    assert names == ("age", *(f"colour={each}" for each in COLOURS))
+    assert names == ("age", *(f"colour={colour}" for colour in COLOURS))
     scores = model.predict(active=frame(everybody), passive={"t": other})
     young = age < 0
     assert scores[(colour == "red") & young].min() > scores[(colour == "blue") & young].max()

@@ -71,7 +71,7 @@ def test_a_disk_that_refuses_leaves_the_old_alignment(
     with pytest.raises(ConfigError, match="cannot be written: No space left on device"):
         store.save(ALIGNMENT.model_copy(update={"session": "7a7a"}))
     assert store.load("customers") == ALIGNMENT
-    assert [each.name for each in store.path("x").parent.iterdir()] == ["customers.json"]
+    assert [file.name for file in store.path("x").parent.iterdir()] == ["customers.json"]
 
 
 @pytest.fixture

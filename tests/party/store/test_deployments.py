@@ -26,6 +26,6 @@ def test_what_the_disk_refuses_is_switched_on_nowhere(
         with pytest.raises(ConfigError, match="cannot be written: No space left"):
             kept.put("production", Deployment(model="new", mode="hop"))
 
-    for each in (kept, Deployments.read(tmp_path)):
-        assert each.names()["production"].model == "old"
-        assert [deployment.model for deployment in each.kept()] == ["old"]
+    for deployments in (kept, Deployments.read(tmp_path)):
+        assert deployments.names()["production"].model == "old"
+        assert [deployment.model for deployment in deployments.kept()] == ["old"]

@@ -90,7 +90,7 @@ def test_a_share_is_written_whole_or_not_at_all(
     with pytest.raises(ConfigError, match=r"credit.json: the share cannot be written: No space"):
         store.save(passive_share().model_copy(update={"party": "retail"}))
     assert store.path("credit").read_text() == before
-    assert [each.name for each in store.path("credit").parent.iterdir()] == ["credit.json"]
+    assert [file.name for file in store.path("credit").parent.iterdir()] == ["credit.json"]
 
 
 def test_a_share_half_written_by_a_crash_is_no_model(store: ModelStore) -> None:

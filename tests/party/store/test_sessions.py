@@ -63,18 +63,18 @@ def store(database: Database) -> SessionStore:
     return SessionStore(database)
 
 
-def test_a_step_comes_back_bit_for_bit() -> None:
-    for step in (active_tree(0), active_tree(3), PassiveTree(5, records(4))):
-        back = checkpoint_of(row_of(step))
-        assert row_of(back) == row_of(step)
-        assert back.records.threshold.tobytes() == step.records.threshold.tobytes()
-        if isinstance(step, ActiveTree):
+def test_a_checkpoint_comes_back_bit_for_bit() -> None:
+    for checkpoint in (active_tree(0), active_tree(3), PassiveTree(5, records(4))):
+        back = checkpoint_of(row_of(checkpoint))
+        assert row_of(back) == row_of(checkpoint)
+        assert back.records.threshold.tobytes() == checkpoint.records.threshold.tobytes()
+        if isinstance(checkpoint, ActiveTree):
             assert isinstance(back, ActiveTree)
             assert back.margin is not None
-            assert step.margin is not None
-            assert back.margin.tobytes() == step.margin.tobytes()
-            assert back.tree.model_dump_json() == step.tree.model_dump_json()
-            np.testing.assert_equal(back.before, step.before)
+            assert checkpoint.margin is not None
+            assert back.margin.tobytes() == checkpoint.margin.tobytes()
+            assert back.tree.model_dump_json() == checkpoint.tree.model_dump_json()
+            np.testing.assert_equal(back.before, checkpoint.before)
 
 
 async def test_a_session_is_found_again_with_its_last_attempt(store: SessionStore) -> None:
@@ -110,8 +110,11 @@ async def test_a_tree_saved_again_replaces_all_that_came_after_it(store: Session
         await store.save("one", PassiveTree(number, records(number)))
     await store.save("one", PassiveTree(1, records(9)))
 
-    steps = await store.steps("one")
-    assert [(step.number, len(step.records)) for step in steps] == [(0, 0), (1, 9)]
+    saved = await store.checkpoints("one")
+    assert [(tree.number, len(tree.records)) for tree in saved] == [
+        (0, 0),
+        (1, 9),
+    ]
 
 
 async def test_only_the_margins_of_the_last_two_trees_are_kept(store: SessionStore) -> None:
@@ -119,8 +122,10 @@ async def test_only_the_margins_of_the_last_two_trees_are_kept(store: SessionSto
     for number in range(5):
         await store.save("one", active_tree(number))
 
-    kept = [isinstance(step, ActiveTree) and step.margin is not None
-            for step in await store.steps("one")]  # fmt: skip
+    kept = [
+        isinstance(checkpoint, ActiveTree) and checkpoint.margin is not None
+        for checkpoint in await store.checkpoints("one")
+    ]
     assert kept == [False, False, False, True, True]
 
 
@@ -164,9 +169,9 @@ async def test_the_names_of_the_columns_are_written_once(store: SessionStore) ->
         return [data.count("feature_names") + data.count("digest") for (data,) in rows]
 
     assert await store.database.read(written) == [2, 0, 0]
-    steps = await store.steps("one")
-    assert {step.records.feature_names for step in steps} == {("a", "b")}
-    assert {step.table for step in steps} == {"digest"}
+    saved = await store.checkpoints("one")
+    assert {checkpoint.records.feature_names for checkpoint in saved} == {("a", "b")}
+    assert {checkpoint.table for checkpoint in saved} == {"digest"}
 
 
 async def test_of_a_failed_session_only_the_reason_is_kept(store: SessionStore) -> None:
@@ -174,7 +179,7 @@ async def test_of_a_failed_session_only_the_reason_is_kept(store: SessionStore) 
     await store.save("one", active_tree(0))
     await store.end("one", "failed", "no more")
 
-    assert await store.steps("one") == []
+    assert await store.checkpoints("one") == []
     assert await store.find("one") == replace(SESSION, state="failed", reason="no more")
 
 
@@ -190,7 +195,7 @@ async def test_what_ended_long_ago_is_forgotten(database: Database) -> None:
     await store.prune()
 
     assert await store.find("old") is None
-    assert await store.steps("old") == []
+    assert await store.checkpoints("old") == []
     assert await store.find("running") is not None
     assert await store.find("new") is not None
 
@@ -253,10 +258,10 @@ class TestSchema:
 
         database = Database(path)
         await database.open()
-        steps = await SessionStore(database).steps("one")
+        saved = await SessionStore(database).checkpoints("one")
         await database.close()
 
-        assert [row_of(step)[2] for step in steps] == [None, row_of(active_tree(1))[2]]
+        assert [row_of(checkpoint)[2] for checkpoint in saved] == [None, row_of(active_tree(1))[2]]
 
     async def test_a_migration_that_fails_changes_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -320,7 +325,7 @@ async def test_a_write_outlasts_a_full_disk(database: Database, store: SessionSt
     await saving
 
     assert database.trouble == ""
-    assert [step.number for step in await store.steps("one")] == [0]
+    assert [checkpoint.number for checkpoint in await store.checkpoints("one")] == [0]
 
 
 async def test_a_store_is_opened_when_the_disk_has_room_again(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class Own:
 
 @dataclass
 class _Store:
+    label: ClassVar[str] = "_Store"
     own: Own
     names: list[str]
 

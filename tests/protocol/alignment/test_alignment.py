@@ -125,6 +125,8 @@ def test_a_party_that_cannot_read_its_ids_shows_its_error_to_nobody() -> None:
 
 
 class _Broken:
+    label = "_Broken"
+
     def run(self) -> None:
         raise DataError("retail: secret.csv, line 3: the id is empty")
 

@@ -20,6 +20,8 @@ def world() -> World:
 
 
 class Broken:
+    label = "Broken"
+
     def run(self) -> Any:
         raise DataError("telco: data.csv, line 7: 'secret' is no number")
 

@@ -67,7 +67,7 @@ class CsvFile(Source):
         header = next(self._rows(), None)
         if not header:
             raise DataError(f"{self.name}: the file is empty")
-        other = next((each for each in _OTHER_SEPARATORS if each in header[0]), None)
+        other = next((mark for mark in _OTHER_SEPARATORS if mark in header[0]), None)
         if len(header) == 1 and other is not None:
             raise DataError(
                 f"{self.name}: its cells are separated by {other!r}; write it with commas"
@@ -78,7 +78,7 @@ class CsvFile(Source):
         return tuple(header)
 
     def _numbered(self) -> Iterator[tuple[int, list[str]]]:
-        """The rows that are not blank, each with its line and as many cells as the header."""
+        """Line number and cells of every row that is not blank; DataError if its length is wrong."""
         for row in self._rows():
             if row and len(row) != len(self.columns):
                 raise DataError(

@@ -12,7 +12,7 @@ __all__ = ["Fetched"]
 
 
 class Fetched(Source):
-    """The rows of ``batch``, for as long as somebody holds them."""
+    """The rows of ``batch``, in memory."""
 
     def __init__(self, name: str, batch: Batch) -> None:
         super().__init__(name)

@@ -18,7 +18,7 @@ Cells = Sequence[Any] | NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Some rows: ``numbers`` says how each is called in messages, ``cells`` has them by column."""
+    """Some rows: their ``numbers``, by which messages name them, and their ``cells`` by column."""
 
     numbers: Sequence[int]
     cells: Mapping[str, Cells]
@@ -27,9 +27,11 @@ class Batch:
 class Source(ABC):
     """A table, open for reading once, inside a ``with`` block.
 
-    ``name`` begins every message: the party and the place. ``unit`` is what rows are counted in.
-    Entering and reading raise DataError naming the place, the row and what to do, and ConfigError
-    where a package is not installed.
+    ``name``, the party and the place, begins every message. ``unit`` is what rows are counted in.
+
+    Raises:
+        DataError: on entering or reading; it names the place, the row and what to do.
+        ConfigError: a package is not installed.
     """
 
     unit: ClassVar[str] = "row"
@@ -39,7 +41,7 @@ class Source(ABC):
         self.columns: tuple[str, ...] = ()
         """The names of the columns, once the source is open."""
         self.rows: int | None = None
-        """The number of rows, where the source can tell before it is read."""
+        """The number of rows, where it is known before they are read."""
 
     @abstractmethod
     def __enter__(self) -> Self: ...

@@ -1,4 +1,4 @@
-"""How a database is reached, through SQLAlchemy. Needs the extra fedmq[sql]."""
+"""Access to a database through SQLAlchemy. Needs the extra fedmq[sql]."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["driver_line", "sql_engine", "sqlite_file"]
 def sql_engine(
     name: str, url: str, connecting: Callable[[Any], dict[str, Any]], **pool: Any
 ) -> Any:
-    """An engine for ``url``; ``name`` begins every message. No SQLite file is made by connecting.
+    """An engine for ``url``; ``name`` begins every message. Connecting makes no SQLite file.
 
     ``connecting`` makes the driver's arguments from the parsed URL; ``pool`` are SQLAlchemy's.
 
     Raises:
-        ConfigError: a package is not installed, or the URL is none.
+        ConfigError: a package is not installed, or ``url`` is not a database URL.
     """
     try:
         import sqlalchemy
@@ -54,6 +54,6 @@ def sqlite_file(engine: Any) -> Path | None:
 
 
 def driver_line(error: BaseException) -> str:
-    """What the driver says, in one line; SQLAlchemy itself would add the whole statement."""
+    """The driver's own message, in one line; SQLAlchemy would add the whole statement."""
     reason = str(getattr(error, "orig", None) or error).strip()
     return reason.splitlines()[0] if reason else type(error).__name__

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 class SqlPool:
     """At most ``connections`` to ``url`` at once, opened when they are first needed.
 
-    Nothing takes longer than ``seconds``, be the database away, slow or silent. A connection is
-    tried before it is used, so that the pool works again as soon as the database does.
+    Nothing takes longer than ``seconds``, whether the database is away, slow or silent. Every
+    connection is tested before use, so the pool works again as soon as the database does.
     """
 
     def __init__(self, name: str, url: str, connections: int, seconds: float) -> None:
@@ -39,16 +39,16 @@ class SqlPool:
             max_overflow=0,
             pool_timeout=seconds,
             pool_pre_ping=True,
-            # Questions of one statement each: no transaction has to be opened and closed.
+            # Every question is one statement: no transaction has to be opened and closed.
             isolation_level="AUTOCOMMIT",
         )
         self._file = sqlite_file(self._engine)
         self._seen: tuple[int, int] | None = None
-        # As many threads as connections: nobody who has a thread waits for a connection.
+        # As many threads as connections: no thread waits for a connection.
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="fedmq-sql")
 
     async def run(self, work: Callable[[Any], T]) -> T:
-        """What ``work`` makes of a connection, in a thread.
+        """The result of ``work`` on a connection, in a thread.
 
         Raises:
             DataError: the database cannot be reached, refuses, or takes too long.
@@ -74,21 +74,21 @@ class SqlPool:
     def _with_connection(self, work: Callable[[Any], T]) -> T:
         from sqlalchemy.exc import SQLAlchemyError
 
-        self._notice_another_file()
+        self._drop_replaced_file()
         try:
             with self._engine.connect() as connection:
                 return work(connection)
         except SQLAlchemyError as error:
             raise DataError(driver_line(error)) from None
 
-    def _notice_another_file(self) -> None:
-        """Open connections read the file that was there, also when another has taken its name."""
+    def _drop_replaced_file(self) -> None:
+        """Drop the connections when another file has taken the name: they read the old one."""
         if self._file is None:
             return
         try:
             seen = self._file.stat()
         except OSError:
-            self._engine.dispose()  # so that the next to connect says that it is gone
+            self._engine.dispose()  # so that the next connection reports that it is gone
             return
         if self._seen not in (None, (seen.st_dev, seen.st_ino)):
             self._engine.dispose()
@@ -105,8 +105,8 @@ class SqlPool:
             case "sqlite":
                 return {"timeout": self._seconds}
             case "postgresql":
-                # The server ends a statement that takes too long, and the kernel a connection
-                # whose other end is gone; otherwise threads would wait for nobody.
+                # The server ends a statement that takes too long, and the kernel ends a connection
+                # whose other end is gone; otherwise threads would wait for ever.
                 milliseconds = math.ceil(self._seconds * 1000)
                 own = url.query.get("options", "")
                 return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedmq.boosting.model.record_chains import Chains
 from fedmq.boosting.model.share import PassiveShare
@@ -52,6 +53,7 @@ class LoadedShare:
 class LoadShare:
     """Load the share of ``model``, whose chains are ``left`` and ``right``, and its rows."""
 
+    label: ClassVar[str] = "LoadShare"
     store: ModelStore
     reading: Reading
     model: str

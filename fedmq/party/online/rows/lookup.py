@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import ColumnType, DataSection
@@ -120,6 +120,7 @@ def _known(name: str, batch: Batch, lookup: Lookup) -> Known:
 class PlanLookup:
     """Find out how the ``features`` of model ``model`` are looked up in ``data`` at ``party``."""
 
+    label: ClassVar[str] = "PlanLookup"
     party: str
     data: DataSection
     features: tuple[str, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,7 @@ class RowsInMemory(ServedRows):
 class LoadRows:
     """Read ``data`` at ``party``: the columns ``features``, in that order, for model ``model``."""
 
+    label: ClassVar[str] = "LoadRows"
     party: str
     data: DataSection
     features: tuple[str, ...]

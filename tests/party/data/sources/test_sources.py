@@ -19,7 +19,7 @@ from fedmq.party.data.alignment_ids import raw_label
 from fedmq.party.data.sources import csv_file, parquet_file, sql_query
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.table import ReadTable, Table
-from fedmq.party.data.validation import survey
+from fedmq.party.data.validation import validate_source
 from tests.postgres_server import PostgresServer
 
 Rows = Sequence[Sequence[Any]]
@@ -196,11 +196,15 @@ def test_rows_come_in_batches(stored: Stored, monkeypatch: pytest.MonkeyPatch) -
     assert np.isnan(table.values[:3, 1]).all() and table.values[3:, 1].tolist() == [1] * 4
 
 
-def test_a_survey_shows_columns_types_missing_shares_and_repeated_ids(stored: Stored) -> None:
+def test_a_validation_shows_columns_types_missing_shares_and_repeated_ids(stored: Stored) -> None:
     rows = [*ROWS, ("p2", 40, "Rome", 1.0, 0)]
-    found = survey("bank", stored(HEADER, rows, label="y", ignore=("income",)), labelled=True)
+    found = validate_source(
+        "bank", stored(HEADER, rows, label="y", ignore=("income",)), labelled=True
+    )
     assert (found.rows, found.repeated, found.repeated_ids) == (4, 1, ("p2",))
-    described = {each.name: (each.role, each.type, each.missing) for each in found.columns}
+    described = {
+        column.name: (column.role, column.type, column.missing) for column in found.columns
+    }
     assert described == {
         "id": ("id", "id", None),
         "age": ("feature", "number", 0.25),
@@ -212,11 +216,13 @@ def test_a_survey_shows_columns_types_missing_shares_and_repeated_ids(stored: St
     assert "1 ids are repeated" in refused
 
 
-def test_a_survey_goes_on_after_the_first_thing_that_is_wrong(tmp_path: Path) -> None:
+def test_a_validation_goes_on_after_the_first_thing_that_is_wrong(tmp_path: Path) -> None:
     rows = [("a", "1", "x", ""), ("b", "old", "2", "1")]
-    found = survey("bank", as_csv(tmp_path, ("id", "age", "kind", "y"), rows, label="y"), True)
+    found = validate_source(
+        "bank", as_csv(tmp_path, ("id", "age", "kind", "y"), rows, label="y"), True
+    )
     assert len(found.refused) == 3
-    assert [each.type for each in found.columns] == ["id", "refused", "refused", "number"]
+    assert [column.type for column in found.columns] == ["id", "refused", "refused", "number"]
 
 
 # Categories

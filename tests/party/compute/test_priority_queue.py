@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
@@ -10,6 +11,7 @@ from fedmq.party.compute.process_pool import ProcessPool
 
 @dataclass(frozen=True)
 class Work:
+    label: ClassVar[str] = "Work"
     name: str
     urgency: int = 0
 

@@ -1,0 +1,90 @@
+"""Labels of computations: dashboards and saved traces know them, so they stay."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+
+import pytest
+
+import fedmq
+from fedmq.computation import Computation, Given
+from fedmq.party.telemetry.counters import Counters
+
+LABELS = {
+    "AnswerHop",
+    "BinTable",
+    "Blind",
+    "BlindIds",
+    "DeriveGradients",
+    "Descend",
+    "Given",
+    "HideGradients",
+    "HideSplits",
+    "Intersect",
+    "KeepAlignment",
+    "LoadActiveRows",
+    "LoadActiveTable",
+    "LoadPassiveRows",
+    "LoadPassiveTable",
+    "LoadRows",
+    "LoadShare",
+    "PerturbRows",
+    "PlanLookup",
+    "ReadIds",
+    "ReadTable",
+    "ScoreCandidates",
+    "ScoreOwnCandidates",
+    "SortPoints",
+    "SumHidden",
+    "SumLeaves",
+    "SumOnline",
+    "VectorsOffGradients",
+    "VectorsOffSplits",
+    "WalkOn",
+    "_Decrypt",
+    "_DrawNoise",
+    "_Encrypt",
+    "_MakeKey",
+    "_Merge",
+    "_ScoreHidden",
+    "_ShowCandidates",
+    "_Subtract",
+    "_SumBins",
+    "_SumRows",
+}
+"""What Prometheus has shown so far. Add new ones; to change one breaks somebody's dashboard."""
+
+
+def computations() -> Iterator[type[Computation]]:
+    """All classes of the package whose ``run()`` takes nothing and does not wait."""
+    for module in pkgutil.walk_packages(fedmq.__path__, "fedmq."):
+        for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            run = inspect.getattr_static(found, "run", None)
+            if found.__module__ != module.name or found is Computation or run is None:
+                continue
+            if not inspect.iscoroutinefunction(run) and [*inspect.signature(run).parameters] == [
+                "self"
+            ]:
+                yield found
+
+
+def test_every_computation_has_a_label_of_its_own_and_keeps_it() -> None:
+    labels = [vars(computation)["label"] for computation in computations()]
+    assert sorted(labels) == sorted(LABELS)
+
+
+@pytest.mark.parametrize("computation", list(computations()), ids=lambda found: found.__name__)
+def test_a_label_costs_no_field_and_no_slot(computation: type[Computation]) -> None:
+    assert "label" not in inspect.signature(computation).parameters
+    assert "label" not in vars(computation).get("__slots__", ())
+
+
+def test_a_computation_that_is_renamed_is_counted_as_before() -> None:
+    renamed = type("Renamed", (Given,), {})(7)
+    counters = Counters()
+    with counters.computing(renamed):
+        pass
+    assert list(counters.arithmetic_seconds) == ["Given"]
