@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from gmpy2 import mpz
-from phe import generate_paillier_keypair
+from phe import PaillierPrivateKey, generate_paillier_keypair
 
 from fedmq.privacy.homomorphic.arithmetic import (
     ciphertext_bytes as wire,
@@ -118,9 +118,22 @@ def measure(generate: Callable[[int], PrivateKey], bits: int, work: Workload) ->
     }
 
 
+def check_against(private: PaillierPrivateKey) -> None:
+    """Exit unless python-paillier and fedmq decrypt what either encrypts."""
+    key = paillier.PrivateKey.from_phe(private)
+    values = [0, 1, -987_654_321]
+    ours = [private.decrypt(number) for number in key.public.to_phe_numbers(key.encrypt(values))]
+    theirs = key.decrypt(
+        key.public.from_phe_numbers([private.public_key.encrypt(value) for value in values])
+    )
+    if not ours == theirs == values:
+        raise SystemExit("python-paillier and fedmq decrypt differently: no times are comparable")
+
+
 def measure_phe(bits: int, work: Workload) -> dict[str, float]:
-    """The same of python-paillier, where it has it."""
+    """The same of python-paillier, where it has it; it is also the reference for ours."""
     public, private = generate_paillier_keypair(n_length=bits)
+    check_against(private)
     numbers = [public.encrypt(value) for value in range(PHE_COUNT)]
 
     def apply(action: Callable[[object], object], items: Iterable[object]) -> float:

@@ -8,6 +8,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.client import AsyncClient, Client
 from fedmq.errors import FedmqError
 from fedmq.leakage.audit import AuditReport, audit
+from fedmq.leakage.encrypted_gradients import encrypted_gradients
 from fedmq.party.sessions.recording import Recording
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.simulate import simulate
@@ -21,5 +22,6 @@ __all__ = [
     "SimulatedModel",
     "TrainParams",
     "audit",
+    "encrypted_gradients",
     "simulate",
 ]

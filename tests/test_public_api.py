@@ -42,6 +42,7 @@ def test_the_package_shows_few_names() -> None:
         "SimulatedModel",
         "TrainParams",
         "audit",
+        "encrypted_gradients",
         "simulate",
     ]
 

@@ -18,7 +18,7 @@ import fedmq
 from benchmarks.papers.page import Curve, draw, table
 from benchmarks.papers.tables import TITLES, Credit, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.model.tree import walk_pooled
+from fedmq.boosting.xgboost.pooled_tree import walk_pooled
 from fedmq.leakage.attacks.purity import leaf_purity
 from fedmq.party.telemetry.traffic import Traffic
 

@@ -35,7 +35,7 @@ class Cuts(BaseModel):
     def _consistent(self) -> Self:
         if len(self.thresholds) != len(self.has_missing):
             raise ValueError("thresholds and has_missing differ in length")
-        if any((np.diff(each) <= 0).any() for each in self.thresholds):
+        if any((np.diff(cuts) <= 0).any() for cuts in self.thresholds):
             raise ValueError("thresholds of a feature are not ascending")
         return self
 
@@ -44,9 +44,9 @@ class Cuts(BaseModel):
         """Cuts of the training rows ``X`` (rows, features), at most ``max_bin`` bins a feature.
 
         The cuts are ``unique(numpy.quantile(x, i / max_bin, method="inverted_cdf"))`` for
-        i in 1..max_bin-1 over the present values x, with NumPy's own rounding of the rank. One at
-        the largest value would separate no rows, but values yet unseen from all others: there is
-        none, as in XGBoost, whose last bin goes on beyond that value.
+        i in 1..max_bin-1 over the present values x, with NumPy's own rounding of the rank. There is
+        no cut at the largest value, as in XGBoost: it would separate no training rows, only larger
+        values that come later.
         """
         present = np.sort(X, axis=0)  # NaN sorts last
         counts = X.shape[0] - np.isnan(X).sum(axis=0)
@@ -66,7 +66,7 @@ class Cuts(BaseModel):
     @cached_property
     def n_bins(self) -> NDArray[np.int32]:
         """Bins per feature, without the cell of missing values; int32 (features,)."""
-        return np.array([len(each) + 1 for each in self.thresholds], dtype=np.int32)
+        return np.array([len(cuts) + 1 for cuts in self.thresholds], dtype=np.int32)
 
     @cached_property
     def first_cell(self) -> NDArray[np.int64]:

@@ -44,19 +44,19 @@ class CandidateTable:
         ``threshold`` is the cut right of the bin, +inf for the last bin and -inf for bin -1.
         """
         chosen = range(cuts.n_features) if features is None else sorted(features)
-        feature, bins, default_left, threshold = [], [], [], []
-        for each in chosen:
-            last = int(cuts.n_bins[each]) - 1
-            forward = np.arange(last + 1 if cuts.has_missing[each] else last)
-            backward = np.arange(last - 1, -2, -1) if cuts.has_missing[each] else forward[:0]
-            of_feature = np.concatenate((forward, backward))
-            bounds = np.concatenate(([-np.inf], cuts.thresholds[each], [np.inf]))
-            feature.append(np.full(len(of_feature), each))
-            bins.append(of_feature)
-            default_left.append(np.arange(len(of_feature)) >= len(forward))
-            threshold.append(bounds[of_feature + 1])
-        f = np.concatenate([np.empty(0, np.int32), *feature]).astype(np.int32)
-        b = np.concatenate([np.empty(0, np.int32), *bins]).astype(np.int32)
+        features_of, bins_of, default_left, threshold = [], [], [], []
+        for feature in chosen:
+            last = int(cuts.n_bins[feature]) - 1
+            forward = np.arange(last + 1 if cuts.has_missing[feature] else last)
+            backward = np.arange(last - 1, -2, -1) if cuts.has_missing[feature] else forward[:0]
+            bins = np.concatenate((forward, backward))
+            bounds = np.concatenate(([-np.inf], cuts.thresholds[feature], [np.inf]))
+            features_of.append(np.full(len(bins), feature))
+            bins_of.append(bins)
+            default_left.append(np.arange(len(bins)) >= len(forward))
+            threshold.append(bounds[bins + 1])
+        f = np.concatenate([np.empty(0, np.int32), *features_of]).astype(np.int32)
+        b = np.concatenate([np.empty(0, np.int32), *bins_of]).astype(np.int32)
         first_cell = cuts.first_cell[f]
         return cls(
             feature=f,

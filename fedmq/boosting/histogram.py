@@ -25,8 +25,8 @@ def histograms(
     """
     cuts = bins.cuts
     sums = np.zeros((2, len(nodes) * cuts.n_cells), dtype=np.int64)
-    rows = np.concatenate([np.asarray(each, np.intp) for each in nodes] or [np.empty(0, np.intp)])
-    first = np.repeat(np.arange(len(nodes)) * cuts.n_cells, [len(each) for each in nodes])
+    rows = np.concatenate([np.asarray(node, np.intp) for node in nodes] or [np.empty(0, np.intp)])
+    first = np.repeat(np.arange(len(nodes)) * cuts.n_cells, [len(node) for node in nodes])
     g, h = np.ascontiguousarray(gradients[rows].T)
     for feature in range(cuts.n_features):
         cells = first + cuts.first_cell[feature] + bins.codes[rows, feature]

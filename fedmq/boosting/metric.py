@@ -65,8 +65,8 @@ def _printed(value: float) -> float:
 
 
 METRICS: Mapping[str, Metric] = {
-    each.name: each
-    for each in (
+    metric.name: metric
+    for metric in (
         Metric("logloss", logloss, maximize=False),
         Metric("auc", auc, maximize=True),
         Metric("rmse", rmse, maximize=False),

@@ -32,7 +32,11 @@ class Objective(ABC):
     _wanted: ClassVar[str]
 
     def labels(self, values: ArrayLike, where: str) -> NDArray[np.float32]:
-        """``values`` (rows,) as float32 labels; ``DataError`` names the first wrong row, from 1."""
+        """``values`` (rows,) as labels: float32 (rows,).
+
+        Raises:
+            DataError: a label does not fit; the text names its row, counted from 1.
+        """
         with np.errstate(over="ignore"):
             labels = np.array(values, dtype=np.float32)
         wrong = ~self._fits(labels)
@@ -112,6 +116,6 @@ class SquaredError(Objective):
 
 
 OBJECTIVES: Mapping[str, Objective] = {
-    each.name: each for each in (BinaryLogistic(), SquaredError())
+    objective.name: objective for objective in (BinaryLogistic(), SquaredError())
 }
 """Objectives by name."""

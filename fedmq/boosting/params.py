@@ -41,7 +41,7 @@ _METRICS_OF: Mapping[str, tuple[MetricName, ...]] = {
 
 
 class TrainParams(BaseModel):
-    """Parameters of one training; frozen, and wrong ones raise ``ConfigError`` naming the key.
+    """Parameters of one training; frozen.
 
     Real parameters enter the arithmetic as float32, as they do in XGBoost. ``eval_metric`` may be
     given as one name; left out, it is XGBoost's default for the objective.
@@ -49,6 +49,9 @@ class TrainParams(BaseModel):
     the rows with the largest gradients, and ``other_rate`` of the rows at random from the rest.
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
     (arXiv 1901.08755): so many first trees use the active party's features alone.
+
+    Raises:
+        ConfigError: a parameter is unknown or wrong; the text names it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -80,7 +83,7 @@ class TrainParams(BaseModel):
         try:
             params = handler(value)
         except ValidationError as error:
-            raise ConfigError("; ".join(_line(each) for each in error.errors())) from None
+            raise ConfigError("; ".join(_line(wrong) for wrong in error.errors())) from None
         if params.objective == "binary:logistic" and not 0 < params.base_score < 1:
             raise ConfigError(
                 f"base_score = {params.base_score}: a probability strictly between 0 and 1 "
@@ -104,7 +107,11 @@ class TrainParams(BaseModel):
 
     @classmethod
     def parse(cls, mapping: Mapping[str, Any], where: str) -> TrainParams:
-        """The parameters in ``mapping``; ``ConfigError`` starts with ``where`` (a file)."""
+        """The parameters in ``mapping``.
+
+        Raises:
+            ConfigError: one is unknown or wrong; the text begins with ``where``, a file.
+        """
         try:
             return cls.model_validate(dict(mapping))
         except ConfigError as error:
@@ -135,7 +142,7 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in values.items():
         name = ALIASES.get(key, key)
         if name in named:
-            other = next(each for each in values if ALIASES.get(each, each) == name)
+            other = next(given for given in values if ALIASES.get(given, given) == name)
             raise ConfigError(f"{other} and {key} are the same parameter; give one of them")
         named[name] = value.item() if isinstance(value, np.generic) else value
     metrics = named.pop("eval_metric", None)

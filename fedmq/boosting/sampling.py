@@ -25,11 +25,12 @@ class _Purpose(IntEnum):
 def salt_of(*held: NDArray[np.generic]) -> int:
     """A secret of whoever holds these arrays, the same whenever it is asked for; 128 bits.
 
-    Others share a training's seed. What it draws must tell them nothing of labels or columns.
+    All parties know a training's seed. What a party draws with its salt as well tells the others
+    nothing of its labels or columns.
     """
     digest = blake2b(digest_size=16)
-    for each in held:
-        digest.update(np.ascontiguousarray(each).tobytes())
+    for array in held:
+        digest.update(np.ascontiguousarray(array).tobytes())
     return int.from_bytes(digest.digest(), "little")
 
 
@@ -67,8 +68,8 @@ def one_side_sample(
     Gradient-based one-side sampling (Ke et al., "LightGBM", NIPS 2017, Algorithm 2): the
     ``top_rate`` of the rows with the largest |g| have weight 1, ``other_rate`` of the rows, drawn
     from the rest, stand for all the rest: together they weigh as much. Equal gradients are put in
-    order by lot, not by row. Whoever knows ``seed`` and ``salt`` can tell which rows were not
-    drawn, and so have large gradients.
+    order by lot, not by row. Whoever knows ``seed`` and ``salt`` can compute which rows
+    were not drawn by lot, and so which have large gradients.
     """
     rows = len(g)
     lots = _words(rows, _Purpose.ONE_SIDE, seed, tree, salt)

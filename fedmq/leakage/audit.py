@@ -19,7 +19,7 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.attacks.feature_order import Partition, best_concordance, inferred_orders
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.instance_spaces import labels_from_spaces
-from fedmq.leakage.attacks.leaf_weights import LeafWeights, counts_told, shares_told
+from fedmq.leakage.attacks.leaf_weights import LeafWeights, exact_counts, positive_shares
 from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
 from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
 from fedmq.leakage.attacks.purity import leaf_purity
@@ -50,15 +50,16 @@ class AuditReport:
             "|---|---|---|---|---|---|---|",
         ]
         lines += [
-            f"| {each.attack} | {each.target} | {each.where} | {each.measure} | {each.value:.3f} | "
-            f"{each.chance:.3f} | {'succeeds' if each.succeeds else 'fails'} |"
-            for each in self.findings
+            f"| {finding.attack} | {finding.target} | {finding.where} | {finding.measure} | "
+            f"{finding.value:.3f} | {finding.chance:.3f} | "
+            f"{'succeeds' if finding.succeeds else 'fails'} |"
+            for finding in self.findings
         ]
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data."""
-        findings = [each.as_dict() for each in self.findings]
+        findings = [finding.as_dict() for finding in self.findings]
         return {"party": self.party, "engine": self.engine, "findings": findings}
 
     def dumps(self) -> str:
@@ -78,11 +79,13 @@ class AuditReport:
         figure = Figure(figsize=(8, 1 + 0.45 * len(self.findings)), layout="constrained")
         axes = figure.add_subplot()
         places = np.arange(len(self.findings))[::-1]
-        colours = ["tab:red" if each.succeeds else "tab:green" for each in self.findings]
-        axes.barh(places, [each.value for each in self.findings], color=colours)
-        chances = [each.chance for each in self.findings]
+        colours = ["tab:red" if finding.succeeds else "tab:green" for finding in self.findings]
+        axes.barh(places, [finding.value for finding in self.findings], color=colours)
+        chances = [finding.chance for finding in self.findings]
         axes.scatter(chances, places, marker="|", s=300, color="black", label="chance")
-        labels = [f"{each.attack}: {each.target} ({each.where})" for each in self.findings]
+        labels = [
+            f"{finding.attack}: {finding.target} ({finding.where})" for finding in self.findings
+        ]
         axes.set_yticks(places, labels, fontsize=8)
         axes.set_xlim(0, 1)
         axes.set_title(f"What {self.party} can learn under engine {self.engine}", fontsize=10)
@@ -103,12 +106,12 @@ def audit(
 
     Args:
         recording: of one party, or its file: what ``simulate(..., record=folder)`` or a daemon with
-            ``recordings`` left behind.
+            ``recordings`` wrote.
         label: the labels (rows,), which a passive party's attacks are scored by.
         passive: passive parties' features by name, which the active party's attacks are scored by;
             rows in the session's order.
         leaf_weights: of the session's rows, from ``SimulatedModel.leaf_weights``: adds what a
-            passive party could learn of the labels if it were told these as well.
+            passive party could learn of the labels if these were disclosed to it as well.
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
 
@@ -129,7 +132,8 @@ def audit(
             raise ConfigError(f"{view.party} holds no label: give the labels to score attacks by")
         labels = _labels(label, view)
         found = itertools.chain(
-            _passive_attacks(view, labels, known, seed), _told_weights(view, leaf_weights, labels)
+            _passive_attacks(view, labels, known, seed),
+            _disclosed_weights(view, leaf_weights, labels),
         )
     return AuditReport(view.party, view.terms.engine, tuple(found))
 
@@ -174,41 +178,42 @@ def _passive_attacks(
         where = f"all trees, {count} labels known"
         value = _auc(labels[attacked], scores[attacked])
         yield Finding("nodes shared", "label", where, "AUC", value, 0.5)
-    yield from _told_gradients(view, trees, labels)
+    yield from _disclosed_gradients(view, trees, labels)
     yield from _masked_gradients(trees, labels, view.party)
 
 
-def _told_weights(
-    view: SessionView, told: LeafWeights | None, labels: NDArray[np.float32]
+def _disclosed_weights(
+    view: SessionView, disclosed: LeafWeights | None, labels: NDArray[np.float32]
 ) -> Iterator[Finding]:
-    if told is None:
+    if disclosed is None:
         return
-    if len(told.values) != len(labels):
-        raise DataError(f"leaf weights of {len(told.values)} rows for {len(labels)} labels")
+    if len(disclosed.values) != len(labels):
+        raise DataError(f"leaf weights of {len(disclosed.values)} rows for {len(labels)} labels")
     training = ~view.terms.evaluation.numpy()
-    told, labels = replace(told, values=told.values[training]), labels[training]
-    trees = range(told.values.shape[1])
+    disclosed = replace(disclosed, values=disclosed.values[training])
+    labels = labels[training]
+    trees = range(disclosed.values.shape[1])
     for which, some in (("first tree", trees[:1]), ("later trees", trees[1:])):
         if some:
-            exact = float(np.mean([counts_told(told, tree, labels) for tree in some]))
+            exact = float(np.mean([exact_counts(disclosed, tree, labels) for tree in some]))
             target = "positives of a leaf, counted"
             yield Finding("leaf weights, if told", target, which, "share", exact, 0.0)
-            scores = np.sum([shares_told(told, tree) for tree in some], axis=0)
+            scores = np.sum([positive_shares(disclosed, tree) for tree in some], axis=0)
             yield Finding("leaf weights, if told", "label", which, "AUC", _auc(labels, scores), 0.5)
 
 
-def _told_gradients(
+def _disclosed_gradients(
     view: SessionView, trees: Sequence[tuple[int, TreeView]], labels: NDArray[np.float32]
 ) -> Iterator[Finding]:
-    told = [
+    disclosed = [
         (
             np.concatenate(tree.carried),
-            np.concatenate([piece["pairs"] for piece in tree.told])[:, 0],
+            np.concatenate([piece["pairs"] for piece in tree.broadcasts])[:, 0],
         )
         for _, tree in trees
-        if tree.told and all("pairs" in piece for piece in tree.told)
+        if tree.broadcasts and all("pairs" in piece for piece in tree.broadcasts)
     ]
-    for which, some in (("first tree", told[:1]), ("all trees", told)):
+    for which, some in (("first tree", disclosed[:1]), ("all trees", disclosed)):
         if some:
             rows = np.unique(np.concatenate([rows for rows, _ in some]))
             scores = label_scores_from_noise(view.terms.rows, some)[rows]

@@ -1,4 +1,4 @@
-"""A recorded training as one party saw it: who stood where, and what the engines said."""
+"""A recorded training as one party saw it: who stood where, and what the engines exchanged."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Exchanged", "SessionView", "TreeView"]
 
 @dataclass(slots=True)
 class Exchanged:
-    """What an engine asked and answered about one node: matrices by name, rows put together."""
+    """What the halves of an engine sent about one node: matrices by name, in pieces of rows."""
 
     asked: dict[str, list[NDArray[Any]]] = field(default_factory=lambda: defaultdict(list))
     answered: dict[str, list[NDArray[Any]]] = field(default_factory=lambda: defaultdict(list))
 
     def matrices(self, asked: str, answered: str) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        """The matrix ``asked`` and the one ``answered``, if both were said."""
+        """The matrix ``asked`` and the one ``answered``, if both were sent: all their rows."""
         if asked not in self.asked or answered not in self.answered:
             return None
         return np.concatenate(self.asked[asked]), np.concatenate(self.answered[answered])
@@ -40,12 +40,13 @@ class TreeView:
     """One tree: ``spaces`` holds the rows of each node that is known and not split further.
 
     ``parts`` are all partitions seen, by (owner, node): the node's rows and who went left; the
-    owner is empty where the view does not tell.
+    owner is empty where the party does not know it. ``carried`` and ``broadcasts`` are the rows and
+    values of the gradient broadcast, piece by piece.
     """
 
     rows: int
     carried: list[NDArray[np.uint32]] = field(default_factory=list)
-    told: list[dict[str, Any]] = field(default_factory=list)
+    broadcasts: list[dict[str, Any]] = field(default_factory=list)
     spaces: dict[int, NDArray[np.int32]] = field(default_factory=dict)
     inner: dict[int, NDArray[np.int32]] = field(default_factory=dict)
     parts: dict[tuple[str, int], tuple[NDArray[np.int32], NDArray[np.bool_]]] = field(
@@ -64,7 +65,7 @@ class TreeView:
 
 
 class SessionView:
-    """What ``recording`` tells of a training.
+    """What ``recording`` shows of a training.
 
     Raises:
         DataError: it holds no training, or an incomplete one.
@@ -73,15 +74,13 @@ class SessionView:
     def __init__(self, recording: Recording) -> None:
         self.party = recording.party
         self.trees: dict[int, TreeView] = {}
-        opening = next(
-            (each for each in recording.envelopes if isinstance(each.body, training.TrainingOpen)),
-            None,
-        )
-        if opening is None:
+        for envelope in recording.envelopes:
+            if isinstance(envelope.body, training.TrainingOpen):
+                self.terms = envelope.body
+                self.active = envelope.header.sender
+                break
+        else:
             raise DataError(f"the recording of {recording.party} holds no training")
-        assert isinstance(opening.body, training.TrainingOpen)
-        self.terms: training.TrainingOpen = opening.body
-        self.active = opening.header.sender
         readers: dict[type[Body], Callable[[Envelope, Any], None]] = {
             training.TreeStarted: self._started,
             training.GradientBroadcast: self._broadcast,
@@ -100,37 +99,37 @@ class SessionView:
         """Whether the party that recorded holds the label."""
         return self.party == self.active
 
-    def _started(self, _: Envelope, said: training.TreeStarted) -> None:
-        if said.tree not in self.trees:
+    def _started(self, _: Envelope, body: training.TreeStarted) -> None:
+        if body.tree not in self.trees:
             everyone = np.arange(self.terms.rows, dtype=np.int32)
-            self.trees[said.tree] = TreeView(self.terms.rows, spaces={ROOT: everyone})
+            self.trees[body.tree] = TreeView(self.terms.rows, spaces={ROOT: everyone})
 
-    def _broadcast(self, envelope: Envelope, said: training.GradientBroadcast) -> None:
-        tree = self.trees[said.tree]
-        if len(tree.carried) > said.piece:
-            return  # the same, said to another peer
-        tree.carried.append(said.rows.numpy())
-        tree.told.append(unpack_payload(said.payload))
+    def _broadcast(self, envelope: Envelope, body: training.GradientBroadcast) -> None:
+        tree = self.trees[body.tree]
+        if len(tree.carried) > body.piece:
+            return  # the same, sent to another peer
+        tree.carried.append(body.rows.numpy())
+        tree.broadcasts.append(unpack_payload(body.payload))
 
-    def _asked(self, envelope: Envelope, said: training.QueryPiece) -> None:
-        exchanged = self.trees[said.tree].exchanged[envelope.header.recipient, said.node]
-        _collect(exchanged.asked, unpack_payload(said.payload))
+    def _asked(self, envelope: Envelope, body: training.QueryPiece) -> None:
+        exchanged = self.trees[body.tree].exchanged[envelope.header.recipient, body.node]
+        _collect(exchanged.asked, unpack_payload(body.payload))
 
-    def _answered(self, envelope: Envelope, said: training.HistogramReply) -> None:
-        exchanged = self.trees[said.tree].exchanged[envelope.header.sender, said.node]
-        _collect(exchanged.answered, unpack_payload(said.payload))
+    def _answered(self, envelope: Envelope, body: training.HistogramReply) -> None:
+        exchanged = self.trees[body.tree].exchanged[envelope.header.sender, body.node]
+        _collect(exchanged.answered, unpack_payload(body.payload))
 
-    def _outcome(self, envelope: Envelope, said: training.SplitOutcome) -> None:
-        self._divide(said.tree, said.node, said.left.numpy(), envelope.header.sender)
+    def _outcome(self, envelope: Envelope, body: training.SplitOutcome) -> None:
+        self._divide(body.tree, body.node, body.left.numpy(), envelope.header.sender)
 
-    def _assignment(self, envelope: Envelope, said: training.NodeAssignment) -> None:
-        self._divide(said.tree, said.node, said.left.numpy(), "")
+    def _assignment(self, envelope: Envelope, body: training.NodeAssignment) -> None:
+        self._divide(body.tree, body.node, body.left.numpy(), "")
 
     def _divide(self, number: int, node: int, left: NDArray[np.bool_], owner: str) -> None:
         tree = self.trees[number]
         rows = tree.spaces.pop(node, None)
         if rows is None:
-            return  # told before: to another peer, or by the owner
+            return  # known already: it also went to another peer, or came from the owner
         if len(left) != len(rows):
             left = left[rows]  # over all rows, of an engine that hides them
         tree.inner[node] = rows
@@ -138,7 +137,7 @@ class SessionView:
         tree.spaces |= zip(children(node), (rows[left], rows[~left]), strict=True)
 
 
-def _collect(into: dict[str, list[NDArray[Any]]], said: dict[str, Any]) -> None:
-    for name, value in said.items():
+def _collect(into: dict[str, list[NDArray[Any]]], payload: dict[str, Any]) -> None:
+    for name, value in payload.items():
         if isinstance(value, np.ndarray):
             into[name].append(value)

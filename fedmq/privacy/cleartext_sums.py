@@ -1,4 +1,4 @@
-"""How gradients that are disclosed in the clear are summed."""
+"""How gradients that travel in the clear are summed: a passive party adds them up as integers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.histogram import histograms
+from fedmq.boosting.node_numbers import parent
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import (
-    BroadcastPiece,
-    PassiveHalf,
-    Query,
-)
+from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
-__all__ = ["PlainPassive", "told_pairs"]
+__all__ = ["BYTES_PER_ROW", "CleartextPassive", "checked_pairs"]
 
+BYTES_PER_ROW = 20
+"""Of a broadcast: 16 bytes of g and h, 4 of the row number."""
 
 _SUMS_PER_PIECE = PIECE_BYTES // 16
 
 
-def told_pairs(values: Values, name: str) -> NDArray[np.int64]:
-    """The int64 pairs (n, 2) in ``values``; MessageError where they are missing."""
+def checked_pairs(values: Values, name: str) -> NDArray[np.int64]:
+    """The pairs of g and h in ``values[name]``: int64 (n, 2).
+
+    Raises:
+        MessageError: they are missing, or of another type or shape.
+    """
     pairs = values.get(name)
     if not isinstance(pairs, np.ndarray) or pairs.dtype != np.int64 or pairs.shape[1:] != (2,):
         raise MessageError(f"{name}: pairs of g and h as int64 are needed")
@@ -45,8 +48,8 @@ class _SumBins:
         return histograms(self.bins, self.pairs, self.nodes)
 
 
-class PlainPassive(PassiveHalf):
-    """Adds up the gradients that it was told, as integers."""
+class CleartextPassive(PassiveHalf):
+    """The feature holder's half of an engine that discloses gradients, perturbed or not."""
 
     def __init__(self, bins: BinMatrix) -> None:
         self._bins = bins
@@ -58,7 +61,7 @@ class PlainPassive(PassiveHalf):
         self._histograms: dict[int, NDArray[np.int64]] = {}
 
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
-        pairs = told_pairs(piece.values, "pairs")
+        pairs = checked_pairs(piece.values, "pairs")
         if len(pairs) != len(piece.rows):
             raise MessageError(f"{len(pairs)} gradients for {len(piece.rows)} rows")
         self._pairs[piece.rows] = pairs
@@ -72,9 +75,8 @@ class PlainPassive(PassiveHalf):
         step = _SumBins(self._bins, self._pairs, [rows[node] for node in level.summed])
         [summed] = yield Compute([step])
         self._histograms |= zip(level.summed, summed, strict=True)
-        for node, sibling in level.subtracted:
-            parent = self._histograms[node // 2]
-            self._histograms[node] = parent - self._histograms[sibling]
+        for node, smaller in level.subtracted:
+            self._histograms[node] = self._histograms[parent(node)] - self._histograms[smaller]
         for query in queries:
             left = query.candidates.left_sums(self._histograms[query.node])[query.order]
             starts = range(0, max(len(left), 1), _SUMS_PER_PIECE)

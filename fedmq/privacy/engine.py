@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from typing import ClassVar
+from dataclasses import Field, dataclass, fields, is_dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,11 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError
 from fedmq.privacy.plan import Plan, Values
 
 __all__ = [
+    "NOT_AN_OPTION",
     "ActiveHalf",
     "Answer",
     "AskedNode",
@@ -118,7 +120,7 @@ class ActiveHalf(ABC):
         """Make the session's secrets; returns the public parameters for the passive halves."""
 
     def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
-        """Take what the passive half of ``peer`` said before the first tree."""
+        """Take what the passive half of ``peer`` sent before the first tree."""
         return
         yield
 
@@ -153,11 +155,15 @@ class PassiveHalf(ABC):
 
     @abstractmethod
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
-        """Answer each query with one :class:`Reply`; a wave's first queries come together."""
+        """Answer each query with one :class:`Reply`; a level's first queries come together."""
 
     @abstractmethod
     def forget_tree(self) -> None:
         """The tree is finished: drop its gradients and sums."""
+
+
+NOT_AN_OPTION: Mapping[str, bool] = {"option": False}
+"""Metadata of a field of an engine that is no option."""
 
 
 class Engine(ABC):
@@ -190,10 +196,19 @@ class Engine(ABC):
         """The differential privacy that so many broadcast trees cost; None where there is none."""
         return None
 
+    def with_key(self, key: Any) -> Self:
+        """This engine with a key that the caller brings, as programs may; files cannot name one.
+
+        Raises:
+            ConfigError: it takes no key, or none like this.
+        """
+        raise ConfigError(f"key: engine {self.name} takes none")
+
     @classmethod
     def options(cls) -> tuple[str, ...]:
-        """The names of this engine's options."""
-        return tuple(each.name for each in fields(cls)) if is_dataclass(cls) else ()
+        """The names of this engine's options, as files give them."""
+        options: tuple[Field[Any], ...] = fields(cls) if is_dataclass(cls) else ()
+        return tuple(option.name for option in options if option.metadata != NOT_AN_OPTION)
 
     def key_bits_of(self, public: Values) -> int | None:
         """How long the key in ``public`` is; None where there is none to measure."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from fedmq.boosting.node_numbers import parent, sibling
+
 __all__ = ["Level", "plan_level"]
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How the histograms of a wave come about; nodes by their heap numbers.
+    """How the histograms of a level come about; nodes by their heap numbers.
 
     ``summed`` nodes read their rows; ``subtracted`` ones, in pairs (node, its summed sibling), are
     the parent less the sibling.
@@ -27,10 +29,10 @@ def plan_level(sizes: Mapping[int, int], known: Collection[int], subtract: bool 
     """
     summed, subtracted = [], []
     for node, size in sizes.items():
-        sibling = node ^ 1
-        larger = sibling in sizes and (size, node) > (sizes[sibling], sibling)
-        if subtract and larger and node // 2 in known:
-            subtracted.append((node, sibling))
+        other = sibling(node)
+        larger = other in sizes and (size, node) > (sizes[other], other)
+        if subtract and larger and parent(node) in known:
+            subtracted.append((node, other))
         else:
             summed.append(node)
     return Level(tuple(summed), tuple(subtracted))

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.tree import walk_pooled
 from fedmq.boosting.xgboost.export import to_booster
-from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names
+from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names, walk_pooled
 from fedmq.computation import Given
 from fedmq.errors import DataError
 from fedmq.leakage.attacks.leaf_weights import LeafWeights

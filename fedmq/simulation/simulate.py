@@ -42,6 +42,7 @@ def simulate(
     params: TrainParams | Mapping[str, Any] | None = None,
     engine: str = "paillier",
     engine_options: Mapping[str, Any] | None = None,
+    key: Any = None,
     broker: str = MEMORY,
     evaluation: ArrayLike | None = None,
     workers: int | None = None,
@@ -60,6 +61,8 @@ def simulate(
         params: XGBoost's parameters, as :class:`TrainParams` or a dict; its defaults where left
             out.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
+        key: a ``PaillierPrivateKey`` of python-paillier (phe) for engine ``paillier``, which
+            otherwise makes a fresh key. ``key_bits`` is then that key's.
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ where this user may declare
             queues; they are deleted afterwards.
         evaluation: rows that are scored after each tree, but not learned from: a bool mask
@@ -67,7 +70,7 @@ def simulate(
         workers: worker processes for encryption and encrypted sums; all cores by default.
         compute: ``dask://host:port`` of a Dask scheduler, whose workers compute instead.
         on_report: called after each tree, on another thread.
-        trace: collects what every party computed and said, and when.
+        trace: collects what every party computed and sent, and when.
         record: a folder; what each party saw is kept in ``<party>.recording`` for ``fedmq.audit``.
 
     Raises:
@@ -76,7 +79,7 @@ def simulate(
     """
     if not isinstance(params, TrainParams):
         params = TrainParams.parse(params or {}, "params")
-    spec = engine_named(engine, engine_options or {}, "simulate")
+    spec = _engine(engine, engine_options or {}, key)
     values, names = feature_table(active, ACTIVE)
     labels = OBJECTIVES[params.objective].labels(_column(label), ACTIVE)
     rows = len(labels)
@@ -114,6 +117,16 @@ def simulate(
     share, *others = in_own_loop(train())
     broadcast = max(0, len(share.trees) - params.active_only_trees)
     return SimulatedModel(share, others, traffic, spec.epsilon_spent(broadcast))
+
+
+def _engine(name: str, options: Mapping[str, Any], key: Any) -> Engine:
+    engine = engine_named(name, options, "simulate")
+    if key is None:
+        return engine
+    try:
+        return engine.with_key(key)
+    except ConfigError as error:
+        raise ConfigError(f"simulate: {error}") from None
 
 
 def _pool(compute: str | None, workers: int | None, engine: Engine) -> ComputePool:

@@ -11,8 +11,8 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import walk_pooled
 from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.xgboost.pooled_tree import walk_pooled
 
 
 def joined_cuts(cuts: Sequence[Cuts]) -> Cuts:

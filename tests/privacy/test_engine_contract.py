@@ -6,6 +6,7 @@ Noise that is too small for the grid owes them too.
 from __future__ import annotations
 
 import numpy as np
+import phe
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
@@ -21,9 +22,12 @@ from fedmq.privacy.engines.plain import Plain
 from fedmq.privacy.engines.smm1 import Smm1
 from tests.privacy.engine_pair import EnginePair
 
+_, PHE_KEY = phe.generate_paillier_keypair(n_length=256)
+
 ENGINES = [
     Plain(),
     Paillier(key_bits=256, allow_weak_keys=True),
+    Paillier(allow_weak_keys=True).with_key(PHE_KEY),
     OkamotoUchiyama(key_bits=384, allow_weak_keys=True),
     Smm1(r=6, r_used=3),
     Ldp(epsilon=1e15),

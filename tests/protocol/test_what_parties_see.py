@@ -185,7 +185,7 @@ def test_a_hop_asks_only_about_rows_that_stand_before_the_record() -> None:
 def orders(monkeypatch: pytest.MonkeyPatch) -> list[dict[tuple[int, int, int], tuple[int, ...]]]:
     """Orders in which candidates are shown, by (tree, node, number of candidates); per training."""
     seen: list[dict[tuple[int, int, int], tuple[int, ...]]] = []
-    answer = plain.PlainPassive.answer
+    answer = plain.CleartextPassive.answer
 
     def recorded(self: Any, queries: list[Query]) -> Any:
         for query in queries:
@@ -193,7 +193,7 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> list[dict[tuple[int, int, int], t
             seen[-1][key] = tuple(query.order.tolist())
         return answer(self, queries)
 
-    monkeypatch.setattr(plain.PlainPassive, "answer", recorded)
+    monkeypatch.setattr(plain.CleartextPassive, "answer", recorded)
     return seen
 
 

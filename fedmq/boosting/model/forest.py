@@ -56,7 +56,7 @@ class Forest:
         return np.equal(self.owner[nodes], LEAF)
 
     def below(self, nodes: NDArray[np.int32], left: NDArray[np.bool_]) -> NDArray[np.int32]:
-        """The children that ``nodes`` lead to."""
+        """The child of each of ``nodes`` where its row goes ``left`` or not: int32 (n,)."""
         return np.where(left, self.left[nodes], self.right[nodes])
 
     def margins(self, leaves: NDArray[np.int32], base: np.float32) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""What an owner keeps of its splits."""
+"""What an owner keeps of its splits: feature, threshold and default direction by record id."""
 
 from __future__ import annotations
 
@@ -62,9 +62,12 @@ class LookupTable(BaseModel):
     def directions(
         self, X: NDArray[np.float32], rows: NDArray[np.integer], records: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """Whether ``X[rows[i]]`` goes left at ``records[i]``; bool, of the length of ``rows``.
+        """Whether ``X[rows[i]]`` goes left at ``records[i]``: bool, of the length of ``rows``.
 
-        ``X`` is float32 (rows, features). ``DataError`` names a record that the table lacks.
+        ``X`` is float32 (rows, features).
+
+        Raises:
+            DataError: the table lacks a record; the text names it.
         """
         foreign = (records < 0) | (records >= len(self))
         if foreign.any():

@@ -1,8 +1,8 @@
 """The records of one owner that follow one another without another owner in between.
 
-With them an owner answers for a whole stretch of a row's way at once, so that a row asks as often
-as its way changes from one party to another, and not once per record. The shape is no news to the
-owner: during training it was told the node of each of its splits.
+With them an owner answers at once for all of its records that follow one another on a row's way, so
+that there are as many questions as changes from one party to another, and not one per record. The
+shape is no news to the owner: during training it learnt the node of each of its splits.
 """
 
 from __future__ import annotations

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.record_chains import NONE, Chains
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LEAF
+from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.errors import DataError
 
-__all__ = ["OWN", "ServedForest"]
-
-OWN = 0
-"""The label holder's index among the owners."""
+__all__ = ["ServedForest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,18 +60,18 @@ class ServedForest:
     @cached_property
     def asked(self) -> dict[int, str]:
         """The other parties whose records the trees use, by index of the owner."""
-        owners = np.unique(self.forest.owner[self.forest.owner > OWN]).tolist()
+        owners = np.unique(self.forest.owner[self.forest.owner > LABEL_HOLDER]).tolist()
         return {owner: self.share.parties[owner] for owner in owners}
 
     @cached_property
     def rounds(self) -> int:
         """The largest number of times that a way from a root to a leaf enters another party."""
         entered = np.zeros(len(self.forest.owner), np.int32)
-        entered[self.forest.roots] = self.forest.owner[self.forest.roots] > OWN
+        entered[self.forest.roots] = self.forest.owner[self.forest.roots] > LABEL_HOLDER
         for node in np.flatnonzero(self.forest.owner != LEAF).tolist():  # parents come first
             for child in (self.forest.left[node], self.forest.right[node]):
                 owner = self.forest.owner[child]
-                enters = owner > OWN and owner != self.forest.owner[node]
+                enters = owner > LABEL_HOLDER and owner != self.forest.owner[node]
                 entered[child] = entered[node] + enters
         return int(entered.max(initial=0))
 

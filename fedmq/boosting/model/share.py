@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 
@@ -32,7 +32,11 @@ class _Share(BaseModel):
 
     @classmethod
     def loads(cls, text: str | bytes, where: str) -> Self:
-        """The share in ``text``; ``DataError`` starts with ``where``, the name of the file."""
+        """The share in ``text``.
+
+        Raises:
+            DataError: it is no share that this fedmq reads; the text begins with ``where``, a file.
+        """
         try:
             return cls.model_validate_json(text)
         except ConfigError as error:
@@ -81,7 +85,7 @@ class ActiveShare(_Share):
         for index, tree in enumerate(self.trees):
             if (tree.owner >= len(self.parties)).any():
                 raise ValueError(f"tree {index} names an owner beyond the parties")
-            if (tree.record[tree.owner == 0] >= len(self.lookup_table)).any():
+            if (tree.record[tree.owner == LABEL_HOLDER] >= len(self.lookup_table)).any():
                 raise ValueError(f"tree {index} names a record beyond the lookup table")
         if self.best_iteration is not None and self.best_iteration >= len(self.trees):
             raise ValueError("best_iteration is beyond the trees")

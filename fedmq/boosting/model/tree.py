@@ -6,20 +6,22 @@ in the owner's table alone (SecureBoost, arXiv 1901.08755).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.numpy_field import Float32s, Int16s, Int32s
 
-__all__ = ["LEAF", "Directions", "GrowingTree", "Tree", "walk", "walk_pooled"]
+__all__ = ["LABEL_HOLDER", "LEAF", "Directions", "GrowingTree", "Tree", "walk"]
 
 LEAF = -1
 """Owner of a leaf, and child of one."""
+
+LABEL_HOLDER = 0
+"""The label holder's index among the owners: it comes first, also among ties."""
 
 Directions = Callable[[int, NDArray[np.intp], NDArray[np.int32]], NDArray[np.bool_]]
 """(owner, rows, records) -> which of the rows go left at these records of the owner."""
@@ -77,18 +79,30 @@ class GrowingTree:
     def split(
         self, node: int, owner: int, record: int, *, gain: float, cover: float
     ) -> tuple[int, int]:
-        """Makes ``node`` a split and returns its new children (left, right)."""
+        """Make ``node`` a split; returns its new children (left, right).
+
+        Raises:
+            ValueError: the node is a split or a leaf already.
+        """
         left, right = len(self._nodes), len(self._nodes) + 1
         self._settle(node, (owner, record, left, right, 0.0, float(gain), float(cover)))
         self._nodes += [None, None]
         return left, right
 
     def leaf(self, node: int, weight: float, *, cover: float) -> None:
-        """Makes ``node`` a leaf that adds ``weight``."""
+        """Make ``node`` a leaf that adds ``weight`` to the margin.
+
+        Raises:
+            ValueError: the node is a split or a leaf already.
+        """
         self._settle(node, (LEAF, LEAF, LEAF, LEAF, float(weight), 0.0, float(cover)))
 
     def finished(self) -> Tree:
-        """The tree; ``ValueError`` if a node is still open."""
+        """The tree.
+
+        Raises:
+            ValueError: a node is neither split nor leaf.
+        """
         nodes = [node for node in self._nodes if node is not None]
         if len(nodes) < len(self._nodes):
             raise ValueError(f"node {self._nodes.index(None)} is neither split nor leaf")
@@ -101,19 +115,8 @@ class GrowingTree:
         self._nodes[node] = content
 
 
-def walk_pooled(
-    tree: Tree, tables: Sequence[LookupTable], values: Sequence[NDArray[np.float32]]
-) -> NDArray[np.int32]:
-    """As `walk`, where all parties' ``tables`` and ``values`` (rows, features) lie side by side."""
-    return walk(
-        tree,
-        len(values[0]),
-        lambda owner, rows, records: tables[owner].directions(values[owner], rows, records),
-    )
-
-
 def walk(tree: Tree, n_rows: int, directions: Directions) -> NDArray[np.int32]:
-    """The leaf that each row ends in; int32 (n_rows,). ``directions`` answers for the owners."""
+    """The leaf in which each row ends: int32 (n_rows,). ``directions`` answers for the owners."""
     nodes = np.zeros(n_rows, dtype=np.int32)
     walking = np.arange(n_rows)
     while len(walking := walking[tree.owner[nodes[walking]] != LEAF]):

@@ -23,7 +23,11 @@ _NO_CHILD = -1
 
 
 def import_xgboost() -> ModuleType:
-    """The package ``xgboost``; ``ConfigError`` names the extra that brings it."""
+    """The package ``xgboost``.
+
+    Raises:
+        ConfigError: it is not installed; the text names the extra that brings it.
+    """
     try:
         import xgboost
     except ImportError:
@@ -52,7 +56,7 @@ def _document(
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
         "iteration_indptr": list(range(len(trees) + 1)),
         "tree_info": [0] * len(trees),
-        "trees": [_tree(index, each, len(feature_names)) for index, each in enumerate(trees)],
+        "trees": [_tree(index, tree, len(feature_names)) for index, tree in enumerate(trees)],
     }
     objective: dict[str, Any] = {
         "name": params.objective,

@@ -46,8 +46,8 @@ def train_reference(
 ) -> xgboost.Booster:
     """XGBoost's ``hist`` trained on the bin indices of the joined columns.
 
-    ``ConfigError`` where ``params`` draw at random or set parties apart, which XGBoost would do in
-    another way.
+    Raises:
+        ConfigError: ``params`` draw at random or set parties apart, which XGBoost does otherwise.
     """
     drawn = params.subsample < 1 or params.colsample_bytree < 1 or params.goss
     if drawn or params.active_only_trees:
@@ -67,14 +67,16 @@ def train_reference(
 
 
 def compare(reference: xgboost.Booster, trees: Sequence[PooledTree], bins: BinMatrix) -> Parity:
-    """Counts the nodes of ``reference`` that ``trees`` have too, starting from the roots.
+    """Count the nodes of ``reference`` that ``trees`` have too, starting from the roots.
 
     ``bins`` are the training rows. A split is identical if feature, bin and default direction are,
     a leaf if its weight is within 1e-6; below a differing split no node counts. Two things that no
     training row can tell apart are not compared: bins beyond the last occupied one, and the default
     direction of a node that no row with a missing value reaches. There both directions have the
-    same gain, and XGBoost's choice is that of its rounding errors. ``DataError`` if a threshold is
-    no cut of ``bins``.
+    same gain, and XGBoost's choice is that of its rounding errors.
+
+    Raises:
+        DataError: a threshold is no cut of ``bins``.
     """
     document = json.loads(reference.save_raw("json"))
     theirs = document["learner"]["gradient_booster"]["model"]["trees"]

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.model.tree import Tree, walk
 
-__all__ = ["PooledTree", "pooled_feature_names"]
+__all__ = ["PooledTree", "pooled_feature_names", "walk_pooled"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +45,20 @@ class PooledTree:
             default_left[nodes] = table.default_left[records]
             first_feature += len(table.feature_names)
         return cls(tree, feature, threshold, default_left)
+
+
+def walk_pooled(
+    tree: Tree, tables: Sequence[LookupTable], values: Sequence[NDArray[np.float32]]
+) -> NDArray[np.int32]:
+    """The leaf in which each row ends: int32 (rows,).
+
+    ``tables`` and ``values``, float32 (rows, features), are those of all owners, by index.
+    """
+    return walk(
+        tree,
+        len(values[0]),
+        lambda owner, rows, records: tables[owner].directions(values[owner], rows, records),
+    )
 
 
 def pooled_feature_names(parties: Sequence[str], tables: Sequence[LookupTable]) -> list[str]:

@@ -1,7 +1,7 @@
 """The active party learns who is left of whom in features it does not hold.
 
-Every split that a passive party wins tells who goes left. Splits that never contradict each other
-may be of one feature; together they sort the people by it.
+Every split that a passive party wins shows who goes left. Splits that never contradict each other
+may be of one feature; together they sort the rows by it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def inferred_orders(rows: int, partitions: Sequence[Partition]) -> list[NDArray[
     may be right of a larger one.
     """
     sides = []
-    for each in partitions:
+    for partition in partitions:
         side = np.zeros(rows, dtype=np.int8)
-        side[each.rows] = np.where(each.left, -1, 1)
+        side[partition.rows] = np.where(partition.left, -1, 1)
         sides.append(side)
     groups: list[list[NDArray[np.int8]]] = []
     for side in sides:
@@ -46,7 +46,7 @@ def inferred_orders(rows: int, partitions: Sequence[Partition]) -> list[NDArray[
 
 
 def _nested(one: NDArray[np.int8], other: NDArray[np.int8]) -> bool:
-    """Whether thresholds of one feature could have made both, and they share rows to say so."""
+    """Whether both share rows, and thresholds of one feature could have made both."""
     shared = (one != 0) & (other != 0)
     crossing = ((one < 0) & (other > 0)).any() and ((one > 0) & (other < 0)).any()
     return bool(shared.any()) and not crossing
@@ -63,8 +63,8 @@ def best_concordance(
 ) -> tuple[float, float]:
     """How well ``ranks`` sort the feature of ``values`` (rows, features) that they fit best.
 
-    Among the pairs of a sample of rows that the ranks tell apart: the share sorted as the feature
-    sorts them (0.5 is guessing; ties of the feature count half); and the share told apart.
+    Among the pairs of a sample of rows that the ranks separate: the share sorted as the feature
+    sorts them (0.5 is guessing; ties of the feature count half); and the share separated.
     """
     known = np.flatnonzero(~np.isnan(ranks))
     if not len(known) or not values.shape[1]:

@@ -1,6 +1,6 @@
 """What the weights of leaves would say about labels (SecureBoost, Theorems 2 and 3).
 
-No party but the label holder is told them; here is what that is good for.
+Only the label holder knows them. These attacks show what a passive party could do with them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LeafWeights", "counts_told", "positives_from_weight", "shares_told"]
+__all__ = ["LeafWeights", "exact_counts", "positive_shares", "positives_from_weight"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafWeights:
-    """``values`` (rows, trees): what each tree adds to each row's margin; and how it came about."""
+    """``values`` (rows, trees): what each tree adds to each row's margin; and the parameters."""
 
     values: NDArray[np.float32]
     eta: float
@@ -36,25 +36,27 @@ def positives_from_weight(
     return rows * p + weight / eta * (rows * p * (1 - p) + reg_lambda)
 
 
-def shares_told(told: LeafWeights, tree: int) -> NDArray[np.float64]:
+def positive_shares(disclosed: LeafWeights, tree: int) -> NDArray[np.float64]:
     """By row (rows,): the share of positive labels in its leaf, as the leaf's weight has it."""
-    weights, leaf, rows = np.unique(told.values[:, tree], return_inverse=True, return_counts=True)
+    weights, leaf, rows = np.unique(
+        disclosed.values[:, tree], return_inverse=True, return_counts=True
+    )
     positives = [
         positives_from_weight(
             float(weight),
             int(count),
-            eta=told.eta,
-            reg_lambda=told.reg_lambda,
-            mean_prediction=told.base_score,
+            eta=disclosed.eta,
+            reg_lambda=disclosed.reg_lambda,
+            mean_prediction=disclosed.base_score,
         )
         for weight, count in zip(weights, rows, strict=True)
     ]
     return np.clip(np.asarray(positives) / rows, 0, 1)[leaf]
 
 
-def counts_told(told: LeafWeights, tree: int, labels: NDArray[np.float32]) -> float:
+def exact_counts(disclosed: LeafWeights, tree: int, labels: NDArray[np.float32]) -> float:
     """The share of leaves whose number of positive ``labels`` (rows,) the weight gives exactly."""
-    _, leaf = np.unique(told.values[:, tree], return_inverse=True)
+    _, leaf = np.unique(disclosed.values[:, tree], return_inverse=True)
     truth = np.bincount(leaf, weights=labels)
-    guess = np.bincount(leaf, weights=shares_told(told, tree))
+    guess = np.bincount(leaf, weights=positive_shares(disclosed, tree))
     return float((np.rint(guess) == truth).mean())

@@ -13,12 +13,12 @@ __all__ = ["label_scores_from_noise"]
 def label_scores_from_noise(
     rows: int, broadcasts: Sequence[tuple[NDArray[np.integer], NDArray[np.number]]]
 ) -> NDArray[np.float64]:
-    """A score per row (rows,), larger for label 1: minus the mean of the g it was told per tree.
+    """A score per row (rows,), larger for label 1: minus the mean g that was disclosed.
 
     ``broadcasts``: per tree the rows and their perturbed g. A positive score reads as label 1.
     """
     total, times = np.zeros(rows), np.zeros(rows)
-    for told, gradients in broadcasts:
-        total[told] -= gradients
-        times[told] += 1
+    for carried, gradients in broadcasts:
+        total[carried] -= gradients
+        times[carried] += 1
     return total / np.maximum(times, 1)

@@ -1,8 +1,8 @@
 """FedXGBoost-LDP: gradients travel in the clear, under local differential privacy.
 
 arXiv 2106.10662, Algorithm 5. The label holder perturbs each g and h once per tree; passive parties
-add up what they were told. Leaf weights come of the true gradients, which stay at home, and so do
-the node totals from which the right sides are taken.
+add up what was disclosed. Leaf weights are computed from the true gradients, which stay with the
+label holder, and so are the node totals from which the right sides are taken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
-from fedmq.privacy.cleartext_sums import PlainPassive, told_pairs
+from fedmq.privacy.carried_rows import carried_row_pieces
+from fedmq.privacy.cleartext_sums import BYTES_PER_ROW, CleartextPassive, checked_pairs
 from fedmq.privacy.engine import (
     ActiveHalf,
     Answer,
@@ -32,11 +33,10 @@ from fedmq.privacy.engine import (
     Sums,
 )
 from fedmq.privacy.mechanisms import MECHANISMS, MechanismName
-from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
+from fedmq.privacy.plan import Compute, Exchange, Plan, Values
 
 __all__ = ["Ldp", "PerturbRows"]
 
-_ROWS_PER_PIECE = PIECE_BYTES // 20
 _LARGEST = 2.0**62
 _LOGISTIC_H = 0.25  # p (1 - p) is no larger
 
@@ -88,7 +88,7 @@ class Ldp(Engine):
     def epsilon_spent(self, trees: int) -> float:
         """By sequential composition: epsilon times trees times channels.
 
-        An upper bound: the h of ``reg:squarederror`` and of a first tree tell nothing.
+        An upper bound: the h of ``reg:squarederror`` and of a first tree are no secret.
         """
         return self.epsilon * self.order * trees
 
@@ -125,7 +125,7 @@ class Ldp(Engine):
         return float(2 * (high - low) / 2 * np.sqrt(variance * rows))
 
     def scale(self, rows: int, params: TrainParams) -> FixedPoint:
-        """The grid on which ``rows`` rows are told: it must not tell the largest gradient."""
+        """The grid on which ``rows`` rows are disclosed: it must not show the largest gradient."""
         largest = [max(abs(low), abs(high)) for low, high in self.ranges(params)]
         return FixedPoint.covering(np.array([*largest, 0.0][:2]), rows)
 
@@ -133,21 +133,21 @@ class Ldp(Engine):
         return _Active(self)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        return PlainPassive(bins)
+        return CleartextPassive(bins)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PerturbRows:
-    """Perturbed g and h of some rows on the grid ``told``: int64 (rows, 2).
+    """Perturbed g and h of some rows on the grid ``disclosed``: int64 (rows, 2).
 
     ``pairs`` are the true ones on the grid ``scale``; ``ranges``: lowest and highest of each
-    channel that is sent; one value only is no secret.
+    channel that is sent. A channel of one value only is no secret and gets no noise.
     """
 
     label: ClassVar[str] = "PerturbRows"
     pairs: NDArray[np.int64]
     scale: FixedPoint
-    told: FixedPoint
+    disclosed: FixedPoint
     ranges: Sequence[tuple[float, float]]
     spec: Ldp
     seed: np.random.SeedSequence
@@ -156,7 +156,7 @@ class PerturbRows:
     def run(self) -> NDArray[np.int64]:
         random = np.random.Generator(np.random.Philox(self.seed))
         floats = self.scale.to_float(self.pairs)
-        bits = (self.told.g_bits, self.told.h_bits)
+        bits = (self.disclosed.g_bits, self.disclosed.h_bits)
         noisy = np.zeros_like(self.pairs)
         for channel, (low, high) in enumerate(self.ranges):
             if low == high:
@@ -184,7 +184,7 @@ class _Active(ActiveHalf):
     def __init__(self, spec: Ldp) -> None:
         self._spec = spec
         self._gradients: Gradients
-        self._told: FixedPoint
+        self._disclosed: FixedPoint
         self._secret = secrets.randbits(128) if spec.noise_seed is None else spec.noise_seed
 
     def open(self) -> Plan[Values]:
@@ -194,10 +194,9 @@ class _Active(ActiveHalf):
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients
-        rows = np.flatnonzero(gradients.carried).astype(np.uint32)
-        self._told = self._spec.scale(len(rows), gradients.params)
-        pieces = np.array_split(rows, max(1, -(-len(rows) // _ROWS_PER_PIECE)))
-        return [self._piece(gradients, number, piece) for number, piece in enumerate(pieces)]
+        self._disclosed = self._spec.scale(int(gradients.carried.sum()), gradients.params)
+        pieces = carried_row_pieces(gradients, BYTES_PER_ROW)
+        return [self._piece(gradients, number, rows) for number, rows in enumerate(pieces)]
 
     def _piece(
         self, gradients: Gradients, number: int, rows: NDArray[np.uint32]
@@ -207,7 +206,7 @@ class _Active(ActiveHalf):
         step = PerturbRows(
             gradients.pairs[rows],
             gradients.scale,
-            self._told,
+            self._disclosed,
             self._spec.ranges(gradients.params),
             self._spec,
             np.random.SeedSequence(self._secret, spawn_key=(gradients.tree, number)),
@@ -218,15 +217,14 @@ class _Active(ActiveHalf):
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
-        told = np.concatenate([told_pairs(piece, "left") for piece in pieces])
-        sums = self._gradients.scale.rescaled(told, self._told)
+        noisy = np.concatenate([checked_pairs(piece, "left") for piece in pieces])
+        sums = self._gradients.scale.rescaled(noisy, self._disclosed)
         floor = self._spec.floor(len(asked.rows), self._gradients.params)
         if floor > 0:
             # A gain divides by H: where H is noise alone, any gain may come out.
             scale = self._gradients.scale
-            h, total = (
-                scale.to_float(each)[..., 1] for each in (sums, self._gradients.totals(asked.rows))
-            )
+            totals = self._gradients.totals(asked.rows)
+            h, total = scale.to_float(sums)[..., 1], scale.to_float(totals)[..., 1]
             smaller = np.minimum(h, total - h)
             sums = np.where(((smaller > 0) & (smaller < floor))[:, None], 0, sums)
         return Sums(sums)

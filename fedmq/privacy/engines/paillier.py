@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from phe import PaillierPrivateKey
+from pydantic import InstanceOf
+
+from fedmq.computation import Computation, Given
+from fedmq.errors import ConfigError
+from fedmq.privacy.engine import NOT_AN_OPTION
 from fedmq.privacy.homomorphic.arithmetic import paillier
 from fedmq.privacy.homomorphic.engine import AdditiveEngine, Scheme
 
 __all__ = ["Paillier"]
 
 
+@dataclass(frozen=True)
 class Paillier(AdditiveEngine):
-    """Paillier (EUROCRYPT 1999) with the short noise of Ma, Han and Lei (ACSAC 2021)."""
+    """Paillier (EUROCRYPT 1999) with the short noise of Ma, Han and Lei (ACSAC 2021).
+
+    ``key``: what :meth:`with_key` has set; without it each session has a fresh one.
+    """
+
+    key: InstanceOf[paillier.PrivateKey] | None = field(
+        default=None, repr=False, metadata=NOT_AN_OPTION
+    )
 
     name = "paillier"
     scheme = Scheme(paillier.generate, paillier.check_public)
+
+    def with_key(self, key: Any) -> Self:
+        if not isinstance(key, PaillierPrivateKey):
+            raise ConfigError(
+                f"key: a PaillierPrivateKey of python-paillier (phe) is needed, not a "
+                f"{type(key).__name__}"
+            )
+        own = paillier.PrivateKey.from_phe(key)
+        return replace(self, key_bits=own.public.n.bit_length(), key=own)
+
+    def make_key(self) -> Computation:
+        return super().make_key() if self.key is None else Given(self.key)

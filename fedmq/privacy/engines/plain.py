@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import Gradients
-from fedmq.privacy.cleartext_sums import PlainPassive, told_pairs
+from fedmq.privacy.carried_rows import carried_row_pieces
+from fedmq.privacy.cleartext_sums import BYTES_PER_ROW, CleartextPassive, checked_pairs
 from fedmq.privacy.engine import (
     ActiveHalf,
     Answer,
@@ -20,11 +21,9 @@ from fedmq.privacy.engine import (
     PassiveHalf,
     Sums,
 )
-from fedmq.privacy.plan import PIECE_BYTES, Exchange, Plan, Values
+from fedmq.privacy.plan import Exchange, Plan, Values
 
 __all__ = ["Plain"]
-
-_ROWS_PER_PIECE = PIECE_BYTES // 20  # 16 bytes of g and h, 4 of the row number
 
 
 class Plain(Engine):
@@ -42,7 +41,7 @@ class Plain(Engine):
         return _Active()
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
-        return PlainPassive(bins)
+        return CleartextPassive(bins)
 
 
 class _Active(ActiveHalf):
@@ -51,9 +50,8 @@ class _Active(ActiveHalf):
         yield
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
-        rows = np.flatnonzero(gradients.carried).astype(np.uint32)
-        pieces = np.array_split(rows, max(1, -(-len(rows) // _ROWS_PER_PIECE)))
-        return [self._piece(piece, gradients.pairs) for piece in pieces]
+        pieces = carried_row_pieces(gradients, BYTES_PER_ROW)
+        return [self._piece(rows, gradients.pairs) for rows in pieces]
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
         return BroadcastPiece(rows, {"pairs": pairs[rows]})
@@ -61,4 +59,4 @@ class _Active(ActiveHalf):
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
-        return Sums(np.concatenate([told_pairs(piece, "left") for piece in pieces]))
+        return Sums(np.concatenate([checked_pairs(piece, "left") for piece in pieces]))

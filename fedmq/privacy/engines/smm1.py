@@ -9,7 +9,6 @@ The paper takes M to be hidden in W. It is not: see ``Smm1.known_leak``.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,12 +25,11 @@ from fedmq.privacy.engine import (
     PassiveHalf,
     Query,
 )
+from fedmq.privacy.masking.row_numbers import RowNumbersPassive, broadcast_row_numbers
 from fedmq.privacy.masking.splitting_matrix import (
-    CarriedRowsHalf,
-    HideSplits,
     ask_hidden,
-    carried_rows,
-    vector_counts,
+    check_vector_counts,
+    hide_splits,
 )
 from fedmq.privacy.plan import Compute, Plan, Reply, Values
 
@@ -58,7 +56,7 @@ class Smm1(Engine):
     )
 
     def __post_init__(self) -> None:
-        vector_counts(self.r, self.r_used)
+        check_vector_counts(self.r, self.r_used)
 
     def active(self, parallelism: int) -> ActiveHalf:
         return _Active(self.r, self.r_used)
@@ -67,7 +65,7 @@ class Smm1(Engine):
         r, r_used = public.get("r"), public.get("r_used")
         if set(public) != {"r", "r_used"} or not isinstance(r, int) or not isinstance(r_used, int):
             raise Refused("the active party's numbers of vectors are malformed")
-        vector_counts(r, r_used)
+        check_vector_counts(r, r_used)
         return _Passive(bins, r, r_used)
 
 
@@ -83,13 +81,13 @@ class _Active(ActiveHalf):
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients
-        return carried_rows(gradients)
+        return broadcast_row_numbers(gradients)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         return (yield from ask_hidden(self._gradients.pairs[asked.rows], self._r))
 
 
-class _Passive(CarriedRowsHalf):
+class _Passive(RowNumbersPassive):
     def __init__(self, bins: BinMatrix, r: int, r_used: int) -> None:
         super().__init__(bins)
         self._r = r
@@ -98,16 +96,7 @@ class _Passive(CarriedRowsHalf):
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         hidden = yield Compute(
             [
-                HideSplits(
-                    query.pieces,
-                    self._bins,
-                    self._carrying(query.rows),
-                    query.candidates,
-                    query.order,
-                    self._r,
-                    self._r_used,
-                    secrets.randbits(128),
-                )
+                hide_splits(query, self.bins, self.carrying(query.rows), self._r, self._r_used)
                 for query in queries
             ]
         )

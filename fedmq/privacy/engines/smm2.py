@@ -48,13 +48,13 @@ from fedmq.privacy.masking.null_space import (
     leverages,
     null_vectors,
 )
+from fedmq.privacy.masking.row_numbers import RowNumbersPassive, broadcast_row_numbers
 from fedmq.privacy.masking.row_pieces import joined_rows, row_pieces
 from fedmq.privacy.masking.splitting_matrix import (
-    CarriedRowsHalf,
     HideSplits,
     ask_hidden,
-    carried_rows,
-    vector_counts,
+    check_vector_counts,
+    hide_splits,
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 
@@ -99,7 +99,7 @@ class Smm2(Engine):
     )
 
     def __post_init__(self) -> None:
-        vector_counts(self.r, self.r_used)
+        check_vector_counts(self.r, self.r_used)
         if min(self.l1, self.l2) < 0:
             raise ConfigError(f"l1 = {self.l1}, l2 = {self.l2}: no fewer than 0 columns")
         if self.when_exposed not in get_args(WhenExposed):
@@ -161,7 +161,7 @@ class _Active(ActiveHalf):
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients
-        return carried_rows(gradients)
+        return broadcast_row_numbers(gradients)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         spec, pairs = self._spec, self._gradients.pairs[asked.rows]
@@ -169,9 +169,9 @@ class _Active(ActiveHalf):
         step = HideGradients(vectors, pairs, spec.r, spec.r_used, secrets.randbits(128))
         [hidden] = yield Compute([step])
         if hidden is not None:
-            said = row_pieces("w", hidden)
-            said[0] |= self._terms(pairs)
-            return _checked_best((yield Exchange(said)))
+            pieces = row_pieces("w", hidden)
+            pieces[0] |= self._terms(pairs)
+            return _checked_best((yield Exchange(pieces)))
         if spec.when_exposed == "refuse":
             raise Refused(
                 f"smm2 cannot hide the gradients of node {asked.node} ({len(asked.rows)} rows) "
@@ -290,36 +290,27 @@ class _ScoreHidden:
         return left
 
 
-class _Passive(CarriedRowsHalf):
+class _Passive(RowNumbersPassive):
     def __init__(self, spec: Smm2, bins: BinMatrix) -> None:
         super().__init__(bins)
         self._spec = spec
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
-        said = yield Compute([self._step(query) for query in queries])
-        for query, pieces in zip(queries, said, strict=True):
+        answers = yield Compute([self._answer(query) for query in queries])
+        for query, pieces in zip(queries, answers, strict=True):
             yield Reply(query.node, [pieces] if isinstance(pieces, dict) else pieces)
 
-    def _step(self, query: Query) -> VectorsOffSplits | _ScoreHidden | HideSplits:
-        spec, rows = self._spec, self._carrying(query.rows)
+    def _answer(self, query: Query) -> VectorsOffSplits | _ScoreHidden | HideSplits:
+        spec, rows = self._spec, self.carrying(query.rows)
         if not query.pieces:
             features = np.unique(query.candidates.feature)
             seed = secrets.randbits(128)
-            return VectorsOffSplits(self._bins, rows, features, spec.r, spec.l1, spec.l2, seed)
+            return VectorsOffSplits(self.bins, rows, features, spec.r, spec.l1, spec.l2, seed)
         if "w" in query.pieces[0]:
-            return _ScoreHidden(query.pieces, self._bins, rows, query.candidates, query.order)
+            return _ScoreHidden(query.pieces, self.bins, rows, query.candidates, query.order)
         if spec.when_exposed == "refuse":
             raise Refused(
                 f"the active party asks about node {query.node} as in smm1, "
                 'which when_exposed = "refuse" excludes'
             )
-        return HideSplits(
-            query.pieces,
-            self._bins,
-            rows,
-            query.candidates,
-            query.order,
-            spec.r,
-            spec.r_used,
-            secrets.randbits(128),
-        )
+        return hide_splits(query, self.bins, rows, spec.r, spec.r_used)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,14 +11,15 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
+from fedmq.computation import Computation
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, Sums
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
-from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey, PublicKey
+from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
 
-__all__ = ["AdditiveActive", "Scheme"]
+__all__ = ["AdditiveActive"]
 
 _ROW_BYTES = 4
 _MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share out
@@ -28,30 +29,6 @@ _NOISE_AT_ONCE = 256
 _MOST_NOISE = 200_000
 
 _FEWEST_AT_ONCE = 8  # ciphertexts; fewer are decrypted before another process has got them
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """Where an engine's keys come from.
-
-    ``generate(bits, short_noise=...)`` makes a key whose public number has ``bits`` bits;
-    ``check_public(n, noise_base, noise_bits, smallest_bits, owner)`` raises Refused for a malformed
-    or short one.
-    """
-
-    generate: Callable[..., PrivateKey]
-    check_public: Callable[[int, int, int, int, str], PublicKey]
-
-
-@dataclass(frozen=True)
-class _MakeKey:
-    label: ClassVar[str] = "_MakeKey"
-    scheme: Scheme
-    bits: int
-    short_noise: bool
-
-    def run(self) -> PrivateKey:
-        return self.scheme.generate(self.bits, short_noise=self.short_noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,22 +75,18 @@ class _Decrypt:
 
 
 class AdditiveActive(ActiveHalf):
-    """See `fedmq.privacy.homomorphic.engine.AdditiveEngine` for the settings."""
+    """``make_key`` makes a :class:`PrivateKey`; `AdditiveEngine` explains the settings."""
 
     def __init__(
         self,
-        scheme: Scheme,
-        key_bits: int,
+        make_key: Computation,
         parallelism: int,
         *,
-        short_noise: bool = True,
         pack_sums: bool = True,
         noise_ahead: bool = True,
     ) -> None:
-        self._scheme = scheme
-        self._key_bits = key_bits
+        self._make_key = make_key
         self._parallelism = parallelism
-        self._short_noise = short_noise
         self._pack_sums = pack_sums
         self._noise_ahead = noise_ahead
         self._noise: list[NDArray[np.uint8]] = []
@@ -123,8 +96,7 @@ class AdditiveActive(ActiveHalf):
         self._layout: SlotLayout
 
     def open(self) -> Plan[Values]:
-        step = _MakeKey(self._scheme, self._key_bits, self._short_noise)
-        [self._key] = yield Compute([step])
+        [self._key] = yield Compute([self._make_key])
         public = self._key.public
         return {
             "n": _to_bytes(public.n),
@@ -151,8 +123,8 @@ class AdditiveActive(ActiveHalf):
         layout = self._layout
         step = _Encrypt(self._key, layout, pairs[rows], self._take_noise(len(rows)))
         [ciphertexts] = yield Compute([step])
-        said = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
-        return BroadcastPiece(rows, {"ciphertexts": ciphertexts, **said})
+        slots = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
+        return BroadcastPiece(rows, {"ciphertexts": ciphertexts, **slots})
 
     def _take_noise(self, rows: int) -> NDArray[np.uint8]:
         """What was made ahead for so many rows, or for fewer; nobody gets it again."""

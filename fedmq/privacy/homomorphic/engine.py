@@ -8,6 +8,7 @@ cannot tell from their noise which rows were added.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, TypeGuard
 
@@ -15,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
+from fedmq.computation import Computation
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
-from fedmq.privacy.homomorphic.active import AdditiveActive, Scheme
-from fedmq.privacy.homomorphic.arithmetic.scheme import MOST_BITS
+from fedmq.privacy.homomorphic.active import AdditiveActive
+from fedmq.privacy.homomorphic.arithmetic.scheme import MOST_BITS, PrivateKey, PublicKey
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.plan import Values
 
@@ -26,6 +28,30 @@ __all__ = ["SAFE_KEY_BITS", "AdditiveEngine", "Scheme"]
 
 SAFE_KEY_BITS = 2048
 """112 bits of security, the least that NIST SP 800-57 part 1 rev. 5 accepts until 2030."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Where an engine's keys come from.
+
+    ``generate(bits, short_noise=...)`` makes a key whose public number has ``bits`` bits;
+    ``check_public(n, noise_base, noise_bits, smallest_bits, owner)`` raises Refused for a malformed
+    or short one.
+    """
+
+    generate: Callable[..., PrivateKey]
+    check_public: Callable[[int, int, int, int, str], PublicKey]
+
+
+@dataclass(frozen=True)
+class _MakeKey:
+    label: ClassVar[str] = "_MakeKey"
+    scheme: Scheme
+    bits: int
+    short_noise: bool
+
+    def run(self) -> PrivateKey:
+        return self.scheme.generate(self.bits, short_noise=self.short_noise)
 
 
 @dataclass(frozen=True)
@@ -74,12 +100,14 @@ class AdditiveEngine(Engine):
         n = public.get("n")
         return _number(n).bit_length() if _is_number(n) else None
 
+    def make_key(self) -> Computation:
+        """The computation that makes the session's key."""
+        return _MakeKey(self.scheme, self.key_bits, self.short_noise)
+
     def active(self, parallelism: int) -> ActiveHalf:
         return AdditiveActive(
-            self.scheme,
-            self.key_bits,
+            self.make_key(),
             parallelism,
-            short_noise=self.short_noise,
             pack_sums=self.pack_sums,
             noise_ahead=self.noise_ahead,
         )

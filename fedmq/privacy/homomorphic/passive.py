@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.node_numbers import ROOT, parent
 from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
@@ -30,8 +31,6 @@ from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = ["AdditivePassive"]
 
-_ROOT = 1
-
 # Rows that are summed at once. At least so many of the root's before all have come: with fewer,
 # joint sums lose too much. At most so many: they are unpacked into numbers, a kilobyte each.
 _FEWEST_ROWS = 4096
@@ -43,7 +42,7 @@ _FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes
 
 @dataclass(frozen=True, eq=False)
 class _SumRows:
-    """Encrypted histograms (nodes, features, codes) over some of the rows in a wave's nodes."""
+    """Encrypted histograms (nodes, features, codes) over some of the rows in a level's nodes."""
 
     label: ClassVar[str] = "_SumRows"
     key: PublicKey
@@ -188,7 +187,7 @@ class AdditivePassive(PassiveHalf):
         if self._sum_early and sum(map(len, self._waiting)) >= enough:
             rows, self._waiting = np.concatenate(self._waiting), []
             sums = yield Compute(self._summations([rows], parts=1))
-            self._early += [each[0] for each in sums]
+            self._early += [nodes[0] for nodes in sums]
 
     def _checked_layout(self, piece: BroadcastPiece) -> SlotLayout:
         values, bits = piece.values, self._key.plaintext_bits
@@ -211,14 +210,14 @@ class AdditivePassive(PassiveHalf):
         if self._layout is None:
             raise MessageError("sums were asked for before any gradient came")
         rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}
-        if _ROOT in rows:
-            rows[_ROOT] = np.concatenate([*self._waiting, rows[_ROOT][:0]])
+        if ROOT in rows:
+            rows[ROOT] = np.concatenate([*self._waiting, rows[ROOT][:0]])
         sizes = {node: len(held) for node, held in rows.items()}
         level = plan_level(sizes, self._sums, self._subtract_siblings)
         yield from self._sum([rows[node] for node in level.summed], level.summed)
         subtracted = yield Compute(
             [
-                _Subtract(self._key, self._sums[node // 2], self._sums[sibling])
+                _Subtract(self._key, self._sums[parent(node)], self._sums[sibling])
                 for node, sibling in level.subtracted
             ]
         )
@@ -234,8 +233,8 @@ class AdditivePassive(PassiveHalf):
             self._summations(rows, max(self._parallelism, -(-together // _MOST_ROWS)))
         )
         partial = {node: [part[slot] for part in parts] for slot, node in enumerate(nodes)}
-        if _ROOT in partial:
-            partial[_ROOT] += self._early
+        if ROOT in partial:
+            partial[ROOT] += self._early
         merged = yield Compute([_Merge(self._key, partial[node]) for node in nodes])
         self._sums |= zip(nodes, merged, strict=True)
 
@@ -243,7 +242,7 @@ class AdditivePassive(PassiveHalf):
         """Sums over ``parts`` of the rows of some nodes, with a slot for each node."""
         assert self._ciphertexts is not None
         together = np.concatenate(rows)
-        slots = np.repeat(np.arange(len(rows), dtype=np.int32), [len(each) for each in rows])
+        slots = np.repeat(np.arange(len(rows), dtype=np.int32), [len(held) for held in rows])
         return [
             _SumRows(
                 self._key,

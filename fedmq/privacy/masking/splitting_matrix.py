@@ -1,4 +1,8 @@
-"""Which splitting matrix is hidden, and how it is summed."""
+"""The splitting matrix M of a node, and one exchange that sums gradients over its hidden form W.
+
+FedXGBoost (arXiv 2106.10662), Algorithms 1 and 2. SMM-1 asks about every node in this way, SMM-2
+about the nodes whose gradients it cannot hide.
+"""
 
 from __future__ import annotations
 
@@ -12,71 +16,30 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.gradients import Gradients
 from fedmq.errors import ConfigError, MessageError, Refused
-from fedmq.privacy.engine import (
-    BroadcastPiece,
-    PassiveHalf,
-    Sums,
-)
+from fedmq.privacy.engine import Query, Sums
 from fedmq.privacy.masking.null_space import Columns, FewColumnsSpan, is_orthonormal, null_vectors
 from fedmq.privacy.masking.row_pieces import joined_rows, row_pieces, row_ranges
-from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
+from fedmq.privacy.plan import Compute, Exchange, Plan, Values
 
 __all__ = [
-    "CarriedRowsHalf",
     "HideSplits",
     "SumHidden",
     "VectorsOffGradients",
     "ask_hidden",
-    "carried_rows",
+    "check_vector_counts",
+    "hide_splits",
     "splitting_matrix",
-    "vector_counts",
 ]
 
 
-_ROWS_PER_PIECE = PIECE_BYTES // 4
+_LOW_BITS = 24  # of gradients that are summed by themselves, so that products stay exact
 
 
-_LOW_BITS = 24
-
-
-def vector_counts(r: int, r_used: int) -> None:
+def check_vector_counts(r: int, r_used: int) -> None:
     """Raise ConfigError unless 1 <= r_used <= r."""
     if not 1 <= r_used <= r:
         raise ConfigError(f"r_used = {r_used}, r = {r}: 1 <= r_used <= r is needed")
-
-
-def carried_rows(gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
-    """The broadcast of an engine that says which rows carry gradients, and no gradients."""
-    rows = np.flatnonzero(gradients.carried).astype(np.uint32)
-    pieces = np.array_split(rows, max(1, -(-len(rows) // _ROWS_PER_PIECE)))
-    return [_row_numbers(piece) for piece in pieces]
-
-
-def _row_numbers(rows: NDArray[np.uint32]) -> Plan[BroadcastPiece]:
-    return BroadcastPiece(rows, {})
-    yield
-
-
-class CarriedRowsHalf(PassiveHalf):
-    """A passive half that is told which rows carry gradients, and no gradients."""
-
-    def __init__(self, bins: BinMatrix) -> None:
-        self._bins = bins
-        self.forget_tree()
-
-    def forget_tree(self) -> None:
-        self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
-
-    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
-        self._carried[piece.rows] = True
-        return
-        yield
-
-    def _carrying(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Those of ``rows`` that carry gradients."""
-        return rows[self._carried[rows]]
 
 
 def splitting_matrix(
@@ -196,3 +159,19 @@ def ask_hidden(pairs: NDArray[np.int64], r: int) -> Plan[Sums]:
     candidates = first.shape[-1] if isinstance(first, np.ndarray) else 0
     [left] = yield Compute([SumHidden(pieces, pairs, candidates)])
     return Sums(left)
+
+
+def hide_splits(
+    query: Query, bins: BinMatrix, rows: NDArray[np.int32], r: int, r_used: int
+) -> HideSplits:
+    """The passive party's answer to :func:`ask_hidden`: ``rows`` of the node carry gradients."""
+    return HideSplits(
+        query.pieces,
+        bins,
+        rows,
+        query.candidates,
+        query.order,
+        r,
+        r_used,
+        secrets.randbits(128),
+    )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.errors import ProtocolError
 from fedmq.messages import inference
 from fedmq.messages.array import Array
@@ -42,7 +43,7 @@ class ActiveInference(Machine):
         self, share: ActiveShare, values: NDArray[np.float32], ids: Sequence[str] | None = None
     ) -> None:
         self._forest = Forest.of(share.used_trees)
-        asked = np.unique(self._forest.owner[self._forest.owner > 0]).tolist()
+        asked = np.unique(self._forest.owner[self._forest.owner > LABEL_HOLDER]).tolist()
         super().__init__(State.READY, [share.parties[owner] for owner in asked])
         self._share = share
         self._values = values

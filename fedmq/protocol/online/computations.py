@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.served_forest import OWN, ServedForest
-from fedmq.boosting.model.tree import LEAF
+from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF
 
 __all__ = ["Descend", "Descended", "OnlineScores", "SumOnline"]
 
@@ -67,7 +67,7 @@ class Descend:
             here = nodes[walking]
             owners = forest.owner[here]
             moved = []
-            for owner in (OWN, *self.bitmaps, *self.guessed):
+            for owner in (LABEL_HOLDER, *self.bitmaps, *self.guessed):
                 places = walking[owners == owner]
                 if not len(places):
                     continue
@@ -89,7 +89,7 @@ class Descend:
             return self.served.likely_left[nodes]
         rows = self.pairs[places] // self.served.trees
         records = self.served.forest.record[nodes]
-        if owner == OWN:
+        if owner == LABEL_HOLDER:
             return self.served.share.lookup_table.directions(self.values, rows, records)
         return self.bitmaps[owner][rows, records]
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
 from fedmq.errors import ProtocolError
@@ -46,7 +47,6 @@ from fedmq.protocol.training.tree_builder import TreeBuilder
 __all__ = ["ActiveTraining"]
 
 State = ActiveTrainingState
-_OWN = 0  # the active party comes first among the owners, and first among ties
 
 
 class ActiveTraining(Machine):
@@ -332,7 +332,7 @@ class ActiveTraining(Machine):
 
     def _with_own(self, nodes: Sequence[int], scored: Sequence[Best]) -> None:
         for node, best in zip(nodes, scored, strict=True):
-            self._with_best(node, _OWN, best)
+            self._with_best(node, LABEL_HOLDER, best)
 
     def _with_best(self, node: int, owner: int, best: Best) -> None:
         self._level.best[node][owner] = best
@@ -351,7 +351,7 @@ class ActiveTraining(Machine):
             if not is_worthwhile(best.gain, self._params):
                 continue
             self._level.gains[node] = best.gain
-            if winner == _OWN:
+            if winner == LABEL_HOLDER:
                 self._split_own(node, int(best.candidates[0]))
             else:
                 owner = self._parties[winner]
@@ -371,7 +371,7 @@ class ActiveTraining(Machine):
         record = self._grown.record(self._candidates, candidate)
         rows = self._growing.rows(node)
         left = went_left(self._grown.records, record, self._table.values, rows)
-        self._split(node, _OWN, record, left)
+        self._split(node, LABEL_HOLDER, record, left)
 
     def _on_outcome(self, event: Received) -> None:
         outcome = event.body

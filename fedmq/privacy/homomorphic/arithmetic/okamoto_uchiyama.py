@@ -51,7 +51,7 @@ class PublicKey(scheme.PublicKey):
 
     @property
     def plaintext_bits(self) -> int:
-        """One bit less than p has, so that the sign is told by the half of [0, p)."""
+        """One bit less than p has, so that the half of [0, p) shows the sign."""
         return _prime_bits(self.n.bit_length()) - 1
 
     def draw_noise(self) -> mpz:
@@ -67,7 +67,7 @@ class PrivateKey(scheme.PrivateKey):
     q: mpz = field(repr=False)
     t: mpz = field(repr=False)
     noise_base: mpz = field(repr=False)
-    short_noise: bool = field(repr=False)
+    tabled_noise: bool = field(repr=False)
 
     @property
     def public(self) -> PublicKey:
@@ -81,8 +81,8 @@ class PrivateKey(scheme.PrivateKey):
         slope = _moduli(self.prime, self.q).join(self.t * p, mpz(0))
         return [(m * slope + 1) % n for m in plaintexts]
 
-    def _encrypt_short(self, plaintexts: Sequence[int]) -> list[mpz]:
-        said = hidden_residues(
+    def _encrypt_from_tables(self, plaintexts: Sequence[int]) -> list[mpz]:
+        residues = hidden_residues(
             plaintexts,
             draw_exponents(self.prime.order, len(plaintexts)),
             base=self.noise_base,
@@ -90,8 +90,8 @@ class PrivateKey(scheme.PrivateKey):
             slope=self.t,
         )
         moduli = _moduli(self.prime, self.q)
-        unsaid = _random_squares(self.q, len(said))
-        return [moduli.join(*residues) for residues in zip(said, unsaid, strict=True)]
+        random = _random_squares(self.q, len(residues))
+        return [moduli.join(*pair) for pair in zip(residues, random, strict=True)]
 
     def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
         """Plaintexts in (-p/2, p/2): m = L(c^a mod p²) / L(g^a mod p²).

@@ -16,19 +16,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gmpy2 import gcd, invert, mpz, powmod
+from gmpy2 import gcd, invert, is_prime, mpz, powmod
 from phe import paillier as phe
 
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DataError
 from fedmq.privacy.homomorphic.arithmetic import scheme
 from fedmq.privacy.homomorphic.arithmetic.crt import Crt
 from fedmq.privacy.homomorphic.arithmetic.noise import draw_exponents, order_bits
 from fedmq.privacy.homomorphic.arithmetic.prime_square import hidden_residues
 from fedmq.privacy.homomorphic.arithmetic.primes import (
+    PRIMALITY_ROUNDS,
     Prime,
     draw_prime,
     draw_prime_around,
     draw_unit,
+    rough_part,
 )
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]
@@ -47,7 +49,7 @@ class PublicKey(scheme.PublicKey):
 
     @property
     def plaintext_bits(self) -> int:
-        """One bit less than n has, so that the sign is told by the half of [0, n)."""
+        """One bit less than n has, so that the half of [0, n) shows the sign."""
         return int(self.n.bit_length()) - 1
 
     def draw_noise(self) -> mpz:
@@ -58,6 +60,28 @@ class PublicKey(scheme.PublicKey):
         """The same key for python-paillier."""
         return phe.PaillierPublicKey(int(self.n))
 
+    def to_phe_numbers(self, ciphertexts: Sequence[mpz]) -> list[phe.EncryptedNumber]:
+        """The ciphertexts of integers as python-paillier's, which it adds and decrypts."""
+        public = self.to_phe()
+        return [phe.EncryptedNumber(public, int(ciphertext)) for ciphertext in ciphertexts]
+
+    def from_phe_numbers(self, numbers: Sequence[phe.EncryptedNumber]) -> list[mpz]:
+        """The ciphertexts of python-paillier's encrypted integers.
+
+        Raises:
+            DataError: a number is under another key, or encrypts a fraction, which phe writes with
+                an exponent in the clear.
+        """
+        for place, number in enumerate(numbers):
+            if number.public_key.n != self.n:
+                raise DataError(f"number {place} is encrypted under another key")
+            if number.exponent != 0:
+                raise DataError(
+                    f"number {place} has the exponent {number.exponent}; encrypt integers, which "
+                    "have none"
+                )
+        return [mpz(number.ciphertext()) for number in numbers]
+
 
 @dataclass(frozen=True)
 class PrivateKey(scheme.PrivateKey):
@@ -66,7 +90,7 @@ class PrivateKey(scheme.PrivateKey):
     first: Prime = field(repr=False)
     second: Prime = field(repr=False)
     noise_base: mpz = field(repr=False)
-    short_noise: bool = field(repr=False)
+    tabled_noise: bool = field(repr=False)
 
     @property
     def public(self) -> PublicKey:
@@ -79,7 +103,7 @@ class PrivateKey(scheme.PrivateKey):
         n, modulus = self.public.n, self.public.modulus
         return [(m * n + 1) % modulus for m in plaintexts]
 
-    def _encrypt_short(self, plaintexts: Sequence[int]) -> list[mpz]:
+    def _encrypt_from_tables(self, plaintexts: Sequence[int]) -> list[mpz]:
         # (1 + n)^m is (1 + qp)^m modulo p², and (1 + pq)^m modulo q².
         first, second = (
             hidden_residues(
@@ -116,8 +140,30 @@ class PrivateKey(scheme.PrivateKey):
 
     @classmethod
     def from_phe(cls, key: phe.PaillierPrivateKey) -> PrivateKey:
-        """A key of python-paillier, to decrypt what was encrypted under it."""
-        return _with_noise(Prime.whole(mpz(key.p)), Prime.whole(mpz(key.q)), short_noise=False)
+        """A key of python-paillier; it decrypts what either encrypted.
+
+        phe takes any primes, so that p-1 and q-1 may have small factors and common ones. The order
+        of the noise has neither: a part of the noise in a small subgroup would not be covered by
+        the powers of one base, and show the key's owner which ciphertexts were added.
+
+        Raises:
+            ConfigError: the factors are not prime, n shares a factor with (p-1)(q-1), or too
+                little is left of p-1 or q-1.
+        """
+        p, q = mpz(key.p), mpz(key.q)
+        if not all(is_prime(factor, PRIMALITY_ROUNDS) for factor in (p, q)):
+            raise ConfigError("key: its factors are not prime; make another key")
+        if gcd(p * q, (p - 1) * (q - 1)) != 1:
+            raise ConfigError("key: n shares a factor with (p - 1)(q - 1); make another key")
+        orders = rough_part(p - 1), rough_part(q - 1)
+        while (common := gcd(*orders)) != 1:
+            orders = orders[0] // common, orders[1] // common
+        for prime, order in zip((p, q), orders, strict=True):
+            if order.bit_length() < order_bits((p * q).bit_length(), prime.bit_length()):
+                raise ConfigError("key: p - 1 or q - 1 has too many small factors; make another")
+        base = _noise_base(Prime(p, orders[0]), Prime(q, orders[1]))
+        # Phe's own noise has any order, so that decryption takes the whole of p - 1 and q - 1.
+        return cls(Prime.whole(p), Prime.whole(q), base, tabled_noise=True)
 
 
 def generate(bits: int, *, short_noise: bool = True) -> PrivateKey:
@@ -142,7 +188,7 @@ def generate(bits: int, *, short_noise: bool = True) -> PrivateKey:
         )
         p, q = first.p, second.p
         if p != q and gcd(p - 1, q - 1) == 2 and gcd(p * q, (p - 1) * (q - 1)) == 1:
-            return _with_noise(first, second, short_noise=short_noise)
+            return PrivateKey(first, second, _noise_base(first, second), short_noise)
 
 
 def check_public(n: int, base: int, bits: int, smallest_bits: int, owner: str) -> PublicKey:
@@ -151,9 +197,10 @@ def check_public(n: int, base: int, bits: int, smallest_bits: int, owner: str) -
     return PublicKey(modulus, scheme.check_noise(base, bits, modulus * modulus, owner), bits)
 
 
-def _with_noise(first: Prime, second: Prime, *, short_noise: bool) -> PrivateKey:
+def _noise_base(first: Prime, second: Prime) -> mpz:
+    """A random square modulo n² whose order divides both primes' orders together."""
     root = _squares(first, second).join(first.draw_residue(), second.draw_residue())
-    return PrivateKey(first, second, root * root % (first.p * second.p) ** 2, short_noise)
+    return root * root % (first.p * second.p) ** 2
 
 
 def _squares(first: Prime, second: Prime) -> Crt:

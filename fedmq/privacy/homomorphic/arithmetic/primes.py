@@ -7,14 +7,21 @@ from typing import NamedTuple
 
 from gmpy2 import gcd, is_prime, mpz, powmod, primorial
 
-__all__ = ["Prime", "draw_prime", "draw_prime_around", "draw_unit"]
+__all__ = [
+    "PRIMALITY_ROUNDS",
+    "Prime",
+    "draw_prime",
+    "draw_prime_around",
+    "draw_unit",
+    "rough_part",
+]
 
 # (p-1)/2 shares no factor with it: then the powers of hardly any noise base miss a part of the
 # noise, and there are no small subgroups to tell noise apart in.
 _SMALL_PRIMES = primorial(1000)
 
 # GMP runs Baillie-PSW first, and Miller-Rabin with random bases for the rounds beyond 24.
-_PRIMALITY_ROUNDS = 24 + 40
+PRIMALITY_ROUNDS = 24 + 40
 
 
 class Prime(NamedTuple):
@@ -47,7 +54,7 @@ def draw_prime(bits: int) -> mpz:
     while True:
         candidate = mpz(secrets.randbits(bits)) | top | 3
         smooth = gcd(candidate >> 1, _SMALL_PRIMES) != 1
-        if not smooth and is_prime(candidate, _PRIMALITY_ROUNDS):
+        if not smooth and is_prime(candidate, PRIMALITY_ROUNDS):
             return candidate
 
 
@@ -62,8 +69,15 @@ def draw_prime_around(bits: int, order_bits: int) -> Prime:
     while True:
         r = (least + secrets.randbelow(int(beyond - least))) | 1
         candidate = 2 * order * r + 1
-        if candidate.bit_length() == bits and is_prime(candidate, _PRIMALITY_ROUNDS):
+        if candidate.bit_length() == bits and is_prime(candidate, PRIMALITY_ROUNDS):
             return Prime(candidate, order)
+
+
+def rough_part(number: mpz) -> mpz:
+    """``number`` without its prime factors below 1000."""
+    while (smooth := gcd(number, _SMALL_PRIMES)) != 1:
+        number //= smooth
+    return number
 
 
 def draw_unit(n: mpz) -> mpz:

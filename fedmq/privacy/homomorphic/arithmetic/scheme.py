@@ -68,7 +68,8 @@ class PublicKey(ABC):
 class PrivateKey(ABC):
     """What one party alone knows: enough to decrypt, and to encrypt fast."""
 
-    short_noise: bool
+    tabled_noise: bool
+    """Whether noise comes from tables of powers of the public base."""
 
     @property
     @abstractmethod
@@ -90,11 +91,11 @@ class PrivateKey(ABC):
     def draw_noise(self, count: int) -> list[mpz]:
         """``count`` fresh ciphertexts of zero, each to be used once.
 
-        A key with ``short_noise`` takes them from tables (see `noise`), any other as the scheme was
-        first published, a hundred times slower.
+        A key with ``tabled_noise`` takes them from tables (see `noise`), any other key as the
+        scheme was first published, a hundred times slower.
         """
-        if self.short_noise:
-            return self._encrypt_short([0] * count)
+        if self.tabled_noise:
+            return self._encrypt_from_tables([0] * count)
         return [self.public.draw_noise() for _ in range(count)]
 
     def encrypt(self, plaintexts: Sequence[int], noise: Sequence[mpz] = ()) -> list[mpz]:
@@ -114,8 +115,8 @@ class PrivateKey(ABC):
                 )
         ahead = len(noise)
         rest = plaintexts[ahead:]
-        if self.short_noise:
-            return self._under(plaintexts[:ahead], noise) + self._encrypt_short(rest)
+        if self.tabled_noise:
+            return self._under(plaintexts[:ahead], noise) + self._encrypt_from_tables(rest)
         return self._under(plaintexts, [*noise, *self.draw_noise(len(rest))])
 
     def _under(self, plaintexts: Sequence[int], noise: Sequence[mpz]) -> list[mpz]:
@@ -124,7 +125,7 @@ class PrivateKey(ABC):
         return [c * r % modulus for c, r in zip(raw, noise, strict=True)]
 
     @abstractmethod
-    def _encrypt_short(self, plaintexts: Sequence[int]) -> list[mpz]:
+    def _encrypt_from_tables(self, plaintexts: Sequence[int]) -> list[mpz]:
         """Ciphertexts under random powers of the noise base."""
 
 

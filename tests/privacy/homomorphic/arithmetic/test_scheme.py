@@ -27,7 +27,7 @@ KEYS: dict[str, PrivateKey] = {
 }
 
 every_scheme = pytest.mark.parametrize("scheme", [paillier, ou], ids=["paillier", "ou"])
-every_short_key = pytest.mark.parametrize("key", [k for k in KEYS.values() if k.short_noise])
+every_short_key = pytest.mark.parametrize("key", [k for k in KEYS.values() if k.tabled_noise])
 every_key = pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 
 
