@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/training.py DATA [--engines plain ou paillier] [--trees 5] [--depth 3]
+    python -m benchmarks.training DATA [--engines plain ou paillier] [--trees 5] [--depth 3]
                                   [--bins 32] [--key-bits 2048] [--rows N] [--json]
 
 DATA is a folder with ``credit2_active.csv`` (id, label, 13 features) and ``credit2_passive.csv``
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from centralised import xgboost_seconds
 from numpy.typing import NDArray
 
 import fedmq
+from benchmarks.centralised import xgboost_seconds
 from fedmq.boosting.metric import auc
 
 LABEL = "default.payment.next.month"
@@ -59,7 +59,7 @@ def read(path: Path, rows: int | None) -> tuple[list[str], NDArray[np.float64]]:
     place = header.index("id")
     lines.sort(key=lambda line: int(line[place]))
     values = np.array([[float(cell or "nan") for cell in line] for line in lines[:rows]])
-    return [n for n in header if n != "id"], np.delete(values, place, axis=1)
+    return [name for name in header if name != "id"], np.delete(values, place, axis=1)
 
 
 def load(options: argparse.Namespace) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -119,7 +119,7 @@ def measure(engine: str, options: argparse.Namespace) -> Result:
 def measured_alone(engine: str) -> Result:
     """The same in a fresh process, so that memory is its own."""
     done = subprocess.run(
-        [sys.executable, __file__, *sys.argv[1:], "--alone", engine],
+        [sys.executable, "-m", "benchmarks.training", *sys.argv[1:], "--alone", engine],
         check=False,
         stdout=subprocess.PIPE,
         text=True,
@@ -134,10 +134,10 @@ def table(results: list[Result]) -> str:
     header = f"{'':<10}{'s/tree':>10}{'first':>10}{'x XGBoost':>11}{'MB/tree':>10}"
     lines = [header + f"{'MB peak':>10}{'MB worker':>11}{'AUC':>10}"]
     lines += [
-        f"{each.engine:<10}{each.seconds_per_tree:>10.3f}{each.seconds_first_tree:>10.3f}"
-        f"{each.ratio_to_xgboost:>11.0f}{each.megabytes_sent_per_tree:>10.2f}"
-        f"{each.peak_megabytes:>10}{each.peak_megabytes_of_a_worker:>11}{each.train_auc:>10.5f}"
-        for each in results
+        f"{result.engine:<10}{result.seconds_per_tree:>10.3f}{result.seconds_first_tree:>10.3f}"
+        f"{result.ratio_to_xgboost:>11.0f}{result.megabytes_sent_per_tree:>10.2f}"
+        f"{result.peak_megabytes:>10}{result.peak_megabytes_of_a_worker:>11}{result.train_auc:>10.5f}"
+        for result in results
     ]
     return "\n".join(lines)
 
@@ -167,7 +167,7 @@ def main() -> None:
         results.append(Result(**asdict(alone) | {"ratio_to_xgboost": ratio}))
     if options.json:
         shown = {name: getattr(options, name) for name in ("trees", "depth", "bins", "key_bits")}
-        engines = [asdict(each) for each in results]
+        engines = [asdict(result) for result in results]
         print(json.dumps({**shown, "xgboost_seconds_per_tree": xgboost, "engines": engines}))
     else:
         print(f"XGBoost: {xgboost:.4f} s/tree")

@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/trees.py '{"engine": "ou", "rows": 30000, "depth": 3}' [--broker amqp://…]
+    python -m benchmarks.trees '{"engine": "ou", "rows": 30000, "depth": 3}' [--broker amqp://…]
 
 A case is a table (made up, or ``data``: a folder with ``NAME_active.csv`` and
 ``NAME_passive.csv``, and its ``name``), an engine and parameters; see `Case`. All parties share
@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from centralised import xgboost_seconds
 from numpy.typing import NDArray
 
+from benchmarks.centralised import xgboost_seconds
 from fedmq import TrainParams, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import compare, train_reference
@@ -81,7 +81,7 @@ def tables(case: Case) -> tuple[list[NDArray[np.float32]], NDArray[np.float32]]:
         return [own[: case.rows], other[: case.rows]], label[: case.rows]
     random = np.random.default_rng(0)
     columns = [random.normal(size=(case.rows, n)).astype(np.float32) for n in case.features]
-    signal = sum(each[:, : min(5, each.shape[1])].sum(axis=1) for each in columns)
+    signal = sum(table[:, : min(5, table.shape[1])].sum(axis=1) for table in columns)
     noise = random.normal(size=case.rows) * 2
     return columns, (signal + noise > 0).astype(np.float32)
 
@@ -168,7 +168,14 @@ def _beside_xgboost(
 
 def in_own_process(case: Case, broker: str, trace: Path | None = None) -> dict[str, Any]:
     """`run` in a fresh process, so that neither memory nor tables of powers are inherited."""
-    command = [sys.executable, __file__, json.dumps(asdict(case)), "--broker", broker]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.trees",
+        json.dumps(asdict(case)),
+        "--broker",
+        broker,
+    ]
     command += ["--trace", str(trace)] if trace else []
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -45,7 +45,7 @@ def engines(data: Credit, plots: Path) -> Iterator[str]:
     file = plots / f"fedxgboost-figure-5-{data.name}.png"
     draw(file, f"{TITLES[data.name]}: test log loss", "trees", "log loss", curves)
     yield f"#### {TITLES[data.name]}, {len(data.label):,} rows\n"
-    yield f"![Loss under noise on {TITLES[data.name]}](plots/{file.name})\n"
+    yield f"![Loss under noise on {TITLES[data.name]}](data/{file.name})\n"
     loss = f"test log loss, {TREES} trees"
     yield table(["engine", loss, "processor s per tree", "times plain", "MB per tree"], rows)
 
@@ -63,7 +63,7 @@ def by_rows(data: Credit, plots: Path) -> Iterator[str]:
     file = plots / "fedxgboost-figure-4.png"
     draw(file, "Processor seconds per tree by rows", "rows", "seconds", curves, at=sizes)
     yield "### Figure 4: processor time per tree by the number of rows\n"
-    yield f"![Time by rows](plots/{file.name})\n"
+    yield f"![Time by rows](data/{file.name})\n"
     rows = [
         [f"{size:,}", *(f"{curve.values[index]:.3f}" for curve in curves)]
         for index, size in enumerate(sizes)

@@ -9,7 +9,7 @@ import pytest
 
 from fedmq.privacy.registry import ENGINES
 
-PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "engines.md"
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -2,7 +2,7 @@
 
 ::
 
-    python docs/generate.py          (or: make docs)
+    python docs/reference/generate.py          (or: make docs)
 
 A test fails when a page differs from what this script would write.
 """
@@ -35,7 +35,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol import diagram
 
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = Path(__file__).parent
 
 PARAMETERS: Mapping[str, str] = {
     "objective": "what is learned",
