@@ -19,7 +19,16 @@ from fedmq.privacy.registry import ENGINES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), ROOT / "brokers/rabbitmq/README.md"]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGES = [
+    ROOT / "README.md",
+    CONTRIBUTING,
+    *sorted(DOCS.rglob("*.md")),
+    ROOT / "brokers" / "rabbitmq" / "README.md",
+]
+PATH = re.compile(
+    r"(?<![\w./])(?:fedmq|tests|benchmarks|examples|brokers|deploy|docs)/[\w./@-]*\b/?"
+)
 CONFIGURED = [Federation, PartyFile, AlignmentJob, TrainingJob]
 
 
@@ -44,6 +53,18 @@ def test_the_generated_pages_are_current(generate: ModuleType) -> None:
 
 def test_every_page_of_the_reference_is_generated(generate: ModuleType) -> None:
     assert {path.name for path in (DOCS / "reference").glob("*.md")} == set(generate.PAGES)
+
+
+def test_the_map_of_the_folders_is_current(generate: ModuleType) -> None:
+    text = CONTRIBUTING.read_text()
+    assert generate.with_map(text) == text, "run: make docs"
+
+
+def test_every_folder_says_which_question_it_answers(generate: ModuleType) -> None:
+    package, *folders = generate.folders()
+    assert package == ROOT / "fedmq"
+    for folder in folders:
+        assert generate.question(folder).endswith("?"), folder
 
 
 def test_every_parameter_has_a_meaning(generate: ModuleType) -> None:
@@ -76,6 +97,24 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    """NAME stands for what a reader is about to write: its folder must exist."""
+    for name in PATH.findall(page.read_text()):
+        assert (ROOT / re.sub(r"[^/]*NAME.*", "", name)).exists(), name
+
+
+def test_what_to_add_names_what_the_files_hold() -> None:
+    for section in CONTRIBUTING.read_text().split("\n## How to add ")[1:]:
+        names = ["pyproject.toml", *(name for name in PATH.findall(section) if "NAME" not in name)]
+        named = [ROOT / name for name in names]
+        sources = [file for path in named for file in (path, *path.glob("*.py")) if file.is_file()]
+        text = "\n".join(source.read_text() for source in sources)
+        steps = re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]
+        for word in re.findall(r"`(_?[A-Za-z]\w+)`", "".join(steps)):
+            assert re.search(rf"\b{word}\b", text), word
+
+
 def test_every_page_is_found_from_the_first_one() -> None:
     listed = set(re.findall(r"\]\(([^)]+\.md)\)", (DOCS / "index.md").read_text()))
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"index.md"}
@@ -93,7 +132,7 @@ def test_commands_and_options_exist(page: Path) -> None:
             for word in words[1:]:
                 if isinstance(command, click.Group):
                     command = command.commands[word]
-            spelt = {each for option in command.params for each in option.opts}
+            spelt = {name for option in command.params for name in option.opts}
             assert {word for word in words if word.startswith("--")} <= spelt, line
 
 
