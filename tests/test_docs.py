@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import tomllib
@@ -10,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+import fedmq
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.main import cli
 from fedmq.party.configuration.federation import Federation
@@ -95,6 +97,29 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_into_a_page_lead_to_a_heading(page: Path) -> None:
+    for target, fragment in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        text = (page.parent / target if target else page).read_text()
+        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        assert fragment in [anchor(heading) for heading in headings], f"{target}#{fragment}"
+
+
+def anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_an_example_in_python_imports_exists(page: Path) -> None:
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = importlib.import_module(node.module)
+                assert {name.name for name in node.names} <= set(dir(module)), node.module
+            elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "fedmq":
+                assert hasattr(fedmq, node.attr), node.attr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
