@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.broker import private_node
+from benchmarks.credit import LABELS
 from benchmarks.page import write_page
 from fedmq.cli.daemon_request import ask_daemon
 from fedmq.party.configuration.job import TrainingJob
@@ -43,7 +44,6 @@ HEAD = (
 )
 FEDMQ = str(Path(sys.executable).with_name("fedmq"))
 BANK, TELCO = "bank", "telco"
-LABELS = {"credit1": "SeriousDlqin2yrs", "credit2": "default.payment.next.month"}
 FEDERATION = f'name = "benchmark"\nactive = "{BANK}"\npassive = ["{TELCO}"]\n'
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import csv
 import json
 import os
 import subprocess
@@ -24,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchmarks.credit import Credit
 from benchmarks.page import write_page
 from fedmq import TrainParams
 from fedmq.cli.model.load_generator import Load, Measured, run
@@ -55,20 +54,6 @@ num_boost_round = 50
 max_depth = 4
 max_bin = 32
 """
-
-
-def credit2(folder: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """All 23 features, and the label."""
-    tables = []
-    for part in ("active", "passive"):
-        with (folder / f"credit2_{part}.csv").open(newline="") as file:
-            header, *rows = csv.reader(file)
-        tables.append((header, np.array(rows, dtype=np.float64)))
-    (header, active), (_, passive) = tables
-    label = header.index("default.payment.next.month")
-    columns = [place for place in range(1, len(header)) if place != label]
-    features = np.hstack([active[:, columns], passive[:, 1:]]).astype(np.float32)
-    return features, active[:, label].astype(np.int64)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -192,9 +177,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
-    features, label = credit2(arguments.data)
+    credit = Credit.read(arguments.data, "credit2")
     with tempfile.TemporaryDirectory() as folder:
-        federation = ServingFederation(Path(folder) / "demo", features, label, [PARAMS])
+        label = credit.label.astype(np.int64)
+        federation = ServingFederation(Path(folder) / "demo", credit.joined(), label, [PARAMS])
         try:
             federation.start_broker()
             federation.start()

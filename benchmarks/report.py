@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.broker import private_node
-from benchmarks.trees import Case, in_own_process, read_csv
+from benchmarks.credit import Credit
+from benchmarks.trees import Case, in_own_process
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks, plan_cells, products
 
@@ -219,7 +220,7 @@ def binned(data: str | None) -> Iterator[tuple[str, NDArray[np.integer]]]:
     yield "40 binary columns of 5 % ones, 30,000 rows", sparse
     yield "10 independent columns of 33 bins", random.integers(0, 33, (30_000, 10)).astype(np.uint8)
     for name in ("credit1", "credit2") if data else ():
-        values, _ = read_csv(Path(str(data)) / f"{name}_passive.csv", False)
+        values = Credit.read(Path(str(data)), name).passive
         yield f"{name}, passive", BinMatrix.of(values, Cuts.of(values, 32)).codes
 
 

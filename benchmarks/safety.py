@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-import benchmarks.training as credit
+from benchmarks import training
 from benchmarks.broker import private_node
 from benchmarks.page import write_page
 from fedmq.computation import Given
@@ -167,16 +167,15 @@ class Trainings:
     """Trainings of the same model, one after the other."""
 
     def __init__(self, options: argparse.Namespace, broker: str) -> None:
-        active, passive, label = credit.load(options)
-        names = [tuple(f"f{n}" for n in range(table.shape[1])) for table in (active, passive)]
-        self._own = ActiveTable(
-            active.astype(np.float32),
-            names[0],
-            label.astype(np.float32),
-            np.zeros(len(label), dtype=np.bool_),
-        )
-        self._other = PassiveTable(passive.astype(np.float32), names[1])
-        self._params = credit.params_of(options)
+        credit = training.load(options)
+        names = [
+            tuple(f"f{n}" for n in range(table.shape[1]))
+            for table in (credit.active, credit.passive)
+        ]
+        nobody = np.zeros(len(credit.label), dtype=np.bool_)
+        self._own = ActiveTable(credit.active, names[0], credit.label, nobody)
+        self._other = PassiveTable(credit.passive, names[1])
+        self._params = training.params_of(options)
         self._folder = options.folder
         self._broker = broker
         self.saves: list[float] = []

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.credit import Credit
 from benchmarks.papers import fedxgboost, leakage, secureboost, times
 from benchmarks.papers.scalability import scalability
-from benchmarks.papers.tables import Credit
 from fedmq.party.compute.process_pool import cores
 
 PAPERS_HEAD = """# The papers' experiments, run again

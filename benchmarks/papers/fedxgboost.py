@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.credit import Credit
 from benchmarks.papers.page import Curve, draw, table
-from benchmarks.papers.tables import TITLES, Credit, params, train, workers_time
+from benchmarks.papers.tables import TITLES, params, train, workers_time
 
 TREES = 25
 EXACT = {"plain": TREES, "smm1": 10, "smm2": 5, "ou": 4, "paillier": 4}
@@ -57,7 +58,7 @@ def by_rows(data: Credit, plots: Path) -> Iterator[str]:
     for colour, engine in enumerate(("plain", "smm1", "smm2", "ldp")):
         seconds = []
         for size in sizes:
-            part = Credit(data.name, data.active[:size], data.passive[:size], data.label[:size])
+            part = data.first(size)
             seconds.append(_run(part, engine, 5, part.held_out(0))[1])
         curves.append(Curve(engine, seconds, colour=colour))
     file = plots / "fedxgboost-figure-4.png"

@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import fedmq
+from benchmarks.credit import Credit
 from benchmarks.papers.page import Curve, draw, table
-from benchmarks.papers.tables import TITLES, Credit, params
+from benchmarks.papers.tables import TITLES, params
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.metric import auc
@@ -32,21 +33,22 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
     """
     rows = []
     for data in datasets:
-        given = {"active": data.active, "passive": {"passive": data.passive}}
+        passive = {"passive": data.passive}
         with TemporaryDirectory() as folder:
             model = fedmq.simulate(
-                **given,
+                active=data.active,
+                passive=passive,
                 label=data.label,
                 params=params(25, subsample=1.0),
                 engine="ou",
                 engine_options={"key_bits": 512, "allow_weak_keys": True},
                 record=folder,
             )
-            weights = model.leaf_weights(**given)
+            weights = model.leaf_weights(active=data.active, passive=passive)
             heard = f"{folder}/passive.recording"
             reports = [
                 fedmq.audit(heard, label=data.label, leaf_weights=weights),
-                fedmq.audit(f"{folder}/active.recording", passive=given["passive"]),
+                fedmq.audit(f"{folder}/active.recording", passive=passive),
             ]
         rows += [
             [
@@ -74,7 +76,7 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
 
 def masked(data: Credit, plots: Path) -> Iterator[str]:
     """SMM-1 and SMM-2 by r', at the root of a first tree."""
-    values = data.passive.to_numpy(np.float32)[:ROWS]
+    values = data.passive[:ROWS]
     label = data.label[:ROWS]
     bins = BinMatrix.of(values, Cuts.of(values, 32))
     candidates = CandidateTable.of(bins.cuts)

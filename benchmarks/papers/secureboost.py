@@ -15,8 +15,9 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
 import fedmq
+from benchmarks.credit import Credit
 from benchmarks.papers.page import Curve, draw, table
-from benchmarks.papers.tables import TITLES, Credit, params, train
+from benchmarks.papers.tables import TITLES, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import walk_pooled
 from fedmq.leakage.attacks.purity import leaf_purity
@@ -43,7 +44,7 @@ def repeated(data: Credit, seed: int, active_only_trees: int) -> Repeat:
     settings = params(TREES, seed=seed, active_only_trees=active_only_trees)
     model = train(data, "plain", settings, held_out)
     truth = data.label[held_out]
-    values = [data.active.to_numpy(np.float32), data.passive.to_numpy(np.float32)]
+    values = [data.active, data.passive]
     tables = [model.share.lookup_table, model.passive_shares["passive"].lookup_table]
     one = model.share.model_copy(update={"trees": model.share.trees[:1]})
     alone = fedmq.SimulatedModel(one, list(model.passive_shares.values()), Traffic())

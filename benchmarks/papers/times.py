@@ -9,8 +9,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from benchmarks.credit import Credit
 from benchmarks.papers.page import table
-from benchmarks.papers.tables import TITLES, Credit, params, train, workers_time
+from benchmarks.papers.tables import TITLES, params, train, workers_time
 
 LDP: Mapping[str, Any] = {"mechanism": "laplace", "epsilon": 1.0, "noise_seed": 0}
 PUBLISHED = {
