@@ -46,49 +46,49 @@ chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a
 histories: $(VENV)/test.stamp ## record the sessions that tests replay anew
 	@$(BIN)/python -m tests.histories.record
 
-# Benchmarks write or print tables; DATA is a folder with credit1_*.csv and credit2_*.csv.
+# Benchmarks write pages of docs/measured or print tables; DATA is a folder with credit1_*.csv and credit2_*.csv.
 
 define data
 	@test -n "$(DATA)" || { echo "say where the data is: make $@ DATA=folder" >&2; exit 2; }
 endef
 
-bench: $(VENV)/bench.stamp rabbitmq ## time, memory and traffic of trees, into docs/benchmarks; FULL=1 PARTS=
+bench: $(VENV)/bench.stamp rabbitmq ## time, memory and traffic of trees, into docs/measured; FULL=1 PARTS=
 	$(data)
-	@$(BIN)/python benchmarks/report.py --data "$(DATA)" $(if $(FULL),--full) \
+	@$(BIN)/python -m benchmarks.report --data "$(DATA)" $(if $(FULL),--full) \
 		$(if $(PARTS),--parts $(PARTS))
 
 bench-training: $(VENV)/bench.stamp ## seconds per tree beside XGBoost
 	$(data)
-	@$(BIN)/python benchmarks/training.py "$(DATA)"
+	@$(BIN)/python -m benchmarks.training "$(DATA)"
 
 bench-safety: $(VENV)/bench.stamp rabbitmq ## what seals and checkpoints cost
 	$(data)
-	@$(BIN)/python benchmarks/safety.py "$(DATA)" --page docs/benchmarks/safety.md
+	@$(BIN)/python -m benchmarks.safety "$(DATA)" --page docs/measured/safety.md
 
 bench-apart: $(VENV)/bench.stamp rabbitmq ## parties with a core each, with and without noise made ahead
 	$(data)
-	@$(BIN)/python benchmarks/apart.py "$(DATA)"
+	@$(BIN)/python -m benchmarks.apart "$(DATA)"
 
-bench-estimate: $(VENV)/bench.stamp rabbitmq ## what fedmq estimate foretells, beside what it then takes
+bench-estimate: $(VENV)/bench.stamp rabbitmq ## what fedmq estimate says, beside what the training takes
 	$(data)
-	@$(BIN)/python benchmarks/estimate.py "$(DATA)" --page docs/benchmarks/estimate.md
+	@$(BIN)/python -m benchmarks.estimate "$(DATA)" --page docs/measured/estimate.md
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
-	@$(BIN)/python benchmarks/soak.py
+	@$(BIN)/python -m benchmarks.soak
 
 bench-alignment: $(VENV)/bench.stamp ## seconds of alignments of 10^4, 10^5 and 10^6 ids
 	@$(BIN)/python -m benchmarks.alignment
 
 bench-online: $(VENV)/bench.stamp rabbitmq ## latencies of online scores
 	$(data)
-	@$(BIN)/python benchmarks/online.py "$(DATA)" --page docs/benchmarks/online.md
+	@$(BIN)/python -m benchmarks.online "$(DATA)" --page docs/measured/online.md
 
-papers: $(VENV)/bench.stamp ## the papers' experiments, into docs/papers.md
+papers: $(VENV)/bench.stamp ## the papers' experiments, into docs/measured
 	$(data)
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.papers "$(DATA)"
 
-docs: $(VENV)/test.stamp ## write the generated pages of docs/reference
-	@$(BIN)/python docs/generate.py
+docs: $(VENV)/test.stamp ## write docs/reference and the map in CONTRIBUTING.md
+	@$(BIN)/python docs/reference/generate.py
 
 clean: ## remove the virtual environment and all caches
 	@rm -rf $(VENV) .oldest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,7 +2,7 @@
 
 Both parties run in this process, on one pool of two worker processes::
 
-    python -m benchmarks.alignment                      # 10^4 and 10^5 ids each
+    python -m benchmarks.alignment                      # 10^4, 10^5 and 10^6 ids a party
     python -m benchmarks.alignment --ids 1000000
     python -m benchmarks.alignment --broker amqp://...  # over RabbitMQ
 
@@ -17,7 +17,6 @@ import asyncio
 import json
 import os
 import tempfile
-import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from fedmq.privacy.set_intersection import Blind, BlindIds, IdList
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.memory_watch import MemoryWatch
 
 PARTIES = ("bank", "telco")
 TICK = 0.002
@@ -54,45 +54,18 @@ class Measured:
     of_it_own_work_milliseconds: float
 
 
-class Memory:
-    """The most memory that this process and its workers used together, in bytes."""
-
-    def __init__(self) -> None:
-        self.peak = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Memory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        me = psutil.Process()
-        while not self._ended.wait(0.2):
-            used = 0
-            for process in (me, *me.children(recursive=True)):
-                try:
-                    # Pages that workers share with this process count once.
-                    used += process.memory_full_info().pss
-                except psutil.Error:
-                    continue
-            self.peak = max(self.peak, used)
-
-
 def cpu_seconds() -> float:
     times = os.times()
-    workers = sum(sum(each.cpu_times()[:2]) for each in psutil.Process().children(recursive=True))
+    workers = sum(
+        sum(worker.cpu_times()[:2]) for worker in psutil.Process().children(recursive=True)
+    )
     return times.user + times.system + workers
 
 
 async def stalls(longest: list[float]) -> None:
     """The longest wait of the event loop, and the longest that its own thread computed at once.
 
-    On a busy machine the first is mostly other people's work.
+    On a busy machine the first is mostly the work of others.
     """
     while True:
         wall, own = time.perf_counter(), time.thread_time()
@@ -131,7 +104,7 @@ def measured(count: int, broker: str, workers: int, folder: Path) -> Measured:
         finally:
             watch.cancel()
 
-    with Memory() as memory:
+    with MemoryWatch() as memory:
         begun, before = time.perf_counter(), cpu_seconds()
         common, _ = in_own_loop(align())
         seconds = time.perf_counter() - begun

@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/apart.py DATA [--trees 6] [--json]
+    python -m benchmarks.apart DATA [--trees 6] [--json]
 
 DATA holds ``credit1_*.csv`` and ``credit2_*.csv``. Two daemons train over a private RabbitMQ node,
 each bound to a core, as if on machines of their own: with ``noise_ahead``, and without. Seconds
@@ -16,8 +16,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from broker import private_node
-from estimate import BANK, TELCO, Job, Parties
+from benchmarks.broker import private_node
+from benchmarks.estimate import BANK, TELCO, Job, Parties
 
 JOBS = [
     Job("credit2", "ou"),
@@ -43,15 +43,15 @@ def main() -> None:
                 for way in ("true", "false")
             }
     seconds = {
-        job: {way: each.seconds for way, each in ways.items()} for job, ways in found.items()
+        name: {way: taken.seconds for way, taken in ways.items()} for name, ways in found.items()
     }
     if options.json:
         print(json.dumps(seconds))
         return
     print(f"{'seconds per tree':<28}{'ahead':>10}{'not':>10}{'ratio':>10}")
-    for job, ways in seconds.items():
-        ahead, usual = ways["true"], ways["false"]
-        print(f"{job:<28}{ahead:>10.3f}{usual:>10.3f}{ahead / usual:>10.2f}")
+    for name, ways in seconds.items():
+        ahead, otherwise = ways["true"], ways["false"]
+        print(f"{name:<28}{ahead:>10.3f}{otherwise:>10.3f}{ahead / otherwise:>10.2f}")
 
 
 if __name__ == "__main__":

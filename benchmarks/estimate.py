@@ -1,17 +1,17 @@
-"""What ``fedmq estimate`` foretells, beside what the same jobs then take two daemons.
+"""What ``fedmq estimate`` says, beside what the same jobs then take two daemons.
 
 ::
 
-    python benchmarks/estimate.py DATA [--trees 4] [--jobs ou ...] [--untold] [--json]
+    python -m benchmarks.estimate DATA [--trees 4] [--jobs ou ...] [--without-bins] [--json]
                                        [--page FILE]
 
-DATA holds ``credit1_*.csv`` and ``credit2_*.csv``. For each job the prediction is made first, by
-the command in a process of its own, then the job is trained by two daemons over a private RabbitMQ
-node, after which it is predicted once more: what the machine does besides changes with time, so
-the mean of both predictions is compared. The passive party's bins are told (``--bins``), unless
-``--untold``. Shown are ratios, prediction to truth: seconds per tree on the clock, seconds of
-cores, bytes and peak memory of each party, and the seconds that a prediction took. The first and
-the last tree are left out: one makes keys, the other gets nothing ready for the next.
+DATA holds ``credit1_*.csv`` and ``credit2_*.csv``. For each job the estimate is made first, by the
+command in a process of its own, then two daemons train the job over a private RabbitMQ node, and
+the estimate is made once more: what else the machine does changes with time, so the mean of both
+estimates is compared. The estimate knows the passive party's bins (``--bins``), unless
+``--without-bins``. Shown are ratios, estimate to measurement: seconds per tree on the clock,
+seconds of cores, bytes and peak memory of each party, and the seconds that an estimate took. The
+first and the last tree are left out: one makes keys, the other gets nothing ready for the next.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from broker import private_node
-from page import write_page
 
+from benchmarks.broker import private_node
+from benchmarks.credit import LABELS
+from benchmarks.page import write_page
 from fedmq.cli.daemon_request import ask_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.simulation.memory_watch import MemoryWatch
 
 HEAD = (
-    "Ratios of what `fedmq estimate` foretells to what two daemons then take: 1 is the truth, and "
-    "0.7 to 1.3 is aimed at. *s per tree* is the truth itself. Traffic is both ways; the passive "
-    "party's bins are told."
+    "Ratios of what `fedmq estimate` says to what two daemons then take: the aim is 0.7 to 1.3. "
+    "*s per tree* is what was measured. Traffic is both ways; the estimate knows the passive "
+    "party's bins."
 )
 FEDMQ = str(Path(sys.executable).with_name("fedmq"))
 BANK, TELCO = "bank", "telco"
-LABELS = {"credit1": "SeriousDlqin2yrs", "credit2": "default.payment.next.month"}
 FEDERATION = f'name = "benchmark"\nactive = "{BANK}"\npassive = ["{TELCO}"]\n'
 
 
@@ -119,7 +119,8 @@ class Parties:
         with ExitStack() as stack:
             daemons = {party: stack.enter_context(self._daemon(party)) for party in (BANK, TELCO)}
             watches = {
-                party: stack.enter_context(MemoryWatch(each.pid)) for party, each in daemons.items()
+                party: stack.enter_context(MemoryWatch(daemon.pid))
+                for party, daemon in daemons.items()
             }
 
             def note(event: Mapping[str, Any]) -> None:
@@ -168,44 +169,44 @@ class Parties:
         spans = [event for event in events if event["ph"] == "X"]
         later = [event["args"] for event in spans if first < event["ts"] / 1e6 < last]
         return (
-            sum(each.get("busy ms", 0) for each in later) / 1e3,
+            sum(arguments.get("busy ms", 0) for arguments in later) / 1e3,
             sum(event["args"].get("bytes", 0) for event in spans),
         )
 
 
-def foretold(job: Path, bins: str | None) -> tuple[Taken, float]:
+def estimated(job: Path, bins: str | None) -> tuple[Taken, float]:
     """What ``fedmq estimate`` says per tree, and how long it took."""
-    told = ["--bins", bins] if bins else []
+    known = ["--bins", bins] if bins else []
     begun = time.perf_counter()
     run = subprocess.run(
-        [FEDMQ, "estimate", str(job), "--json", *told], check=True, capture_output=True, text=True
+        [FEDMQ, "estimate", str(job), "--json", *known], check=True, capture_output=True, text=True
     )
     took = time.perf_counter() - begun
     found = json.loads(run.stdout)
     parties, trees = found["parties"], found["trees"]
     return Taken(
         found["seconds_per_tree"],
-        {party: each["core_seconds"] / trees for party, each in parties.items()},
+        {party: taken["core_seconds"] / trees for party, taken in parties.items()},
         {
-            party: (each["bytes_sent"] + each["bytes_received"]) / trees
-            for party, each in parties.items()
+            party: (taken["bytes_sent"] + taken["bytes_received"]) / trees
+            for party, taken in parties.items()
         },
-        {party: each["memory_bytes"] for party, each in parties.items()},
+        {party: taken["memory_bytes"] for party, taken in parties.items()},
     ), took
 
 
-def compared(before: Taken, truth: Taken, after: Taken) -> dict[str, float]:
-    """Ratios of the mean prediction to the truth."""
+def compared(before: Taken, measured: Taken, after: Taken) -> dict[str, float]:
+    """Ratios of the mean estimate to what was measured."""
 
     def ratio(*three: float) -> float:
         return (three[0] + three[2]) / 2 / max(three[1], 1e-9)
 
-    row = {"seconds": ratio(before.seconds, truth.seconds, after.seconds)}
-    cores = [sum(each.core_seconds.values()) for each in (before, truth, after)]
+    row = {"seconds": ratio(before.seconds, measured.seconds, after.seconds)}
+    cores = [sum(taken.core_seconds.values()) for taken in (before, measured, after)]
     row["core seconds"] = ratio(*cores)
     for what in ("traffic", "memory"):
-        for party in truth.traffic:
-            three = [getattr(each, what)[party] for each in (before, truth, after)]
+        for party in measured.traffic:
+            three = [getattr(taken, what)[party] for taken in (before, measured, after)]
             row[f"{party}, {what}"] = ratio(*three)
     return row
 
@@ -216,28 +217,32 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--trees", type=int, default=4, help="at least 3")
     parser.add_argument("--jobs", nargs="+", default=[], help="those whose names hold a word")
-    parser.add_argument("--untold", action="store_true", help="say the number of columns alone")
+    parser.add_argument(
+        "--without-bins", action="store_true", help="give the number of columns alone"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    jobs = [j for j in JOBS if not options.jobs or any(word in j.name for word in options.jobs)]
+    jobs = [
+        job for job in JOBS if not options.jobs or any(word in job.name for word in options.jobs)
+    ]
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name, private_node((BANK, TELCO)) as broker:
         parties = Parties(Path(name), options.data, broker)
         for job in jobs:
             file = parties.prepare(job, options.trees)
-            told = ["data", "bins", str(parties.file(TELCO)), "--max-bin", "32"]
-            bins = subprocess.run([FEDMQ, *told], check=True, capture_output=True, text=True)
-            said = None if options.untold else bins.stdout.strip()
-            before, took = foretold(file, said)
-            truth = parties.train(file)
-            after, took_again = foretold(file, said)
-            row = {"s per tree": truth.seconds, **compared(before, truth, after)}
+            command = ["data", "bins", str(parties.file(TELCO)), "--max-bin", "32"]
+            bins = subprocess.run([FEDMQ, *command], check=True, capture_output=True, text=True)
+            known = None if options.without_bins else bins.stdout.strip()
+            before, took = estimated(file, known)
+            measured = parties.train(file)
+            after, took_again = estimated(file, known)
+            row = {"s per tree": measured.seconds, **compared(before, measured, after)}
             result[job.name] = {**row, "estimate took, s": (took + took_again) / 2}
-            print(f"{job.name}: {before} {truth} {after}", file=sys.stderr)
+            print(f"{job.name}: {before} {measured} {after}", file=sys.stderr)
     if options.page:
         text = f"```text\n{table(result)}\n```"
-        write_page(options.page, "Estimates and the truth", "make bench-estimate", HEAD, text)
+        write_page(options.page, "Estimates and measurements", "make bench-estimate", HEAD, text)
     print(json.dumps(result) if options.json else table(result))
 
 

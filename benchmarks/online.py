@@ -2,18 +2,17 @@
 
 ::
 
-    python benchmarks/online.py DATA [--json] [--page FILE]
+    python -m benchmarks.online DATA [--json] [--page FILE]
 
 DATA is a folder with credit2_active.csv and credit2_passive.csv (Default of Credit Card Clients).
 50 trees of depth 4; latencies count from when a request was due.
-On a machine that is busy with other things, the processor time per request says more.
+On a machine that does other things besides, look at the processor time per request.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import csv
 import json
 import os
 import subprocess
@@ -24,18 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.page import write_page  # noqa: E402
-from fedmq import TrainParams  # noqa: E402
-from fedmq.cli.model.load_generator import Load, Measured, run  # noqa: E402
-from tests.party.online.serving_federation import TOKEN, ServingFederation  # noqa: E402
+from benchmarks.credit import Credit
+from benchmarks.page import write_page
+from fedmq import TrainParams
+from fedmq.cli.model.load_generator import Load, Measured, run
+from tests.party.online.serving_federation import TOKEN, ServingFederation
 
 PARAMS = TrainParams(num_boost_round=50, max_depth=4, max_bin=32)
-# What it is to keep to.
+# What a load is to keep to.
 LIMITS = {
     "bitmap, single rows": "p50 10 ms, p99 40 ms",
     "bitmap, batches of 100": "2,000 rows/s",
@@ -60,20 +56,6 @@ max_bin = 32
 """
 
 
-def credit2(folder: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """All 23 features, and the label."""
-    tables = []
-    for part in ("active", "passive"):
-        with (folder / f"credit2_{part}.csv").open(newline="") as file:
-            header, *rows = csv.reader(file)
-        tables.append((header, np.array(rows, dtype=np.float64)))
-    (header, active), (_, passive) = tables
-    label = header.index("default.payment.next.month")
-    columns = [place for place in range(1, len(header)) if place != label]
-    features = np.hstack([active[:, columns], passive[:, 1:]]).astype(np.float32)
-    return features, active[:, label].astype(np.int64)
-
-
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -90,7 +72,9 @@ class Bench:
     def load(self, what: str, rate: float, seconds: float, rows: int = 1) -> Measured:
         """Requests of ``rows`` rows at ``rate``, as ``fedmq bench infer`` makes them."""
         federation = self.federation
-        before = {party: cpu_seconds(each.pid) for party, each in federation.processes.items()}
+        before = {
+            party: cpu_seconds(process.pid) for party, process in federation.processes.items()
+        }
         measured = asyncio.run(
             run(
                 Load(
@@ -105,15 +89,14 @@ class Bench:
                 )
             )
         )
+        requests = len(measured.milliseconds)
         self.figures[what] = {
             "p50_ms": round(measured.percentile(50), 1),
             "p99_ms": round(measured.percentile(99), 1),
-            "rows_per_second": round(len(measured.milliseconds) * rows / measured.elapsed),
+            "rows_per_second": round(requests * rows / measured.elapsed),
             "cpu_ms_per_request": {
-                party: round(
-                    (cpu_seconds(each.pid) - before[party]) / len(measured.milliseconds) * 1000, 2
-                )
-                for party, each in federation.processes.items()
+                party: round((cpu_seconds(process.pid) - before[party]) / requests * 1000, 2)
+                for party, process in federation.processes.items()
             },
             "statuses": {str(code): count for code, count in measured.statuses.items()},
         }
@@ -173,15 +156,15 @@ class Bench:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """As Markdown, with what it is to keep to."""
+    """As Markdown, with what each load is to keep to."""
     lines = [
         "| load | p50, ms | p99, ms | rows/s | seconds | exact | to keep to |",
         "|---|---:|---:|---:|---:|---|---|",
     ]
-    for what, each in figures.items():
+    for what, measured in figures.items():
         if "warming" not in what:
             names = ("p50_ms", "p99_ms", "rows_per_second", "seconds", "exact")
-            cells = [str(each.get(name, "")) for name in names]
+            cells = [str(measured.get(name, "")) for name in names]
             lines.append(f"| {what} | {' | '.join(cells)} | {LIMITS.get(what, '')} |")
     ratio = figures["during a training"]["p99_ms"] / figures["before a training"]["p99_ms"]
     return "\n".join([*lines, "", f"Beside the training p99 is {ratio:.2f} times that before."])
@@ -194,9 +177,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
-    features, label = credit2(arguments.data)
+    credit = Credit.read(arguments.data, "credit2")
     with tempfile.TemporaryDirectory() as folder:
-        federation = ServingFederation(Path(folder) / "demo", features, label, [PARAMS])
+        label = credit.label.astype(np.int64)
+        federation = ServingFederation(Path(folder) / "demo", credit.joined(), label, [PARAMS])
         try:
             federation.start_broker()
             federation.start()

@@ -1,4 +1,4 @@
-"""A page of docs/benchmarks: what was measured, by which command, on what."""
+"""A page of docs/measured: what was measured, by which command, on what."""
 
 from __future__ import annotations
 

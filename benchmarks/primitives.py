@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/primitives.py [--bits 2048] [--rows 4000] [--features 10] [--bins 32]
+    python -m benchmarks.primitives [--bits 2048] [--rows 4000] [--features 10] [--bins 32]
                                     [--repeat 5] [--json]
 
 Every number is the best of ``--repeat`` rounds, all in one run, in time of the processor. What
@@ -150,7 +150,7 @@ def measure_phe(bits: int, work: Workload) -> dict[str, float]:
 
 def table(columns: dict[str, dict[str, float]]) -> str:
     """Columns of microseconds as text, one primitive a row."""
-    text = [f"{'µs each':<34}" + "".join(f"{name:>14}" for name in columns)]
+    text = [f"{'µs':<34}" + "".join(f"{name:>14}" for name in columns)]
     for primitive in columns["paillier"]:
         values = [column.get(primitive) for column in columns.values()]
         cells = ["" if value is None else f"{value:,.2f}" for value in values]

@@ -1,13 +1,13 @@
-"""All benchmarks, as tables and plots in docs/benchmarks.
+"""All benchmarks, as a page and its data in docs/measured.
 
 ::
 
-    python benchmarks/report.py [--data FOLDER] [--full] [--out docs/benchmarks] [--parts NAME ...]
+    python -m benchmarks.report [--data FOLDER] [--full] [--out docs/measured] [--parts NAME ...]
 
-``--data`` holds credit1 and credit2, each as NAME_active.csv and NAME_passive.csv: the papers'
+``--data`` holds credit1 and credit2, both as NAME_active.csv and NAME_passive.csv: the papers'
 data. Quick by default, some five minutes on two free cores; ``--full`` takes about half an hour,
 most of it for 5,000 features. With ``--parts`` (as ``figures.json`` names them) only these are
-measured, and the others are taken from the last run. Whoever else works on the machine slows it
+measured, and the others are taken from the last run. What else the machine does slows it
 down: beside the seconds on the clock stand the seconds of cores.
 """
 
@@ -26,16 +26,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from broker import private_node
 from numpy.typing import NDArray
-from trees import Case, in_own_process, read_csv
 
+from benchmarks.broker import private_node
+from benchmarks.credit import Credit
+from benchmarks.trees import Case, in_own_process
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks, plan_cells, products
 
-HERE = Path(__file__).parent
+MEASURED = Path(__file__).parents[1] / "docs" / "measured"
 Row = dict[str, Any]
 
+TRICKS = (
+    "joint_sums",
+    "skip_fullest",
+    "subtract_siblings",
+    "sum_early",
+    "noise_ahead",
+    "pack_sums",
+)
 SPLIT = ("encrypt", "sum", "pack and hide", "decrypt", "other", "transfer", "wait")
 
 
@@ -112,12 +121,10 @@ def sweeps(full: bool) -> list[Sweep]:
 
 
 def switches(full: bool) -> list[tuple[str, Case]]:
-    """The same training with one trick less each."""
+    """The same training with one trick less."""
     base = Case(engine="paillier", rows=30_000 if full else 3_000, trees=2)
-    off = ("joint_sums", "skip_fullest", "subtract_siblings", "sum_early", "noise_ahead")
-    off += ("pack_sums",)
     cases = [("all tricks", base)]
-    cases += [(f"without {each}", replace(base, options={each: False})) for each in off]
+    cases += [(f"without {trick}", replace(base, options={trick: False})) for trick in TRICKS]
     # It takes 15 ms a row: fewer rows will do.
     few = replace(base, rows=500, trees=1)
     cases.append(("500 rows, all tricks", few))
@@ -144,13 +151,13 @@ class Report:
     """Collects Markdown, figures and plots, and writes them as it goes."""
 
     def __init__(self, folder: Path, parts: Sequence[str] | None) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self._page, self.data = folder / "benchmarks.md", folder / "data"
+        self.data.mkdir(parents=True, exist_ok=True)
         self._text: list[str] = []
         self._figures: dict[str, Any] = {}
         self.later: list[str] = []
         if parts is not None:
-            before: dict[str, Any] = json.loads((folder / "figures.json").read_text())
+            before: dict[str, Any] = json.loads((self.data / "figures.json").read_text())
             self.later = sorted({*before.get("later", ()), *parts} & set(before))
             self._figures = {name: part for name, part in before.items() if name not in parts}
         self._figures["later"] = self.later
@@ -159,27 +166,28 @@ class Report:
         """The figures of a part, measured unless they are taken from the last run."""
         if name not in self._figures:
             self._figures[name] = measure()
-            (self._folder / "figures.json").write_text(json.dumps(self._figures, indent=1) + "\n")
+            (self.data / "figures.json").write_text(json.dumps(self._figures, indent=1) + "\n")
         return self._figures[name]
 
-    def say(self, *lines: str) -> None:
+    def add(self, *lines: str) -> None:
         """Add lines of Markdown."""
         self._text += lines
-        (self._folder / "index.md").write_text("\n".join(self._text) + "\n")
+        self._page.write_text("\n".join(self._text) + "\n")
 
     def table(self, first: str, rows: Mapping[str, Row], columns: Sequence[str]) -> None:
         """Add a table: a line for each of ``rows``."""
-        self.say(f"| {first} | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns))
+        self.add(f"| {first} | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns))
         for name, row in rows.items():
             cells = (_cell(row.get(column, "")) for column in columns)
-            self.say(f"| {name} | " + " | ".join(cells) + " |")
-        self.say("")
+            self.add(f"| {name} | " + " | ".join(cells) + " |")
+        self.add("")
 
     def plot(self, sweep: Sweep, lines: Mapping[str, Sequence[tuple[float, Row]]]) -> None:
         """Seconds and seconds of cores per tree over what the sweep changes."""
         import matplotlib as mpl  # it is an extra, and only this needs it
 
         mpl.use("Agg")
+        mpl.rcParams["svg.hashsalt"] = "fedmq"  # the same figures give the same file
         from matplotlib import pyplot
 
         figure, axes = pyplot.subplots(figsize=(6, 4))
@@ -193,9 +201,9 @@ class Report:
         axes.grid(alpha=0.3)
         axes.legend()
         figure.tight_layout()
-        figure.savefig(self._folder / f"{sweep.name}.svg")
+        figure.savefig(self.data / f"{sweep.name}.svg", metadata={"Date": None})
         pyplot.close(figure)
-        self.say(f"![{sweep.title}]({sweep.name}.svg)", "")
+        self.add(f"![{sweep.title}]({self.data.name}/{sweep.name}.svg)", "")
 
 
 def _cell(value: Any) -> str:
@@ -212,7 +220,7 @@ def binned(data: str | None) -> Iterator[tuple[str, NDArray[np.integer]]]:
     yield "40 binary columns of 5 % ones, 30,000 rows", sparse
     yield "10 independent columns of 33 bins", random.integers(0, 33, (30_000, 10)).astype(np.uint8)
     for name in ("credit1", "credit2") if data else ():
-        values, _ = read_csv(Path(str(data)) / f"{name}_passive.csv", False)
+        values = Credit.read(Path(str(data)), name).passive
         yield f"{name}, passive", BinMatrix.of(values, Cuts.of(values, 32)).codes
 
 
@@ -220,7 +228,7 @@ def fewer_products(bins: NDArray[np.integer]) -> float:
     """How many times fewer products the root's sums take than one for each row and feature."""
     blocks = (bins[:, start : start + 16] for start in range(0, bins.shape[1], 16))
     tricks = Tricks()
-    groups = [each for block in blocks for each in plan_cells(block, tricks)]
+    groups = [group for block in blocks for group in plan_cells(block, tricks)]
     return bins.size / products(groups, tricks)
 
 
@@ -230,7 +238,7 @@ def phe_seconds(case: Case, micros: Mapping[str, float]) -> float:
     Two ciphertexts a row, all of them added for each feature and level, two decryptions a sum.
     """
     features = sum(case.features[1:])
-    sums = features * case.bins * (2**case.depth - 1)
+    sums = features * case.bins * ((1 << case.depth) - 1)
     work = 2 * case.rows * micros["encrypt"] + 2 * sums * micros["decrypt"]
     work += 2 * case.rows * features * case.depth * micros["add, one feature"]
     return work / 1e6 / 2
@@ -247,7 +255,7 @@ def with_ratios(case: Case, row: Row, phe: Mapping[str, float]) -> Row:
 def primitives(full: bool) -> dict[str, dict[str, float]]:
     """Microseconds by scheme and primitive."""
     size = ["--rows", "4000", "--repeat", "5"] if full else ["--rows", "1000", "--repeat", "3"]
-    command = [sys.executable, str(HERE / "primitives.py"), "--json", *size]
+    command = [sys.executable, "-m", "benchmarks.primitives", "--json", *size]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, dict[str, float]] = json.loads(done.stdout)["µs"]
     return found
@@ -267,11 +275,11 @@ def main() -> None:
     parser.add_argument("--data", help="folder with credit1 and credit2; left out, made-up tables")
     parser.add_argument("--full", action="store_true", help="half an hour instead of minutes")
     parser.add_argument("--parts", nargs="+", help="what to measure anew; all by default")
-    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "benchmarks")
+    parser.add_argument("--out", type=Path, default=MEASURED)
     options = parser.parse_args()
     report = Report(options.out, options.parts)
     load = os.getloadavg()[0]
-    report.say(
+    report.add(
         "# Benchmarks",
         "",
         f"Made by `make bench`{' in full' if options.full else ', the quick run'}: all parties on "
@@ -302,7 +310,7 @@ def main() -> None:
             return with_ratios(case, in_own_process(case, broker, trace), micros["phe"])
 
         def of_papers() -> dict[str, Row]:
-            timeline = options.out / "timeline.json"
+            timeline = report.data / "timeline.json"
             return {
                 name: measured(case, timeline if name == "Credit 2, ou" else None)
                 for name, case in papers(options.data, options.full)
@@ -310,14 +318,14 @@ def main() -> None:
 
         if options.data:
             found = report.part("papers", of_papers)
-            report.say("## The papers' tables", "", "Time, traffic and memory per tree:", "")
+            report.add("## The papers' tables", "", "Time, traffic and memory per tree:", "")
             report.table("", found, [*columns, "nodes as XGBoost's"])
-            report.say(
+            report.add(
                 "Seconds of cores by part; messages under way and idle time, on the clock:", ""
             )
             report.table("", found, SPLIT)
-            report.say("`timeline.json` beside this page opens in ui.perfetto.dev.", "")
-        report.say("## Joint histograms", "")
+            report.add("[timeline.json](data/timeline.json) opens in ui.perfetto.dev.", "")
+        report.add("## Joint histograms", "")
         joint = report.part(
             "joint",
             lambda: {
@@ -326,7 +334,7 @@ def main() -> None:
             },
         )
         report.table("How many times", joint, ["fewer products"])
-        report.say("## What each trick brings", "")
+        report.add("## What each trick brings", "")
         found = report.part(
             "switches",
             lambda: {name: measured(case) for name, case in switches(options.full)},
@@ -334,7 +342,7 @@ def main() -> None:
         report.table("Paillier", found, [*columns[:2], *SPLIT[:4], "MB"])
         for sweep in sweeps(options.full):
             lines = report.part(sweep.name, partial(swept, sweep, measured))
-            report.say(f"## {sweep.title}", "")
+            report.add(f"## {sweep.title}", "")
             for engine, points in lines.items():
                 rows = {f"{place:,}": row for place, row in points}
                 report.table(f"{engine}, {sweep.axis}", rows, columns)

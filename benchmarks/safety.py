@@ -2,10 +2,10 @@
 
 ::
 
-    python benchmarks/safety.py DATA [--trees 20] [--depth 3] [--bins 32] [--repeats 9]
+    python -m benchmarks.safety DATA [--trees 20] [--depth 3] [--bins 32] [--repeats 9]
                                      [--folder FOLDER] [--json] [--page FILE]
 
-DATA is the folder that ``benchmarks/training.py`` takes. Two parties train on Default of Credit
+DATA is the folder that ``benchmarks.training`` takes. Two parties train on Default of Credit
 Card Clients with the engine ``plain``, whose arithmetic is the least and whose share of messages
 is the largest, in one process over a private RabbitMQ node. Four kinds of run take turns, in
 another order each time: with neither, with seals, with a store, and with both. Stores lie in
@@ -25,20 +25,17 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import training as credit
-from broker import private_node
-from page import write_page
-
+from benchmarks import training
+from benchmarks.broker import private_node
+from benchmarks.page import write_page
 from fedmq.computation import Given
 from fedmq.messages.array import Array
 from fedmq.messages.codec import decode, encode
@@ -73,6 +70,7 @@ KINDS = {
     "both": (True, True),
 }
 """What a run has: seals, a store."""
+Item = TypeVar("Item")
 
 
 def sealers() -> dict[str, EndToEnd]:
@@ -85,7 +83,7 @@ def sealers() -> dict[str, EndToEnd]:
 # Single messages
 
 
-def envelope(size: int, sequence: int) -> Envelope:
+def broadcast(size: int, sequence: int) -> Envelope:
     """A broadcast with a payload of ``size`` bytes."""
     body = GradientBroadcast(
         tree=0,
@@ -107,12 +105,12 @@ def envelope(size: int, sequence: int) -> Envelope:
     return Envelope(header, body)
 
 
-def microseconds(act: Callable[[int], object], count: int) -> float:
-    """The median time of ``act``."""
+def microseconds(action: Callable[[Item], object], items: Iterable[Item]) -> float:
+    """The median time of ``action`` on an item."""
     times = []
-    for number in range(count):
+    for item in items:
         begun = time.perf_counter()
-        act(number)
+        action(item)
         times.append(time.perf_counter() - begun)
     return round(1e6 * statistics.median(times), 2)
 
@@ -121,16 +119,16 @@ def messages() -> list[dict[str, float]]:
     """Encoding and decoding a message, with and without its seal."""
     both, rows = sealers(), []
     for size in SIZES:
-        said = [envelope(size, number) for number in range(1, 101)]
-        clear = [encode(each) for each in said]
-        sealed = [both["bank"].seal(each) for each in said]
+        envelopes = [broadcast(size, number) for number in range(1, 101)]
+        clear = [encode(envelope) for envelope in envelopes]
+        sealed = [both["bank"].seal(envelope) for envelope in envelopes]
         rows.append(
             {
                 "bytes": size,
-                "encode_us": microseconds(lambda n, said=said: encode(said[n]), 100),
-                "seal_us": microseconds(lambda n, said=said: both["bank"].seal(said[n]), 100),
-                "decode_us": microseconds(lambda n, clear=clear: decode(clear[n]), 100),
-                "open_us": microseconds(lambda n, s=sealed: both["telco"].open(s[n]), 100),
+                "encode_us": microseconds(encode, envelopes),
+                "seal_us": microseconds(both["bank"].seal, envelopes),
+                "decode_us": microseconds(decode, clear),
+                "open_us": microseconds(both["telco"].open, sealed),
                 "more_bytes": len(sealed[0]) - len(clear[0]),
             }
         )
@@ -140,7 +138,7 @@ def messages() -> list[dict[str, float]]:
 # Trainings
 
 
-class TimedKeeper(StoreCheckpointer):
+class TimedCheckpointer(StoreCheckpointer):
     """Notes how long each tree takes to be on disk."""
 
     def __init__(self, store: SessionStore, seconds: list[float]) -> None:
@@ -169,16 +167,15 @@ class Trainings:
     """Trainings of the same model, one after the other."""
 
     def __init__(self, options: argparse.Namespace, broker: str) -> None:
-        active, passive, label = credit.load(options)
-        names = [tuple(f"f{n}" for n in range(each.shape[1])) for each in (active, passive)]
-        self._own = ActiveTable(
-            active.astype(np.float32),
-            names[0],
-            label.astype(np.float32),
-            np.zeros(len(label), dtype=np.bool_),
-        )
-        self._other = PassiveTable(passive.astype(np.float32), names[1])
-        self._params = credit.params_of(options)
+        credit = training.load(options)
+        names = [
+            tuple(f"f{n}" for n in range(table.shape[1]))
+            for table in (credit.active, credit.passive)
+        ]
+        nobody = np.zeros(len(credit.label), dtype=np.bool_)
+        self._own = ActiveTable(credit.active, names[0], credit.label, nobody)
+        self._other = PassiveTable(credit.passive, names[1])
+        self._params = training.params_of(options)
         self._folder = options.folder
         self._broker = broker
         self.saves: list[float] = []
@@ -197,12 +194,14 @@ class Trainings:
         }
         ends: list[Clocks] = []
         async with AsyncExitStack() as stack:
-            keepers: dict[str, Checkpointer] = {}
-            for party in PARTIES if folder is not None else ():
+            checkpointers: dict[str, Checkpointer] = {}
+            for party in PARTIES:
+                if folder is None:
+                    break
                 database = Database(folder / party)
                 await database.open()
                 stack.push_async_callback(database.close)
-                keepers[party] = TimedKeeper(SessionStore(database), self.saves)
+                checkpointers[party] = TimedCheckpointer(SessionStore(database), self.saves)
             await run_machines(
                 machines,
                 ThreadPool(),
@@ -211,7 +210,7 @@ class Trainings:
                 Traffic(),
                 lambda _: ends.append(Clocks.now()),
                 sealers=sealers() if sealed else None,
-                keepers=keepers,
+                keepers=checkpointers,
             )
         first, last, trees = ends[0], ends[-1], len(ends) - 1
         return Clocks((last.wall - first.wall) / trees, (last.processor - first.processor) / trees)
@@ -231,15 +230,15 @@ def trainings(options: argparse.Namespace, broker: str) -> dict[str, Any]:
             print(f"{turn + 1} {kind}: {runs[kind][-1].wall:.4f} s per tree", file=sys.stderr)
     return {
         "seconds_per_save": round(statistics.median(benchmark.saves), 5),
-        **{kind: compared(each, runs["neither"]) for kind, each in runs.items()},
+        **{kind: compared(of_kind, runs["neither"]) for kind, of_kind in runs.items()},
     }
 
 
-def compared(runs: list[Clocks], usual: list[Clocks]) -> dict[str, float]:
-    """Medians of ``runs`` in seconds per tree, and their ratio to those of ``usual``."""
+def compared(runs: list[Clocks], plain: list[Clocks]) -> dict[str, float]:
+    """Medians of ``runs`` in seconds per tree, and their ratio to those of ``plain``."""
     result = {}
     for clock in ("wall", "processor"):
-        own, other = ([getattr(each, clock) for each in some] for some in (runs, usual))
+        own, other = ([getattr(run, clock) for run in kind] for kind in (runs, plain))
         result[clock] = round(statistics.median(own), 5)
         result[f"{clock}_ratio"] = round(statistics.median(own) / statistics.median(other), 3)
         pairs = sorted(one / two for one, two in zip(own, other, strict=True))
@@ -253,16 +252,16 @@ def shown(result: dict[str, Any]) -> str:
         "| message, bytes | encode, µs | seal | decode | open | longer by, bytes |",
         "|---:|---:|---:|---:|---:|---:|",
     ]
-    lines += ["| " + " | ".join(map(str, each.values())) + " |" for each in result["messages"]]
+    lines += ["| " + " | ".join(map(str, row.values())) + " |" for row in result["messages"]]
     lines += [
         "",
         "| a tree with | seconds | ratio | processor seconds | ratio |",
         "|---|---:|---:|---:|---:|",
     ]
     for kind in KINDS:
-        each = result["training"][kind]
+        figures = result["training"][kind]
         columns = ("wall", "wall_ratio", "processor", "processor_ratio")
-        lines.append(f"| {kind} | " + " | ".join(str(each[name]) for name in columns) + " |")
+        lines.append(f"| {kind} | " + " | ".join(str(figures[name]) for name in columns) + " |")
     saved = result["training"]["seconds_per_save"]
     return "\n".join([*lines, "", f"A tree is on a party's disk after {1e3 * saved:.1f} ms."])
 

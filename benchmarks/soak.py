@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/soak.py [--trees 500] [--rows 300] [--json]
+    python -m benchmarks.soak [--trees 500] [--rows 300] [--json]
 
 Three daemons train one model with the plain engine over a private RabbitMQ node. At a third, two
 thirds and all of the trees the resident memory of each daemon (with its compute workers), the size
@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import sqlite3
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,8 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.chaos.federation import PARTIES, ChaosFederation, DaemonProcess
 from tests.rabbitmq_node import RabbitNode
@@ -127,14 +124,14 @@ def table(result: dict[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     for party in PARTIES:
-        each = result[party]
+        figures = result[party]
         columns = ("at_trees", "memory_mb", "state_kb", "trees_kb", "open_files")
-        rows = zip(*(each[column] for column in columns), strict=True)
+        rows = zip(*(figures[column] for column in columns), strict=True)
         lines += [f"| {party} | " + " | ".join(map(str, row)) + " |" for row in rows]
-        besides = f"{each['besides_kb_per_tree']:+} beside them"
+        besides = f"{figures['besides_kb_per_tree']:+} beside them"
         lines.append(
-            f"| | per tree | {each['memory_kb_per_tree']:+} KB | {besides} "
-            f"| {each['trees_kb_per_tree']:+} | |"
+            f"| | per tree | {figures['memory_kb_per_tree']:+} KB | {besides} "
+            f"| {figures['trees_kb_per_tree']:+} | |"
         )
     return "\n".join(lines)
 
@@ -164,7 +161,7 @@ def main() -> None:
         "trees": options.trees,
         "rows": options.rows,
         "seconds": round(seconds, 1),
-        **{party: summary(each, options.trees) for party, each in points.items()},
+        **{party: summary(seen, options.trees) for party, seen in points.items()},
     }
     print(json.dumps(result) if options.json else table(result))
 

@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/training.py DATA [--engines plain ou paillier] [--trees 5] [--depth 3]
+    python -m benchmarks.training DATA [--engines plain ou paillier] [--trees 5] [--depth 3]
                                   [--bins 32] [--key-bits 2048] [--rows N] [--json]
 
 DATA is a folder with ``credit2_active.csv`` (id, label, 13 features) and ``credit2_passive.csv``
@@ -15,7 +15,6 @@ that holds both parties, and of its largest worker.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import resource
 import subprocess
@@ -23,16 +22,13 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from centralised import xgboost_seconds
-from numpy.typing import NDArray
 
 import fedmq
+from benchmarks.centralised import xgboost_seconds
+from benchmarks.credit import Credit
 from fedmq.boosting.metric import auc
-
-LABEL = "default.payment.next.month"
 
 
 @dataclass(frozen=True)
@@ -49,25 +45,9 @@ class Result:
     train_auc: float
 
 
-def read(path: Path, rows: int | None) -> tuple[list[str], NDArray[np.float64]]:
-    """The names and values of a CSV file, its id column left out, in the order of the ids."""
-    try:
-        with path.open(newline="") as file:
-            header, *lines = csv.reader(file)
-    except OSError as error:
-        sys.exit(f"{path}: {error.strerror}")
-    place = header.index("id")
-    lines.sort(key=lambda line: int(line[place]))
-    values = np.array([[float(cell or "nan") for cell in line] for line in lines[:rows]])
-    return [n for n in header if n != "id"], np.delete(values, place, axis=1)
-
-
-def load(options: argparse.Namespace) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Features of the active party, of the passive party, and the label."""
-    names, active = read(options.data / "credit2_active.csv", options.rows)
-    _, passive = read(options.data / "credit2_passive.csv", options.rows)
-    place = names.index(LABEL)
-    return np.delete(active, place, axis=1), passive, active[:, place]
+def load(options: argparse.Namespace) -> Credit:
+    """The table that the command line asks for."""
+    return Credit.read(options.data, "credit2", options.rows)
 
 
 def params_of(options: argparse.Namespace) -> fedmq.TrainParams:
@@ -79,18 +59,19 @@ def params_of(options: argparse.Namespace) -> fedmq.TrainParams:
 
 def measure_xgboost(options: argparse.Namespace) -> float:
     """Seconds per tree on the joined table."""
-    active, passive, label = load(options)
-    return xgboost_seconds(np.hstack([active, passive]), label, params_of(options))
+    credit = load(options)
+    return xgboost_seconds(credit.joined(), credit.label, params_of(options))
 
 
 def measure(engine: str, options: argparse.Namespace) -> Result:
     """Train with ``engine`` in this process."""
-    active, passive, label = load(options)
+    credit = load(options)
+    passive = {"passive": credit.passive}
     times = [time.perf_counter()]
     model = fedmq.simulate(
-        active=active,
-        label=label,
-        passive={"passive": passive},
+        active=credit.active,
+        label=credit.label,
+        passive=passive,
         params=params_of(options),
         engine=engine,
         engine_options={} if engine == "plain" else {"key_bits": options.key_bits},
@@ -99,7 +80,7 @@ def measure(engine: str, options: argparse.Namespace) -> Result:
     spent = np.diff(times)
     # The first tree makes keys and tables, the last no noise ahead.
     between = spent[1:-1] if len(spent) > 2 else spent
-    scores = model.predict(active=active, passive={"passive": passive})
+    scores = model.predict(active=credit.active, passive=passive)
     own, workers = (
         resource.getrusage(who).ru_maxrss // 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -112,14 +93,14 @@ def measure(engine: str, options: argparse.Namespace) -> Result:
         round(model.bytes_sent / len(times[1:]) / 1e6, 3),
         own,
         workers,
-        round(auc(label.astype(np.float32), scores), 5),
+        round(auc(credit.label, scores), 5),
     )
 
 
 def measured_alone(engine: str) -> Result:
     """The same in a fresh process, so that memory is its own."""
     done = subprocess.run(
-        [sys.executable, __file__, *sys.argv[1:], "--alone", engine],
+        [sys.executable, "-m", "benchmarks.training", *sys.argv[1:], "--alone", engine],
         check=False,
         stdout=subprocess.PIPE,
         text=True,
@@ -134,10 +115,10 @@ def table(results: list[Result]) -> str:
     header = f"{'':<10}{'s/tree':>10}{'first':>10}{'x XGBoost':>11}{'MB/tree':>10}"
     lines = [header + f"{'MB peak':>10}{'MB worker':>11}{'AUC':>10}"]
     lines += [
-        f"{each.engine:<10}{each.seconds_per_tree:>10.3f}{each.seconds_first_tree:>10.3f}"
-        f"{each.ratio_to_xgboost:>11.0f}{each.megabytes_sent_per_tree:>10.2f}"
-        f"{each.peak_megabytes:>10}{each.peak_megabytes_of_a_worker:>11}{each.train_auc:>10.5f}"
-        for each in results
+        f"{result.engine:<10}{result.seconds_per_tree:>10.3f}{result.seconds_first_tree:>10.3f}"
+        f"{result.ratio_to_xgboost:>11.0f}{result.megabytes_sent_per_tree:>10.2f}"
+        f"{result.peak_megabytes:>10}{result.peak_megabytes_of_a_worker:>11}{result.train_auc:>10.5f}"
+        for result in results
     ]
     return "\n".join(lines)
 
@@ -167,7 +148,7 @@ def main() -> None:
         results.append(Result(**asdict(alone) | {"ratio_to_xgboost": ratio}))
     if options.json:
         shown = {name: getattr(options, name) for name in ("trees", "depth", "bins", "key_bits")}
-        engines = [asdict(each) for each in results]
+        engines = [asdict(result) for result in results]
         print(json.dumps({**shown, "xgboost_seconds_per_tree": xgboost, "engines": engines}))
     else:
         print(f"XGBoost: {xgboost:.4f} s/tree")

@@ -2,17 +2,16 @@
 
 ::
 
-    python benchmarks/trees.py '{"engine": "ou", "rows": 30000, "depth": 3}' [--broker amqp://…]
+    python -m benchmarks.trees '{"engine": "ou", "rows": 30000, "depth": 3}' [--broker amqp://…]
 
-A case is a table (made up, or ``data``: a folder with ``NAME_active.csv`` and
-``NAME_passive.csv``, and its ``name``), an engine and parameters; see `Case`. All parties share
+A case is a table (made up, or ``data`` and ``name``: a folder and one of its credit tables), an
+engine and parameters; see `Case`. All parties share
 this machine. XGBoost trains on the joined table in the same process, for the ratio.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -24,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from centralised import xgboost_seconds
 from numpy.typing import NDArray
 
+from benchmarks.centralised import xgboost_seconds
+from benchmarks.credit import Credit
 from fedmq import TrainParams, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import compare, train_reference
@@ -63,25 +63,14 @@ class Case:
     name: str | None = None
 
 
-def read_csv(path: Path, labelled: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Features and label of a table whose first column is the id, the second maybe the label."""
-    with path.open(newline="") as file:
-        rows = csv.reader(file)
-        next(rows)
-        table = np.array([[float(cell or "nan") for cell in row] for row in rows], np.float32)
-    return table[:, 2 if labelled else 1 :], table[:, 1]
-
-
 def tables(case: Case) -> tuple[list[NDArray[np.float32]], NDArray[np.float32]]:
     """The parties' columns, the active one's first, and the label."""
     if case.data and case.name:
-        folder = Path(case.data)
-        own, label = read_csv(folder / f"{case.name}_active.csv", True)
-        other, _ = read_csv(folder / f"{case.name}_passive.csv", False)
-        return [own[: case.rows], other[: case.rows]], label[: case.rows]
+        credit = Credit.read(Path(case.data), case.name, case.rows)
+        return [credit.active, credit.passive], credit.label
     random = np.random.default_rng(0)
     columns = [random.normal(size=(case.rows, n)).astype(np.float32) for n in case.features]
-    signal = sum(each[:, : min(5, each.shape[1])].sum(axis=1) for each in columns)
+    signal = sum(table[:, : min(5, table.shape[1])].sum(axis=1) for table in columns)
     noise = random.normal(size=case.rows) * 2
     return columns, (signal + noise > 0).astype(np.float32)
 
@@ -168,7 +157,14 @@ def _beside_xgboost(
 
 def in_own_process(case: Case, broker: str, trace: Path | None = None) -> dict[str, Any]:
     """`run` in a fresh process, so that neither memory nor tables of powers are inherited."""
-    command = [sys.executable, __file__, json.dumps(asdict(case)), "--broker", broker]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.trees",
+        json.dumps(asdict(case)),
+        "--broker",
+        broker,
+    ]
     command += ["--trace", str(trace)] if trace else []
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import tomllib
@@ -10,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+import fedmq
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.main import cli
 from fedmq.party.configuration.federation import Federation
@@ -19,13 +21,22 @@ from fedmq.privacy.registry import ENGINES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), ROOT / "brokers/rabbitmq/README.md"]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PAGES = [
+    ROOT / "README.md",
+    CONTRIBUTING,
+    *sorted(DOCS.rglob("*.md")),
+    ROOT / "brokers" / "rabbitmq" / "README.md",
+]
+PATH = re.compile(
+    r"(?<![\w./])(?:fedmq|tests|benchmarks|examples|brokers|deploy|docs)/[\w./@-]*\b/?"
+)
 CONFIGURED = [Federation, PartyFile, AlignmentJob, TrainingJob]
 
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "reference" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -43,7 +54,19 @@ def test_the_generated_pages_are_current(generate: ModuleType) -> None:
 
 
 def test_every_page_of_the_reference_is_generated(generate: ModuleType) -> None:
-    assert {path.name for path in (DOCS / "reference").iterdir()} == set(generate.PAGES)
+    assert {path.name for path in (DOCS / "reference").glob("*.md")} == set(generate.PAGES)
+
+
+def test_the_map_of_the_folders_is_current(generate: ModuleType) -> None:
+    text = CONTRIBUTING.read_text()
+    assert generate.with_map(text) == text, "run: make docs"
+
+
+def test_every_folder_says_which_question_it_answers(generate: ModuleType) -> None:
+    package, *folders = generate.folders()
+    assert package == ROOT / "fedmq"
+    for folder in folders:
+        assert generate.question(folder).endswith("?"), folder
 
 
 def test_every_parameter_has_a_meaning(generate: ModuleType) -> None:
@@ -76,6 +99,47 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_into_a_page_lead_to_a_heading(page: Path) -> None:
+    for target, fragment in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        text = (page.parent / target if target else page).read_text()
+        headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        assert fragment in [anchor(heading) for heading in headings], f"{target}#{fragment}"
+
+
+def anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_an_example_in_python_imports_exists(page: Path) -> None:
+    for block in blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = importlib.import_module(node.module)
+                assert {name.name for name in node.names} <= set(dir(module)), node.module
+            elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "fedmq":
+                assert hasattr(fedmq, node.attr), node.attr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    """NAME stands for what a reader is about to write: its folder must exist."""
+    for name in PATH.findall(page.read_text()):
+        assert (ROOT / re.sub(r"[^/]*NAME.*", "", name)).exists(), name
+
+
+def test_what_to_add_names_what_the_files_hold() -> None:
+    for section in CONTRIBUTING.read_text().split("\n## How to add ")[1:]:
+        names = ["pyproject.toml", *(name for name in PATH.findall(section) if "NAME" not in name)]
+        named = [ROOT / name for name in names]
+        sources = [file for path in named for file in (path, *path.glob("*.py")) if file.is_file()]
+        text = "\n".join(source.read_text() for source in sources)
+        steps = re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]
+        for word in re.findall(r"`(_?[A-Za-z]\w+)`", "".join(steps)):
+            assert re.search(rf"\b{word}\b", text), word
+
+
 def test_every_page_is_found_from_the_first_one() -> None:
     listed = set(re.findall(r"\]\(([^)]+\.md)\)", (DOCS / "index.md").read_text()))
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"index.md"}
@@ -93,7 +157,7 @@ def test_commands_and_options_exist(page: Path) -> None:
             for word in words[1:]:
                 if isinstance(command, click.Group):
                     command = command.commands[word]
-            spelt = {each for option in command.params for each in option.opts}
+            spelt = {name for option in command.params for name in option.opts}
             assert {word for word in words if word.startswith("--")} <= spelt, line
 
 
@@ -109,7 +173,7 @@ def test_pieces_of_configuration_are_valid(block: str) -> None:
 
 
 def test_the_leakage_page_says_what_the_engines_say() -> None:
-    page = (DOCS / "explanation" / "leakage.md").read_text()
+    page = (DOCS / "explanation" / "what-each-side-learns.md").read_text()
     for engine in ENGINES.values():
         assert f"`{engine.name}`" in page
         assert engine.leakage.passive in page
@@ -134,6 +198,6 @@ def test_the_walk_through_of_readme_and_tutorial_is_the_same() -> None:
         return [line for line in lines if "my-federation" in line]
 
     readme = typed(ROOT / "README.md")
-    tutorial = typed(DOCS / "first-federation.md")
+    tutorial = typed(DOCS / "tutorial" / "first-federation.md")
     assert readme == [line for line in tutorial if line in readme]
     assert len(readme) == 9

@@ -84,7 +84,7 @@ def test_no_word_of_unfinished_work() -> None:
     for source in [
         *SOURCES,
         *ROOT.glob("docs/**/*.md"),
-        *ROOT.glob("docs/*.py"),
+        *ROOT.glob("docs/**/*.py"),
         *ROOT.glob("examples/**/*.py"),
     ]:
         assert not marks.search(source.read_text()), source

@@ -1,8 +1,8 @@
-"""Run all experiments and write ``docs/papers.md``, ``docs/leakage.md`` and their plots.
+"""Run all experiments and write ``papers.md``, ``leakage.md`` and their plots.
 
 ::
 
-    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers DATA [--docs docs]
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.papers DATA [--out docs/measured]
 
 DATA holds ``credit1_active.csv``, ``credit1_passive.csv``, ``credit2_active.csv`` and
 ``credit2_passive.csv``. One thread of BLAS, because threads that wait for each other count as
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.credit import Credit
 from benchmarks.papers import fedxgboost, leakage, secureboost, times
 from benchmarks.papers.scalability import scalability
-from benchmarks.papers.tables import Credit
 from fedmq.party.compute.process_pool import cores
 
 PAPERS_HEAD = """# The papers' experiments, run again
@@ -38,7 +38,7 @@ the measured ones, at the end of this page. What differs by design is said with 
 LEAKAGE_HEAD = """# What the engines leak, measured
 
 Written by `make papers DATA=<folder>`; do not edit. The attacks are those of `fedmq audit`
-([how to](how-to/audit.md)); the engines are described [here](engines.md).
+([how to](../how-to/audit.md)); the engines are described [here](../explanation/engines.md).
 """
 
 
@@ -46,9 +46,9 @@ def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--docs", type=Path, default=Path("docs"))
+    parser.add_argument("--out", type=Path, default=Path("docs/measured"))
     args = parser.parse_args()
-    plots = args.docs / "plots"
+    plots = args.out / "data"
     plots.mkdir(parents=True, exist_ok=True)
     begun = time.perf_counter()
     credit1 = Credit.read(args.data, "credit1")
@@ -60,14 +60,14 @@ def main() -> None:
         *leakage.masked(credit2, plots),
         *leakage.noisy(credit2, plots),
     ]
-    write(args.docs / "leakage.md", leaks)
+    write(args.out / "leakage.md", leaks)
     many = {"plain": 5, "ldp": 5, "paillier": 1}
     pieces = [
         PAPERS_HEAD,
         "## SecureBoost\n",
         *secureboost.loss_curves([credit1, credit2], plots),
         *secureboost.purity_and_quality([credit1, credit2]),
-        *scalability(args.docs / "benchmarks"),
+        *scalability(args.out / "data"),
         "## FedXGBoost\n",
         *fedxgboost.by_rows(credit2, plots),
         "### Figure 5 and Table 1: loss and time of every engine\n",
@@ -84,14 +84,14 @@ def main() -> None:
         f"{np.__version__}. Times depend on the machine and on what else it did; ratios within a "
         "table are what to read.\n",
     ]
-    write(args.docs / "papers.md", pieces)
+    write(args.out / "papers.md", pieces)
 
 
 FEDXGBOOST_NOTE = """SMM and Paillier grow the very trees of plain: the run stops if one loss
-differs. Noise was drawn with a fixed seed. In the second order, h is told as well, with a budget
-of its own; a side whose h drowns in noise is no candidate here, which the paper does not have: the
-loss of epsilon = 1 is higher without. Time is processor time of all parties together, one thread of
-BLAS, which other work on the machine disturbs little; Paillier's spreads over all cores.
+differs. Noise was drawn with a fixed seed. In the second order, h is disclosed as well, with a
+budget of its own; a side whose h drowns in noise is no candidate here, which the paper does not
+have: the loss of epsilon = 1 is higher without. Time is processor time of all parties together, one
+thread of BLAS, which other work on the machine disturbs little; Paillier's spreads over all cores.
 """
 
 

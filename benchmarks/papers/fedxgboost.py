@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.credit import Credit
 from benchmarks.papers.page import Curve, draw, table
-from benchmarks.papers.tables import TITLES, Credit, params, train, workers_time
+from benchmarks.papers.tables import TITLES, params, train, workers_time
 
 TREES = 25
 EXACT = {"plain": TREES, "smm1": 10, "smm2": 5, "ou": 4, "paillier": 4}
@@ -45,7 +46,7 @@ def engines(data: Credit, plots: Path) -> Iterator[str]:
     file = plots / f"fedxgboost-figure-5-{data.name}.png"
     draw(file, f"{TITLES[data.name]}: test log loss", "trees", "log loss", curves)
     yield f"#### {TITLES[data.name]}, {len(data.label):,} rows\n"
-    yield f"![Loss under noise on {TITLES[data.name]}](plots/{file.name})\n"
+    yield f"![Loss under noise on {TITLES[data.name]}](data/{file.name})\n"
     loss = f"test log loss, {TREES} trees"
     yield table(["engine", loss, "processor s per tree", "times plain", "MB per tree"], rows)
 
@@ -57,13 +58,13 @@ def by_rows(data: Credit, plots: Path) -> Iterator[str]:
     for colour, engine in enumerate(("plain", "smm1", "smm2", "ldp")):
         seconds = []
         for size in sizes:
-            part = Credit(data.name, data.active[:size], data.passive[:size], data.label[:size])
+            part = data.first(size)
             seconds.append(_run(part, engine, 5, part.held_out(0))[1])
         curves.append(Curve(engine, seconds, colour=colour))
     file = plots / "fedxgboost-figure-4.png"
     draw(file, "Processor seconds per tree by rows", "rows", "seconds", curves, at=sizes)
     yield "### Figure 4: processor time per tree by the number of rows\n"
-    yield f"![Time by rows](plots/{file.name})\n"
+    yield f"![Time by rows](data/{file.name})\n"
     rows = [
         [f"{size:,}", *(f"{curve.values[index]:.3f}" for curve in curves)]
         for index, size in enumerate(sizes)

@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import fedmq
+from benchmarks.credit import Credit
 from benchmarks.papers.page import Curve, draw, table
-from benchmarks.papers.tables import TITLES, Credit, params
+from benchmarks.papers.tables import TITLES, params
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.metric import auc
@@ -32,34 +33,35 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
     """
     rows = []
     for data in datasets:
-        given = {"active": data.active, "passive": {"passive": data.passive}}
+        passive = {"passive": data.passive}
         with TemporaryDirectory() as folder:
             model = fedmq.simulate(
-                **given,
+                active=data.active,
+                passive=passive,
                 label=data.label,
                 params=params(25, subsample=1.0),
                 engine="ou",
                 engine_options={"key_bits": 512, "allow_weak_keys": True},
                 record=folder,
             )
-            told = model.leaf_weights(**given)
+            weights = model.leaf_weights(active=data.active, passive=passive)
             heard = f"{folder}/passive.recording"
             reports = [
-                fedmq.audit(heard, label=data.label, leaf_weights=told),
-                fedmq.audit(f"{folder}/active.recording", passive=given["passive"]),
+                fedmq.audit(heard, label=data.label, leaf_weights=weights),
+                fedmq.audit(f"{folder}/active.recording", passive=passive),
             ]
         rows += [
             [
                 f"{TITLES[data.name]}, {len(data.label):,} rows",
-                each.attack,
-                each.target,
-                each.where,
-                each.measure,
-                f"{each.value:.3f}",
-                f"{each.chance:.3f}",
+                finding.attack,
+                finding.target,
+                finding.where,
+                finding.measure,
+                f"{finding.value:.3f}",
+                f"{finding.chance:.3f}",
             ]
             for report in reports
-            for each in report.findings
+            for finding in report.findings
         ]
     yield "## Engines that hide the gradients: 25 trees\n"
     yield table(["data", "attack", "target", "where", "measure", "value", "guessing"], rows)
@@ -74,7 +76,7 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
 
 def masked(data: Credit, plots: Path) -> Iterator[str]:
     """SMM-1 and SMM-2 by r', at the root of a first tree."""
-    values = data.passive.to_numpy(np.float32)[:ROWS]
+    values = data.passive[:ROWS]
     label = data.label[:ROWS]
     bins = BinMatrix.of(values, Cuts.of(values, 32))
     candidates = CandidateTable.of(bins.cuts)
@@ -104,14 +106,14 @@ def masked(data: Credit, plots: Path) -> Iterator[str]:
     splits = f"{ROWS:,} rows of Credit 2, {len(candidates)} splits"
     yield f"## SMM by the number of vectors r' ({splits}, root of the first tree)\n"
     curves = [
-        Curve("SMM-1: rounding W", [each[0] for each in first], colour=0),
-        Curve("SMM-1: known null space", [each[1] for each in first], colour=1),
+        Curve("SMM-1: rounding W", [shares[0] for shares in first], colour=0),
+        Curve("SMM-1: known null space", [shares[1] for shares in first], colour=1),
         Curve("SMM-1: guessing", [chance] * len(COUNTS), dashed=True, colour=0),
-        Curve("SMM-2: sign of W", [each[0] for each in second], colour=2),
+        Curve("SMM-2: sign of W", [shares[0] for shares in second], colour=2),
         Curve("SMM-2: guessing", [base] * len(COUNTS), dashed=True, colour=2),
     ]
     draw(plots / "leakage-smm.png", "What W gives away", "r'", "accuracy", curves, at=COUNTS)
-    yield "![What W gives away](plots/leakage-smm.png)\n"
+    yield "![What W gives away](data/leakage-smm.png)\n"
     head = [
         "r'",
         "SMM-1: rounding W",
@@ -169,12 +171,12 @@ def noisy(data: Credit, plots: Path) -> Iterator[str]:
         reached = []
         for epsilon in epsilons:
             random = np.random.default_rng(0)
-            told = [
+            disclosed = [
                 (np.arange(len(label)), mechanism.perturbed(g, epsilon, random))
                 for _ in range(max(trees))
             ]
-            scores = [label_scores_from_noise(len(label), told[:count]) for count in trees]
-            values = [auc(label, each.astype(np.float32)) for each in scores]
+            scores = [label_scores_from_noise(len(label), disclosed[:count]) for count in trees]
+            values = [auc(label, score.astype(np.float32)) for score in scores]
             reached.append(values)
             rows.append([name, f"{epsilon:g}", *(f"{value:.3f}" for value in values)])
         for place, count in ((0, 1), (2, 25)):
@@ -189,12 +191,12 @@ def noisy(data: Credit, plots: Path) -> Iterator[str]:
         at=epsilons,
         logarithmic=True,
     )
-    yield "![Labels from noisy gradients](plots/leakage-ldp.png)\n"
+    yield "![Labels from noisy gradients](data/leakage-ldp.png)\n"
     head = ["mechanism", "epsilon per tree", *(f"AUC, trees: {count}" for count in trees)]
     yield table(head, rows)
     yield (
-        "Per tree and row, g is told anew. Its sign is the label in every tree, so a passive party "
-        "averages: epsilon = 1 protects one tree, and hardly 25 of them. (Here g stays that of the "
-        "first tree; it shrinks as the model learns, which helps a little.) What counts is the "
-        "total budget, which `fedmq train` prints.\n"
+        "Per tree and row, g is disclosed anew. Its sign is the label in every tree, so a passive "
+        "party averages: epsilon = 1 protects one tree, and hardly 25 of them. (Here g stays that "
+        "of the first tree; it shrinks as the model learns, which helps a little.) What counts is "
+        "the total budget, which `fedmq train` prints.\n"
     )

@@ -14,17 +14,17 @@ from benchmarks.papers.page import table
 AXES = {"depth": "depth", "features": "features of the passive party", "rows": "rows"}
 
 
-def scalability(benchmarks: Path) -> Iterator[str]:
-    """The plots of ``benchmarks``, the folder that `make bench` writes, and their shape."""
-    figures = json.loads((benchmarks / "figures.json").read_text())
+def scalability(data: Path) -> Iterator[str]:
+    """The plots in ``data``, the folder that `make bench` writes, and their shape."""
+    figures = json.loads((data / "figures.json").read_text())
     yield "### Figure 5: time per tree over depth, features and rows\n"
     yield (
         "`make bench` measures it, over RabbitMQ; the plots and seconds are those of "
-        f"[the benchmarks]({benchmarks.name}/index.md), and `make bench FULL=1` takes the paper's "
+        "[the benchmarks](benchmarks.md), and `make bench FULL=1` takes the paper's "
         "own ranges.\n"
     )
     for axis in AXES:
-        yield f"![Time over {axis}]({benchmarks.name}/{axis}.svg)\n"
+        yield f"![Time over {axis}]({data.name}/{axis}.svg)\n"
     rows = [
         _shape(axis, engine, [(place, row["core seconds"]) for place, row in points])
         for axis in AXES
@@ -45,15 +45,15 @@ def scalability(benchmarks: Path) -> Iterator[str]:
 
 def _shape(axis: str, engine: str, points: list[tuple[float, float]]) -> list[Any]:
     places = np.array([place for place, _ in points], dtype=float)
-    seconds = np.array([each for _, each in points])
-    said = f"{places[0]:,.0f} to {places[-1]:,.0f}"
+    seconds = np.array([spent for _, spent in points])
+    between = f"{places[0]:,.0f} to {places[-1]:,.0f}"
     if axis == "depth":
         places = 2.0**places - 1
     _, begin = np.polyfit(places, seconds, 1)
     return [
         AXES[axis],
         engine,
-        said,
+        between,
         f"{places[-1] / places[0]:.1f} times",
         f"{seconds[-1] / seconds[0]:.1f} times",
         f"{max(0.0, begin) / seconds[-1]:.0%}",

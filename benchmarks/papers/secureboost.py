@@ -15,8 +15,9 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import accuracy_score, f1_score, log_loss, roc_auc_score
 
 import fedmq
+from benchmarks.credit import Credit
 from benchmarks.papers.page import Curve, draw, table
-from benchmarks.papers.tables import TITLES, Credit, params, train
+from benchmarks.papers.tables import TITLES, params, train
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.pooled_tree import walk_pooled
 from fedmq.leakage.attacks.purity import leaf_purity
@@ -43,11 +44,11 @@ def repeated(data: Credit, seed: int, active_only_trees: int) -> Repeat:
     settings = params(TREES, seed=seed, active_only_trees=active_only_trees)
     model = train(data, "plain", settings, held_out)
     truth = data.label[held_out]
-    values = [data.active.to_numpy(np.float32), data.passive.to_numpy(np.float32)]
+    values = [data.active, data.passive]
     tables = [model.share.lookup_table, model.passive_shares["passive"].lookup_table]
     one = model.share.model_copy(update={"trees": model.share.trees[:1]})
     alone = fedmq.SimulatedModel(one, list(model.passive_shares.values()), Traffic())
-    trained = [each[~held_out] for each in values]
+    trained = [table[~held_out] for table in values]
     purities = [_purity(tree, tables, trained, data.label[~held_out]) for tree in model.share.trees]
     seen = purities[active_only_trees:]
     return Repeat(
@@ -75,7 +76,7 @@ def _metrics(truth: NDArray[np.float32], margins: NDArray[np.float32]) -> dict[s
 
 def _purity(tree: Any, tables: Any, values: Any, labels: NDArray[np.float32]) -> float:
     leaves = walk_pooled(tree, tables, values)
-    return leaf_purity([np.flatnonzero(leaves == each) for each in np.unique(leaves)], labels)
+    return leaf_purity([np.flatnonzero(leaves == leaf) for leaf in np.unique(leaves)], labels)
 
 
 def purity_and_quality(datasets: list[Credit]) -> Iterator[str]:
@@ -143,7 +144,7 @@ def loss_curves(datasets: list[Credit], plots: Path) -> Iterator[str]:
         rows += [[TITLES[data.name], curve.name, f"{curve.values[-1]:.4f}"] for curve in curves]
         file = plots / f"secureboost-figure-4-{data.name}.png"
         draw(file, f"{TITLES[data.name]}: log loss", "trees", "log loss", curves)
-        yield f"![Loss on {TITLES[data.name]}](plots/{file.name})\n"
+        yield f"![Loss on {TITLES[data.name]}](data/{file.name})\n"
     yield table(["data", "curve", f"log loss after {TREES} trees"], rows)
     yield (
         "fedmq and XGBoost coincide but for the rows that subsample draws: each has its own random "
@@ -156,7 +157,7 @@ def _of_xgboost(data: Credit, held_out: NDArray[np.bool_]) -> list[Curve]:
     joined = data.joined()
     bins = BinMatrix.of(joined, Cuts.of(joined[~held_out], 32))
     codes = np.where(bins.is_missing, np.nan, bins.codes.astype(np.float32))
-    matrices = [xgboost.DMatrix(codes[each], data.label[each]) for each in (~held_out, held_out)]
+    matrices = [xgboost.DMatrix(codes[part], data.label[part]) for part in (~held_out, held_out)]
     result: dict[str, Any] = {}
     settings = params(TREES).to_xgboost()
     xgboost.train(

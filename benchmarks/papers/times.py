@@ -9,8 +9,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from benchmarks.credit import Credit
 from benchmarks.papers.page import table
-from benchmarks.papers.tables import TITLES, Credit, params, train, workers_time
+from benchmarks.papers.tables import TITLES, params, train, workers_time
 
 LDP: Mapping[str, Any] = {"mechanism": "laplace", "epsilon": 1.0, "noise_seed": 0}
 PUBLISHED = {
@@ -53,8 +54,8 @@ def in_turns(data: Credit, trees: Mapping[str, int], rounds: int) -> dict[str, T
         for engine, count in trees.items():
             seen[engine].append(_timed(data, engine, count, held_out))
     return {
-        engine: Timed(median(each.clock for each in times), median(e.processor for e in times))
-        for engine, times in seen.items()
+        engine: Timed(median(run.clock for run in runs), median(run.processor for run in runs))
+        for engine, runs in seen.items()
     }
 
 
@@ -72,7 +73,7 @@ def _timed(data: Credit, engine: str, trees: int, held_out: Any) -> Timed:
     )
     workers = (workers_time() - before) / (trees + 2)
     between = zip(*ends[:-1], strict=True)
-    clock, own = (median(b - a for a, b in pairwise(each)) for each in between)
+    clock, own = (median(b - a for a, b in pairwise(ends)) for ends in between)
     return Timed(clock, own + workers)
 
 

@@ -126,7 +126,7 @@ class NodeQuery(Body):
 
 
 class HistogramRequest(Body):
-    """Active to each passive: sum the gradients of these nodes (a wave) per split candidate."""
+    """Active to each passive: sum the gradients of a level's nodes per split candidate."""
 
     kind: ClassVar[str] = "histogram request"
 

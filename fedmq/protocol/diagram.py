@@ -44,10 +44,10 @@ _BREAKDOWNS = (Abort, PeerLost, Cancelled, ComputationFailed, SessionUnknown)
 _HEAD = """\
 # State machines
 
-Printed by `python -m fedmq.protocol.diagram` from the tables in `fedmq/protocol/states`, which
-alone decide what is legal; a test fails when this page differs from them. An event that a table
-lacks is an error that changes nothing. If a peer's message caused it, the session ends, and every
-party is told the reason.
+Printed by `python -m fedmq.protocol.diagram` from the tables in `states.py` of each session kind in
+`fedmq/protocol/`, which alone decide what is legal; a test fails when this page differs from them.
+An event that a table lacks is an error that changes nothing. If a peer's message caused it, the
+session ends, and every party is told the reason.
 
 Messages are set in *italics*. The other events come from the party itself: Start; Computed and
 ComputationFailed, a computation has ended; PeerLost, a peer has not answered within the retry

@@ -9,7 +9,9 @@ import pytest
 
 from fedmq.privacy.registry import ENGINES
 
-PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "explanation" / "engines.md"
+MEASURED = DOCS / "measured" / "papers.md"
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -29,3 +31,19 @@ def test_the_figures_of_a_known_leak_stand_next_to_the_engine(name: str) -> None
     assert figures
     section = PAGE.read_text().split(f"**`{name}`:")[1].split("\n\n")[0]
     assert all(figure in section for figure in figures)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_an_engine_costs_is_what_was_measured(name: str) -> None:
+    shown = _cells(PAGE.read_text(), f"`{name}`")
+    credit2 = MEASURED.read_text().split("#### Credit 2, 30,000 rows")[1].split("####")[0]
+    measured = _cells(credit2, "ldp laplace, epsilon 1" if name == "ldp" else name)
+    seconds, megabytes = measured[2], measured[4]
+    assert float(shown[4].removesuffix(" s")) == float(f"{float(seconds):.2g}")
+    assert shown[5] == megabytes
+
+
+def _cells(page: str, first: str) -> list[str]:
+    """The cells of the row that begins with ``first``, from 0."""
+    row = re.findall(rf"^\| {re.escape(first)} \|.*$", page, re.MULTILINE)[0]
+    return [cell.strip() for cell in row.strip("|").split("|")]

@@ -19,7 +19,7 @@ class ActiveTrainingState(Enum):
     KEYING = "the engine makes its keys"
     OPENING = "the passive parties are asked to take part"
     DERIVING = "gradients and metrics are computed from the margins"
-    GROWING = "gradients are broadcast, a wave of nodes is summed and scored"
+    GROWING = "gradients are broadcast, a level of nodes is summed and scored"
     SPLITTING = "owners of winning candidates are asked who goes left"
     PAUSED = "its owner lets the session rest between two trees"
     INTERRUPTED = "a party was restarted: a new attempt goes on from the last finished tree"

@@ -1,14 +1,15 @@
-"""Writes the pages of docs/reference that are drawn from the code.
+"""Writes the pages of docs/reference that are drawn from the code, and the map in CONTRIBUTING.md.
 
 ::
 
-    python docs/generate.py          (or: make docs)
+    python docs/reference/generate.py          (or: make docs)
 
 A test fails when a page differs from what this script would write.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -35,7 +36,9 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol import diagram
 
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = Path(__file__).parent
+ROOT = REFERENCE.parents[1]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
 PARAMETERS: Mapping[str, str] = {
     "objective": "what is learned",
@@ -142,8 +145,8 @@ def bounds(metadata: Sequence[Any]) -> Iterator[str]:
     """What limits a value."""
     signs = {"gt": "> {}", "ge": "≥ {}", "lt": "< {}", "le": "≤ {}"}
     lengths = {"min_length": "{} characters or more", "max_length": "{} characters at most"}
-    for each in metadata:
-        inside = each.metadata if isinstance(each, FieldInfo) else [each]
+    for constraint in metadata:
+        inside = constraint.metadata if isinstance(constraint, FieldInfo) else [constraint]
         for bound in inside:
             for name, text in (signs | lengths).items():
                 limit = getattr(bound, name, None)
@@ -157,9 +160,9 @@ def kind_in_words(kind: Any) -> str:
     if origin is Annotated:
         return ", ".join([kind_in_words(inside[0]), *bounds(inside[1:])])
     if origin is Literal:
-        return ", ".join(f"`{each}`" for each in inside)
+        return ", ".join(f"`{value}`" for value in inside)
     if origin in (Union, UnionType):
-        return " or ".join(kind_in_words(each) for each in inside if each is not type(None))
+        return " or ".join(kind_in_words(kind) for kind in inside if kind is not type(None))
     if origin is tuple:
         return f"list of {kind_in_words(inside[0])}"
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -194,7 +197,7 @@ def engines() -> Iterator[Sequence[str]]:
     """Rows of the table of engines."""
     for name, engine in ENGINES.items():
         made = engine()
-        options = [f"`{each} = {json.dumps(getattr(made, each))}`" for each in engine.options()]
+        options = [f"`{key} = {json.dumps(getattr(made, key))}`" for key in engine.options()]
         yield [f"`{name}`", ", ".join(options) or "none", "yes" if engine.exact else "no"]
 
 
@@ -205,13 +208,15 @@ def commands() -> str:
     """docs/reference/cli.md."""
     parts = ["# Commands\n", "Drawn from the code by `make docs`.", f"\n{cli.help}"]
     for name, command in every_command(cli):
-        shown = [each for each in command.params if isinstance(each, click.Option)]
-        places = [each.make_metavar(click.Context(command)) for each in command.params
-                  if isinstance(each, click.Argument)]  # fmt: skip
+        shown = [option for option in command.params if isinstance(option, click.Option)]
+        places = [argument.make_metavar(click.Context(command)) for argument in command.params
+                  if isinstance(argument, click.Argument)]  # fmt: skip
         parts.append(f"\n## fedmq {name}\n")
         parts.append(f"    fedmq {' '.join([name, '[OPTIONS]', *places])}\n")
         parts.append(plain(f"{inspect.cleandoc(command.help or '')} {command.epilog or ''}"))
-        rows = [[option_names(each), each.help or "", option_default(each)] for each in shown]
+        rows = [
+            [option_names(option), option.help or "", option_default(option)] for option in shown
+        ]
         parts += ["", table(["option", "meaning", "default"], rows)]
     return "\n".join(parts) + "\n"
 
@@ -229,7 +234,7 @@ def option_names(option: click.Option) -> str:
     """The spellings of an option, and what it takes."""
     takes = option.metavar or option.type.name.split()[0].upper()
     takes = "" if option.is_flag else f" {takes}"
-    return ", ".join(f"`{each}{takes}`" for each in option.opts)
+    return ", ".join(f"`{name}{takes}`" for name in option.opts)
 
 
 def option_default(option: click.Option) -> str:
@@ -251,9 +256,9 @@ def exit_codes() -> str:
         ["1", "an error inside fedmq", "`FedmqError`"],
         ["2", "wrong usage of a command", ""],
     ]
-    for error in sorted(errors.FedmqError.__subclasses__(), key=lambda each: each.exit_code):
-        below = [each for each in named if error in each.__mro__ and each is not error]
-        names = ", ".join(f"`{each.__name__}`" for each in (error, *below))
+    for error in sorted(errors.FedmqError.__subclasses__(), key=lambda error: error.exit_code):
+        below = [kind for kind in named if error in kind.__mro__ and kind is not error]
+        names = ", ".join(f"`{kind.__name__}`" for kind in (error, *below))
         rows.append([str(error.exit_code), first_paragraph(error), names])
     rows.append(["130", "interrupted by Ctrl-C", ""])
     return (
@@ -284,17 +289,50 @@ def messages() -> str:
         ("Online scores", online),
     )
     for title, module in rooms:
-        kinds = {name: model for name, model in KINDS.items() if model in module.BODIES}
+        kinds = {kind: model for kind, model in KINDS.items() if model in module.BODIES}
         rows = [
-            [f"**{name}**", first_paragraph(model), said(model)] for name, model in kinds.items()
+            [f"**{name}**", first_paragraph(model), fields_of(model)]
+            for name, model in kinds.items()
         ]
         parts += [f"\n## {title}\n", table(["kind", "what it says", "fields"], rows)]
     return "\n".join(parts) + "\n"
 
 
-def said(model: type[Body]) -> str:
+def fields_of(model: type[Body]) -> str:
     """The fields of a body."""
     return ", ".join(f"`{name}`" for name in model.model_fields)
+
+
+# The map of the folders
+
+
+def folders() -> Iterator[Path]:
+    """The folders of the package, each before those inside it."""
+    return (path.parent for path in sorted(ROOT.glob("fedmq/**/__init__.py"), key=_by_folder))
+
+
+def _by_folder(path: Path) -> tuple[str, ...]:
+    return path.parent.parts
+
+
+def question(folder: Path) -> str:
+    """What a folder answers: the first sentence of its docstring."""
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    found = re.match(r".*?[?.:](?=\s|$)", text, re.DOTALL)
+    return plain(found.group() if found else text)
+
+
+def house() -> str:
+    """A table of all folders of the package and their questions."""
+    rows = [[f"`{path.relative_to(ROOT).as_posix()}/`", question(path)] for path in folders()]
+    return table(["folder", "the question it answers"], rows[1:])
+
+
+def with_map(text: str) -> str:
+    """The text of CONTRIBUTING.md with the map of today."""
+    begin, end = "<!-- The map: written by make docs. -->\n", "<!-- The end of the map. -->\n"
+    before, after = text.split(begin)[0], text.split(end)[1]
+    return f"{before}{begin}{house()}\n{end}{after}"
 
 
 PAGES = {
@@ -311,6 +349,9 @@ def main() -> None:
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
         print(f"docs/reference/{name}")
+    contributing = with_map(CONTRIBUTING.read_text(encoding="utf-8"))
+    CONTRIBUTING.write_text(contributing, encoding="utf-8")
+    print(CONTRIBUTING.name)
 
 
 if __name__ == "__main__":
