@@ -31,6 +31,7 @@ from fedmq.party.services.inference import InferenceService
 from fedmq.party.services.service import Command, Opening, PartyContext
 from fedmq.party.services.training import TrainingService
 from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.observer import Observation
 from fedmq.party.sessions.open_sessions import Sessions
 from fedmq.party.sessions.progress import OnProgress
 from fedmq.party.sessions.restart_notice import RestartNotice
@@ -96,17 +97,19 @@ class Daemon:
         )
         self._telemetry = _telemetry_of(config)
         sessions = Sessions(
-            federation.name,
-            self._link,
-            self._inbox,
-            pool,
-            config.retry,
-            traces,
-            self._sealer,
-            self._counters,
-            config.recordings,
+            federation=federation.name,
+            link=self._link,
+            inbox=self._inbox,
+            pool=pool,
+            retry=config.retry,
+            sealer=self._sealer,
+            observation=Observation(
+                counters=self._counters,
+                traces=traces,
+                recordings=config.recordings,
+                telemetry=self._telemetry,
+            ),
             on_idle=self._on_idle,
-            telemetry=self._telemetry,
         )
         store = ModelStore(config.state)
         self._database = Database(config.state / "fedmq.sqlite")

@@ -199,7 +199,9 @@ class Sitting:
             )
             publish = _to(links[party])
             sealer = self._sealers[party]
-            runner = SessionRunner(Session(machine, mailbox), publish, pool, sealer=sealer)
+            runner = SessionRunner(
+                Session(machine, mailbox), publish=publish, pool=pool, sealer=sealer
+            )
             inbox = Inbox(federation, party, sealer=sealer)
             inbox.add(runner)
             self.switchboards[party] = inbox

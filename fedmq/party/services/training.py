@@ -239,7 +239,7 @@ class TrainingService(Service):
                 session.model,
                 machine,
                 on_change=on_change,
-                trace=trace,
+                timeline=trace,
                 checkpointer=StoreCheckpointer(self.at.kept, current, self.at.store.save),
             )
 

@@ -65,7 +65,9 @@ async def test_a_failure_is_told_once_it_is_written_down_so_that_its_name_is_fre
     mailbox = Mailbox(
         Address("demo", "0123", 1, "bank"), (), RetryPolicy(), np.random.default_rng(0)
     )
-    runner = SessionRunner(Session(machine, mailbox), nowhere, pool, checkpointer=checkpointer)
+    runner = SessionRunner(
+        Session(machine, mailbox), publish=nowhere, pool=pool, checkpointer=checkpointer
+    )
 
     async def opened(_: int, __: OnChange) -> RunningSession:
         return RunningSession("0123", "training", "m", runner, Traffic())

@@ -27,7 +27,7 @@ def world() -> World:
 
 
 class Traced:
-    """A town whose parties each have a collector of their own."""
+    """A harness whose parties each have a collector of their own."""
 
     def __init__(self, world: World, share: float = 1.0, **options: object) -> None:
         self.exporters = {party: InMemorySpanExporter() for party in PARTIES}
@@ -64,7 +64,7 @@ async def test_a_score_is_one_trace_down_to_the_answers_of_others(world: World, 
     await asyncio.gather(*(traced.harness.margins([each]) for each in world.ids[:3]))
 
     [batch] = traced.spans(ACTIVE, "batch")
-    context = trace_context("demo", f"{traced.town.scorer.session}/1")
+    context = trace_context("demo", f"{traced.harness.scorer.session}/1")
     everything = [each for one in traced.exporters.values() for each in one.get_finished_spans()]
     assert {each.context.trace_id for each in everything if each.context} == {context.trace_id}
     assert _above(batch) == context.span_id
