@@ -1,6 +1,6 @@
 """Parties that crash and come back, in virtual time, under a seeded schedule.
 
-Each party has a store that outlives it. A checkpoint takes a moment to reach it, and what is said
+Each party has a store that outlives it. A checkpoint takes a moment to reach it, and what is sent
 after the checkpoint leaves only then. The broker keeps messages for a party that is away. Which
 message goes where, and what follows from it, is decided by the code that the daemon uses.
 """
@@ -107,7 +107,7 @@ class CrashSimulation:
         self.parties = {name: _Party(build) for name, build in builds.items()}
         self.active = next(iter(builds))
         self.trees_begun: list[int] = []
-        """The tree of each ``tree started`` that the active party said to the first other one."""
+        """The tree of each ``tree started`` that the active party sent to the first other one."""
         self.attempts = 0
         self.now = 0.0
         self.ended = 0.0
@@ -336,7 +336,7 @@ def _begun(disk: _Disk, attempt: int) -> None:
 
 
 def _saved(disk: _Disk, row: Row) -> None:
-    disk.rows = [each for each in disk.rows if each[0] < row[0]] + [row]
+    disk.rows = [saved for saved in disk.rows if saved[0] < row[0]] + [row]
     # As the store does: only the margins of the last two trees are kept.
     disk.rows = [
         (tree, data, margin if tree > row[0] - 2 else None) for tree, data, margin in disk.rows

@@ -43,16 +43,16 @@ class Consent:
         self._began = time.time()
         self._written_ahead = 0
 
-    def take_up(self, policy: PolicySection) -> None:
+    def reload(self, policy: PolicySection) -> None:
         """Decide by ``policy`` from now on; sessions that run keep what they were granted."""
         self._policy = policy
         self.quota.most = policy.most_rows_per_hour
 
     async def until_recordable(self, on_trouble: Callable[[str], None] = lambda _: None) -> None:
-        """Wait for a disk that takes the audit log; ``on_trouble`` is told why, and the end."""
+        """Wait for a disk that takes the audit log; ``on_trouble`` as in ``until_taken``."""
 
         async def check() -> None:
-            self.audit.check()  # not in a thread: nothing may be recorded in between
+            self.audit.check()  # not in a thread, where another entry could be recorded meanwhile
 
         await until_taken(check, on_trouble=on_trouble)
 
@@ -119,8 +119,8 @@ class Consent:
         if self.quota.most is None:
             return
         if rows > self._written_ahead:
-            # Written down before they are answered, so that a crash forgives next to none; many at
-            # once, for somebody waits for each.
+            # Recorded before they are answered, so that a crash forgets next to none of them; many
+            # at once, because a caller waits while the disk takes the record.
             ahead = max(rows, self.quota.most // _PARTS_OF_QUOTA)
             self._record("agreed", header, rows=ahead)
             self._written_ahead += ahead
@@ -131,13 +131,13 @@ class Consent:
 
         def ended(done: asyncio.Future[Any]) -> None:
             error = None if done.cancelled() else done.exception()
-            said = traffic.volumes[self._party, header.sender]
+            answers = traffic.volumes[self._party, header.sender]
             with contextlib.suppress(Refused):  # too late to refuse; the reason is in the log
                 self._record(
                     "ended",
                     header,
                     outcome="interrupted" if done.cancelled() else str(error or "finished"),
-                    answered={kind: volume.messages for kind, volume in said.items()},
+                    answered={kind: volume.messages for kind, volume in answers.items()},
                 )
 
         outcome.add_done_callback(ended)

@@ -32,7 +32,7 @@ _PREFIX = "questions-"
 class QuestionLog:
     """Files by day in ``state/audit``. The key of the hashes stays beside them, with the owner.
 
-    Whoever holds the key can look an id up; the files alone tell nobody's name.
+    Whoever holds the key can look an id up; the files alone name nobody.
     """
 
     def __init__(self, state: Path) -> None:
@@ -62,7 +62,7 @@ class QuestionLog:
             "session": session,
             "model": model,
             "mode": mode,
-            "ids": [self.hashed(each) for each in ids],
+            "ids": [self.hashed(name) for name in ids],
             "answer": answer,
         }
         self._entries.append(entry)

@@ -11,7 +11,7 @@ from fedmq.errors import Refused
 __all__ = ["HOUR", "RowQuota"]
 
 HOUR = 3600.0
-_TOGETHER = 1.0  # seconds whose rows are kept as one number
+_TOGETHER = 1.0  # seconds whose rows are counted as one entry
 
 
 class RowQuota:

@@ -9,12 +9,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import FedmqError, PeerSilent
-from fedmq.party.sessions.progress import OnProgress
 from fedmq.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from fedmq.party.sessions.runner import SessionRunner
-    from fedmq.party.sessions.running import RunningSession
+    from fedmq.party.sessions.running import OnProgress, RunningSession
     from fedmq.party.telemetry.traffic import Traffic
 
 __all__ = ["AttemptLoop", "first_of"]
@@ -45,7 +44,7 @@ class AttemptLoop:
     ) -> None:
         self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         # Nobody may be watching; then an error is in the log and in the store alone.
-        self.result.add_done_callback(lambda each: each.cancelled() or each.exception())
+        self.result.add_done_callback(lambda result: result.cancelled() or result.exception())
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolves when every party knows the end, and no attempt will follow."""
         self._open = open_attempt
@@ -92,8 +91,8 @@ class AttemptLoop:
                 return
             self._attempt += 1
 
-    async def followed(self, say: OnProgress) -> Any:
-        """The result; whoever asked for it is told of the progress."""
+    async def followed(self, on_progress: OnProgress) -> Any:
+        """The result; ``on_progress`` is given each change on the way."""
         change = asyncio.Event()
         change.set()  # what is known by now comes first
         self._watchers.add(change)
@@ -104,7 +103,7 @@ class AttemptLoop:
                 wake.cancel()
                 change.clear()
                 if self._current is not None and not self.result.done():
-                    await say({"event": "progress", **self._current.status()})
+                    await on_progress({"event": "progress", **self._current.status()})
         finally:
             self._watchers.discard(change)
         return await asyncio.shield(self.result)
@@ -112,7 +111,7 @@ class AttemptLoop:
     @property
     def bytes_sent(self) -> int:
         """By this party, in all attempts since it was started."""
-        return sum(each.total.bytes for each in self._traffic)
+        return sum(traffic.total.bytes for traffic in self._traffic)
 
     def _changed(self, _: RunningSession) -> None:
         for watcher in self._watchers:
@@ -122,7 +121,7 @@ class AttemptLoop:
         outcome = runner.outcome
         if not outcome.done() or outcome.cancelled() or self.result.done():
             return
-        await runner.written()  # whoever is told of the end may ask the same anew at once
+        await runner.written()  # its owner may ask for the same again at once
         error = outcome.exception()
         if error is not None:
             self.result.set_exception(error)

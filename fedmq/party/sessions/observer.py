@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionObserver:
-    """Is told of all that one attempt does, and changes none of it."""
+    """Receives all that one attempt does, and changes none of it."""
 
     traffic: Traffic = field(default_factory=Traffic)
     counters: Counters = field(default_factory=Counters)
@@ -37,7 +37,7 @@ class SessionObserver:
     """Is given each envelope that is sent or received."""
     on_report: Callable[[Report], None] = lambda _: None
     on_waiting: Callable[[Waiting, str], None] = lambda _, __: None
-    """Is also given what the link has to say about it."""
+    """Is also given the link's trouble, or nothing."""
     on_computed: Callable[[str, float, Span], None] = lambda _, __, ___: None
     """Is given the computation's name, when it was asked for (Unix seconds), and its span."""
     on_closed: Callable[[asyncio.Future[Any]], None] = lambda _: None

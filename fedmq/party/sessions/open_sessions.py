@@ -47,8 +47,8 @@ _CLOSE_SECONDS = 3.0
 class Sessions:
     """Opens sessions of this party and keeps them until they are closed.
 
-    ``on_idle`` is told when a session that outlives crashes waits for a new attempt, and when it
-    has got one.
+    ``on_idle`` is called when a session that outlives crashes waits for a new attempt (True), and
+    when it has got one (False).
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Sessions:
     async def close(self, reason: str) -> None:
         """Leave what goes on after a restart as it stands on disk, and cancel the rest.
 
-        The peers of a cancelled session are told, and messages have a moment to leave.
+        A moment remains for messages to leave, so that peers of a cancelled session hear why.
         """
         runners = [running.runner for running in self.running.values()]
         for runner in runners:

@@ -1,4 +1,4 @@
-"""Everything that one party said and heard in a session, kept for the audit.
+"""Everything that one party sent and received in a session, recorded for a leakage audit.
 
 A recording holds what the party was entitled to see, in the clear: treat it like the party's data.
 """
@@ -73,8 +73,8 @@ class Recording:
 
     def __init__(self, party: str, envelopes: Sequence[Envelope]) -> None:
         self.party = party
-        once = {(each.header.sender, each.header.id): each for each in envelopes}
-        self.envelopes = tuple(each for each in once.values() if each.header.sequence)
+        once = {(message.header.sender, message.header.id): message for message in envelopes}
+        self.envelopes = tuple(message for message in once.values() if message.header.sequence)
 
     @classmethod
     def read(cls, path: Path) -> Recording:
