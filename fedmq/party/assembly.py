@@ -80,7 +80,6 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     """
     config, federation, sealer = files.config, files.federation, files.sealer
     link = _link(config, federation.name, on_link_state)
-    pool = _pool(config)
     counters = Counters()
     inbox = Inbox(
         federation.name,
@@ -90,33 +89,14 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         counters=counters,
     )
     telemetry = _telemetry(config)
+    observation = Observation(
+        counters=counters, traces=traces, recordings=config.recordings, telemetry=telemetry
+    )
     database = Database(config.state / "fedmq.sqlite")
     session_store = SessionStore(database)
     sender = UnsequencedSender(federation.name, link, sealer)
     notice = RestartNotice(session_store, sender, federation.active)
-    is_active = config.party == federation.active
-    sessions = Sessions(
-        federation=federation.name,
-        link=link,
-        inbox=inbox,
-        pool=pool,
-        retry=config.retry,
-        sealer=sealer,
-        observation=Observation(
-            counters=counters, traces=traces, recordings=config.recordings, telemetry=telemetry
-        ),
-        # The active party opens the next attempt itself, so it has nobody to notify.
-        on_idle=(lambda _, __: None) if is_active else notice.on_idle,
-    )
-    context = PartyContext(
-        config,
-        federation,
-        ModelStore(config.state),
-        pool,
-        sessions,
-        Consent(config.party, config.policy, AuditLog(config.state)),
-        session_store,
-    )
+    context = _context(files, link, inbox, observation, session_store, notice)
     online = OnlineLane(
         config=config,
         federation=federation,
@@ -124,32 +104,31 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         sealer=sealer,
         consent=context.consent,
         model_store=context.model_store,
-        pool=pool,
+        pool=context.pool,
         spans=_online_spans(config, federation.name, telemetry),
     )
-    training = TrainingService(context)
-    deployment = DeploymentService(context, online)
+    training, deployment = TrainingService(context), DeploymentService(context, online)
     services = (AlignmentService(context), training, InferenceService(context), deployment)
     resumption = Resumption(
         store=session_store,
-        sessions=sessions,
+        sessions=context.sessions,
         notice=notice,
-        trainings=training if is_active else None,
+        trainings=training if context.is_active else None,
     )
     stray_messages = StrayMessages(
         party=config.party,
         active=federation.active,
         openings=_openings(*services),
-        sessions=sessions,
+        sessions=context.sessions,
         store=session_store,
         opened_sessions=OpenedSessions(config.state),
         resumption=resumption,
         consent=context.consent,
         sender=sender,
     )
-    inbox.on_stray = stray_messages.take
-    inbox.on_online = online.receive
-    probe = Probe(link, sessions, online.scorer)
+    # Late, for the services that take messages open sessions, which the inbox delivers to.
+    inbox.on_stray, inbox.on_online = stray_messages.take, online.receive
+    probe = Probe(link, context.sessions, online.scorer)
     reload = FileReload(files, context)
     owner = OwnerCommands(
         context,
@@ -171,9 +150,36 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         resumption=resumption,
         reload=reload,
         control=ControlServer(config.state, _commands(owner, *services)),
-        http=_http_server(config, is_active, online, counters, probe),
+        http=_http_server(context, online, counters, probe),
         telemetry=telemetry,
     )
+
+
+def _context(
+    files: PartyFiles,
+    link: Link,
+    inbox: Inbox,
+    observation: Observation,
+    session_store: SessionStore,
+    notice: RestartNotice,
+) -> PartyContext:
+    config, federation = files.config, files.federation
+    pool = _pool(config)
+    is_active = config.party == federation.active
+    sessions = Sessions(
+        federation=federation.name,
+        link=link,
+        inbox=inbox,
+        pool=pool,
+        retry=config.retry,
+        sealer=files.sealer,
+        observation=observation,
+        # The active party opens the next attempt itself, so it has nobody to notify.
+        on_idle=(lambda _, __: None) if is_active else notice.on_idle,
+    )
+    consent = Consent(config.party, config.policy, AuditLog(config.state))
+    model_store = ModelStore(config.state)
+    return PartyContext(config, federation, model_store, pool, sessions, consent, session_store)
 
 
 def _openings(*services: Service) -> Mapping[type[Body], Opening]:
@@ -203,9 +209,10 @@ def _pool(config: PartyFile) -> ComputePool:
 
 
 def _http_server(
-    config: PartyFile, is_active: bool, online: OnlineLane, counters: Counters, probe: Probe
+    context: PartyContext, online: OnlineLane, counters: Counters, probe: Probe
 ) -> HttpServer | None:
-    if config.http is None:
+    section = context.config.http
+    if section is None:
         return None
     try:
         from fedmq.party.http.health import health_router
@@ -220,15 +227,17 @@ def _http_server(
     except ImportError:
         raise ConfigError("[http] needs more packages; run: pip install 'fedmq[http]'") from None
     scores = (
-        ScoreCollector(online.predictions) if is_active else AnsweringCollector(online.answering)
+        ScoreCollector(online.predictions)
+        if context.is_active
+        else AnsweringCollector(online.answering)
     )
     routers = [
         health_router(probe.health),
         metrics_router(counters, probe.gauges, scores, LookupCollector(online.source.counters)),
     ]
-    if is_active:
+    if context.is_active:
         routers.append(predict_router(online.predictions))
-    return HttpServer(config.http, routers)
+    return HttpServer(section, routers)
 
 
 def _telemetry(config: PartyFile) -> Telemetry | None:
