@@ -1,4 +1,4 @@
-"""What is computed: gradient-boosted trees over binned columns, in plain NumPy.
+"""What is computed? Gradient-boosted trees over binned columns, in plain NumPy.
 
 The numbers are those of XGBoost 3.2's ``hist``, node by node. Reading order:
 
