@@ -35,7 +35,7 @@ _MOST_BYTES = 64 * 2**20
 
 
 def alike(body: Body) -> st.SearchStrategy[Body]:
-    """Bodies of the same kind: what is wrong about them shows late."""
+    """Bodies of the same kind as ``body``, so that a fault in one is found late."""
     return st.one_of(bodies, STRATEGIES[type(body)])
 
 

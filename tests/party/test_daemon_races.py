@@ -1,4 +1,4 @@
-"""Owners who ask, and parties that come back, just between two steps of a daemon."""
+"""Owners who ask, and parties that come back, between two steps of a daemon."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def federation(
 
 
 class SlowStore:
-    """The steps of a session at ``party`` take until they are let to be read."""
+    """Reading the saved trees of a session at ``party`` waits for ``let``."""
 
     def __init__(self, patch: pytest.MonkeyPatch, party: str) -> None:
         self.asked, self.let = asyncio.Event(), asyncio.Event()
@@ -219,7 +219,7 @@ async def test_an_activation_is_told_once_every_party_keeps_it(
 
 
 class Held:
-    """Messages of one kind to telco, until they are let go."""
+    """Holds back messages of one kind to telco until ``let``."""
 
     def __init__(self, federation: DaemonsInMemory, kind: str) -> None:
         self.asked, self.let = asyncio.Event(), asyncio.Event()

@@ -106,14 +106,14 @@ class Consent:
         self._check_peer(header, "inference")
 
     def answering(self, header: Header) -> None:
-        """Raises Refused if this party answers no question for scores any more; not audited here.
+        """Raises Refused if policy no longer allows answers to questions for scores; not audited.
 
-        What was agreed to when a model was deployed may since have been taken back.
+        The policy may have changed since the party agreed to serve the model.
         """
         self._check_peer(header, "inference")
 
     def scoring(self, header: Header, rows: int) -> None:
-        """Raises Refused if ``rows`` more, asked for online, are more than an hour may have."""
+        """Raises Refused if ``rows`` more, asked for online, exceed the quota of the hour."""
         self._remember()
         self.quota.take(rows)
         if self.quota.most is None:
@@ -127,7 +127,7 @@ class Consent:
         self._written_ahead -= rows
 
     def follow(self, header: Header, outcome: asyncio.Future[Any], traffic: Traffic) -> None:
-        """Audit how a session ended, and how much of what was answered."""
+        """Audit how a session ended, and how many messages of each kind were answered."""
 
         def ended(done: asyncio.Future[Any]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -169,7 +169,7 @@ class Consent:
         return Refused(f"{self._party} does not {what}")
 
     def _remember(self) -> None:
-        """A restart forgives nobody the rows of the last hour."""
+        """Count the rows that were answered within the last hour, before a restart."""
         if self._remembered or self.quota.most is None:
             return
         self._remembered = True

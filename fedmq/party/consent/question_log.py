@@ -48,7 +48,7 @@ class QuestionLog:
             raise ConfigError(f"{self._folder}: cannot be used: {error.strerror}") from None
 
     def hashed(self, name: str) -> str:
-        """How ``name`` stands in the files."""
+        """The keyed hash that stands for ``name`` in the files."""
         return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()[:32]
 
     def note(
@@ -76,7 +76,7 @@ class QuestionLog:
             await self._writing
 
     async def _write_soon(self) -> None:
-        # One writer at a time, which nothing cancels: entries follow from one another.
+        # One writer at a time, never cancelled: each entry holds the hash of the one before.
         while self._entries:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _WRITE_EVERY)

@@ -73,7 +73,7 @@ class AlignmentService(Service):
         return running
 
     def _agree(self, header: Header, opening: AlignmentOpen) -> None:
-        """Raise Refused unless policy allows it, and the terms are this party's own."""
+        """Raise Refused unless policy allows it, and both parties normalise ids alike."""
         self.context.consent.alignment(header, opening)
         own = self.context.config.data.normalise
         if opening.normalise != own:

@@ -62,7 +62,7 @@ class DeploymentService(Service):
         }
 
     async def close(self) -> None:
-        """Tell nobody anything any more."""
+        """Stop reminding other parties."""
         await end(self._reminding.values())
 
     # The label holder's side
@@ -137,7 +137,7 @@ class DeploymentService(Service):
             change = asyncio.ensure_future(changes.get())
             await asyncio.wait({change, outcome}, return_when=asyncio.FIRST_COMPLETED)
             if not change.cancel():
-                # Whoever asked may go away: half a switch would leave the parties apart.
+                # An owner who goes away must not stop a switch halfway: parties would differ.
                 with contextlib.suppress(ConnectionError):
                     await on_progress({"event": "progress", **running.status()})
         await outcome

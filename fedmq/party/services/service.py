@@ -21,7 +21,7 @@ from fedmq.party.store.sessions import SessionStore
 __all__ = ["Command", "PartyContext", "Service"]
 
 Command = Callable[[Mapping[str, Any], OnProgress], Awaitable[Any]]
-"""Does what a request asks and reports progress meanwhile; its value is the result."""
+"""Does what a request asks, reporting progress; its value is the result."""
 
 
 @dataclass(slots=True)

@@ -122,7 +122,7 @@ class TrainingService(Service):
     async def _train(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("train")
         job = TrainingJob.model_validate(request["job"])
-        if ENGINES[job.engine].known_leak:  # some leak towards either side
+        if ENGINES[job.engine].known_leak:  # which may be towards the label holder or away from it
             refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
@@ -144,7 +144,7 @@ class TrainingService(Service):
             self._beginning.discard(model)
         timeline = Timeline() if request.get("trace") else None
         attempts = self._drive(session, job, table, timeline)
-        # Only now, because this raises if whoever asked is gone.
+        # After the session is driven, because this raises if the owner has gone away.
         await on_progress({"event": "opened", "session": session.id, "model": model})
         result = await self._watched(session, attempts, on_progress)
         return {**result, **({"trace": timeline.document()} if timeline else {})}
@@ -282,7 +282,7 @@ class TrainingService(Service):
         try:
             running.runner.pause(paused)
         except ProtocolError:
-            # Between two attempts: the next one begins as the store says.
+            # Between two attempts: the next one reads from the store whether it is paused.
             if not running.runner.interrupted.done():
                 raise DaemonError(f"session {session} is no training that can rest") from None
         return {"session": session, "paused": paused}

@@ -1,4 +1,4 @@
-"""A session over all its attempts, as the party sees it that drives it."""
+"""When a session begins anew, and when it is over: the attempts of the party that drives it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AttemptLoop:
         self, open_attempt: OpenAttempt, first: int = 1, *, everywhere: bool = False
     ) -> None:
         self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # Nobody may be watching; then an error is in the log and in the store alone.
+        # Nobody may watch; asyncio need not complain, for log and store have the error.
         self.result.add_done_callback(lambda result: result.cancelled() or result.exception())
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolves when every party knows the end, and no attempt will follow."""
@@ -55,10 +55,10 @@ class AttemptLoop:
         self._watchers: set[asyncio.Event] = set()
 
     async def run(self) -> None:
-        """Go through with it. What hinders an attempt from being opened ends the session."""
+        """Open attempts until the session has ended. An attempt that cannot be opened ends it."""
         try:
             await self._run()
-        except Exception as error:  # a fault of ours must not leave anybody waiting
+        except Exception as error:  # a bug must not leave the owner waiting
             log.exception("a session broke off")
             if not self.result.done():
                 self.result.set_exception(FedmqError(f"internal error: {type(error).__name__}"))
@@ -94,7 +94,7 @@ class AttemptLoop:
     async def followed(self, on_progress: OnProgress) -> Any:
         """The result; ``on_progress`` is given each change on the way."""
         change = asyncio.Event()
-        change.set()  # what is known by now comes first
+        change.set()  # begin with what is known already
         self._watchers.add(change)
         try:
             while not self.result.done():
@@ -110,7 +110,7 @@ class AttemptLoop:
 
     @property
     def bytes_sent(self) -> int:
-        """By this party, in all attempts since it was started."""
+        """Bytes sent by this party in all attempts since its start."""
         return sum(traffic.total.bytes for traffic in self._traffic)
 
     def _changed(self, _: RunningSession) -> None:

@@ -53,11 +53,11 @@ class NullCheckpointer:
 
 
 NULL_CHECKPOINTER: Checkpointer = NullCheckpointer()
-"""Keeps nothing: for sessions that are simply asked for again."""
+"""Keeps nothing: for sessions that their owner asks for again after a crash."""
 
 
 class HostingCheckpointer(NullCheckpointer):
-    """Has a model served, from then on, by ``serve``."""
+    """Gives the loaded model to ``serve`` when the session has finished."""
 
     def __init__(self, serve: Callable[[Any], Awaitable[None]]) -> None:
         self._serve = serve
@@ -67,7 +67,7 @@ class HostingCheckpointer(NullCheckpointer):
 
 
 class StoreCheckpointer:
-    """Keeps one attempt in the store; ``on_result`` puts the result where it belongs."""
+    """Keeps one attempt in ``store``; ``on_result`` stores the result itself."""
 
     durable: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Deliveries to the sessions they belong to."""
+"""To whom a delivery belongs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Inbox:
         self.on_stray: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody
         """Returns who takes an envelope that belongs to no running attempt; None drops it."""
         self.on_online: Callable[[Envelope], None] = lambda _: None
-        """Takes what came on the online lane, where no session is kept."""
+        """Takes what came on the online lane, which has no sessions."""
         self.counters = counters or Counters()
         self._federation = federation
         self._party = party
@@ -63,7 +63,7 @@ class Inbox:
         await self.take(delivery)
 
     async def take(self, delivery: Delivery) -> str:
-        """The same; returns why nobody has got it, and nothing when somebody has."""
+        """The same; the value is why no session took it, and empty where one did."""
         self.counters.arrived(delivery)
         about = {"message_id": delivery.message_id}
         try:
@@ -75,7 +75,7 @@ class Inbox:
             if runner is not None:
                 runner.deliver(envelope)
         except Replayed as error:
-            # An honest broker repeats itself too, so this is no letter worth keeping.
+            # An honest broker repeats messages too, so this one is dropped rather than kept.
             self.counters.refused["Replayed"] += 1
             log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
             await delivery.ack()
@@ -102,7 +102,7 @@ class Inbox:
         return await self.on_stray(envelope)
 
     def _checked(self, delivery: Delivery) -> Envelope:
-        if len(delivery.body) > MAX_MESSAGE_BYTES:  # before anything is made of it
+        if len(delivery.body) > MAX_MESSAGE_BYTES:  # before it is decoded
             raise MessageError(
                 f"{len(delivery.body)} bytes are no fedmq message: those have {MAX_MESSAGE_BYTES} "
                 "at most"

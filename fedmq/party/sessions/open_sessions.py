@@ -147,7 +147,7 @@ class Sessions:
         raise DaemonError(f"session {session} does not run here; see: fedmq status")
 
     async def close(self, reason: str) -> None:
-        """Leave what goes on after a restart as it stands on disk, and cancel the rest.
+        """Stop what goes on after a restart, and cancel the rest.
 
         A moment remains for messages to leave, so that peers of a cancelled session hear why.
         """
@@ -175,7 +175,7 @@ class Sessions:
             log.warning("%s: %s, a new attempt is due", what, why, extra=about)
             if runner.durable:
                 self._on_idle(running.id, True)
-                # Until a new attempt takes its place, or it is given up.
+                # A new attempt cancels the outcome; an owner who gives up sets it.
                 await asyncio.wait([runner.outcome])
                 if runner.outcome.cancelled():
                     return

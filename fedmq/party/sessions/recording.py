@@ -54,7 +54,7 @@ class Recorder:
         self.close()
 
     def keep(self, envelope: Envelope) -> None:
-        """Add an envelope that was sent or received; repetitions after the end are let go."""
+        """Add an envelope that was sent or received; what comes after the end is not recorded."""
         if self._file.closed:
             return
         try:
@@ -64,12 +64,12 @@ class Recorder:
             self._file.close()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the recording."""
         self._file.close()
 
 
 class Recording:
-    """``party``, and the ``envelopes`` it saw, each once, in the order in which they came by."""
+    """``party``, and the ``envelopes`` it saw, each once, in the order in which it saw them."""
 
     def __init__(self, party: str, envelopes: Sequence[Envelope]) -> None:
         self.party = party
@@ -78,7 +78,7 @@ class Recording:
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """Raises DataError where ``path`` is no recording; one that breaks off is read so far."""
+        """Raises DataError where ``path`` is no recording; a broken end is left out."""
         try:
             with path.open("rb") as file:
                 parts = list(msgpack.Unpacker(file, max_buffer_size=2**31 - 1))

@@ -54,12 +54,12 @@ class RunningSession:
 
     @property
     def waits(self) -> list[str]:
-        """For whom it waits, a line each; for nobody once it is closed."""
+        """One line per peer that it waits for; none once it is closed."""
         waits = [] if self.runner.closed.done() else self.waiting.values()
         return [self.wait(waiting, trouble) for waiting, trouble in waits]
 
     def wait(self, waiting: Waiting, trouble: str) -> str:
-        """For whom this session waits since when, in a line."""
+        """How long the peer in ``waiting`` has been silent, in a line."""
         seen = self.runner.last_seen.get(waiting.peer)
         last = f"last seen {seen:%H:%M:%S}" if seen else "not seen yet"
         line = f"waiting for {waiting.peer} ({last}, retry {waiting.retry} of {waiting.retries})"
