@@ -1,6 +1,6 @@
 """Parties that crash and come back, in virtual time, under a seeded schedule.
 
-Each party has a store that outlives it. A checkpoint takes a moment to reach it, and what is said
+Each party has a store that outlives it. A checkpoint takes a moment to reach it, and what is sent
 after the checkpoint leaves only then. The broker keeps messages for a party that is away. Which
 message goes where, and what follows from it, is decided by the code that the daemon uses.
 """
@@ -53,15 +53,15 @@ Build = Callable[[Sequence[Checkpoint]], Machine]
 
 
 @dataclass(frozen=True)
-class Weather:
-    """How bad it is: chances per message, longest delays in seconds, and when who crashes."""
+class Faults:
+    """Chances per message, longest delays in seconds, and who crashes when."""
 
     drop: float = 0.0
     repeat: float = 0.0
     delay: float = 0.5
     disk: float = 0.3
     crashes: Sequence[tuple[float, str, float]] = ()
-    """(when, who, and for how long it is away)."""
+    """(when, which party, seconds until it is back)."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class _Disk:
     error: str = ""
 
     @property
-    def standing(self) -> StoredState | None:
+    def stored_state(self) -> StoredState | None:
         return StoredState(self.attempt, bool(self.error)) if self.attempt else None
 
 
@@ -83,14 +83,14 @@ class _Party:
     disk: _Disk = field(default_factory=_Disk)
     session: Session | None = None
     life: int = 0
-    """Counts crashes and attempts: what was under way before belongs to another life."""
+    """Counts crashes and attempts: effects of an earlier life are dropped."""
     away_until: float = 0.0
     written: float = 0.0
     """When the last checkpoint is on disk."""
 
 
 class CrashSimulation:
-    """Runs a session under ``weather``; the first of the parties, by how each is built, is active.
+    """Runs a session under ``faults``; the first of the parties, by how each is built, is active.
 
     ``on_life`` sees every session that begins, and may wrap it.
     """
@@ -98,16 +98,16 @@ class CrashSimulation:
     def __init__(
         self,
         builds: Mapping[str, Build],
-        weather: Weather,
+        faults: Faults,
         seed: int = 0,
         on_life: Callable[[Session, Sequence[Row]], Session] = lambda session, _: session,
     ) -> None:
-        self.weather = weather
+        self.faults = faults
         self._on_life = on_life
         self.parties = {name: _Party(build) for name, build in builds.items()}
         self.active = next(iter(builds))
         self.trees_begun: list[int] = []
-        """The tree of each ``tree started`` that the active party said to the first other one."""
+        """The tree of each ``tree started`` that the active party sent to the first other one."""
         self.attempts = 0
         self.now = 0.0
         self.ended = 0.0
@@ -123,7 +123,7 @@ class CrashSimulation:
 
     def run(self) -> None:
         """Run until every party has its result on disk, and nothing is left to happen."""
-        for when, who, away in self.weather.crashes:
+        for when, who, away in self.faults.crashes:
             self._at(when, lambda who=who, away=away: self._crash(who, away))
         self._attempt(self.active, 1)
         for _ in range(_MOST_EVENTS):
@@ -180,7 +180,7 @@ class CrashSimulation:
     def _write(self, name: str, change: Callable[[_Disk], None]) -> None:
         party, life = self.parties[name], self.parties[name].life
         begin = max(self.now, party.written)
-        party.written = begin + self._random.random() * self.weather.disk
+        party.written = begin + self._random.random() * self.faults.disk
 
         def write() -> None:
             if party.life == life:
@@ -206,7 +206,9 @@ class CrashSimulation:
                 self._feed(name, Arrived(envelope))
             return
         opens = isinstance(body, _OPENINGS) and header.sender == self.active
-        match decide(header, body, party.disk.standing, opens=opens, drives=name == self.active):
+        match decide(
+            header, body, party.disk.stored_state, opens=opens, drives=name == self.active
+        ):
             case Decision.JOIN:
                 self._attempt(name, header.attempt)
                 self._feed(name, Arrived(envelope))
@@ -242,7 +244,7 @@ class CrashSimulation:
                     event: Any = Computed(ticket, computation.run())
                 except FedmqError as error:
                     event = ComputationFailed(ticket, error)
-                self._later(name, self._random.random() * self.weather.delay, event)
+                self._later(name, self._random.random() * self.faults.delay, event)
             case SetTimer(timer, seconds):
                 self._number += 1
                 number = self._timers[name, timer] = self._number
@@ -321,9 +323,9 @@ class CrashSimulation:
         self._send(recipient, encode(Envelope(header, body)))
 
     def _send(self, recipient: str, data: bytes) -> None:
-        for _ in range(1 + (self._random.random() < self.weather.repeat)):
-            if self._random.random() >= self.weather.drop:
-                delay = 0.001 + self._random.random() * self.weather.delay
+        for _ in range(1 + (self._random.random() < self.faults.repeat)):
+            if self._random.random() >= self.faults.drop:
+                delay = 0.001 + self._random.random() * self.faults.delay
                 self._at(self.now + delay, lambda: self._arrive(recipient, data))
 
     def _at(self, when: float, happen: Callable[[], None]) -> None:
@@ -336,7 +338,7 @@ def _begun(disk: _Disk, attempt: int) -> None:
 
 
 def _saved(disk: _Disk, row: Row) -> None:
-    disk.rows = [each for each in disk.rows if each[0] < row[0]] + [row]
+    disk.rows = [saved for saved in disk.rows if saved[0] < row[0]] + [row]
     # As the store does: only the margins of the last two trees are kept.
     disk.rows = [
         (tree, data, margin if tree > row[0] - 2 else None) for tree, data, margin in disk.rows

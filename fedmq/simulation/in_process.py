@@ -18,6 +18,7 @@ from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.observer import SessionObserver
 from fedmq.party.sessions.recording import Recorder
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.telemetry.timeline import Timeline
@@ -79,14 +80,16 @@ async def run_machines(
                 keep = stack.enter_context(Recorder(path, party)).keep
             runner = SessionRunner(
                 Session(machine, mailbox),
-                _publisher(links[party], lane),
-                pool,
-                traffic,
-                on_report if party == first else lambda _: None,
-                trace=trace,
+                publish=_publisher(links[party], lane),
+                pool=pool,
                 sealer=sealers[party] if sealers else None,
-                record=keep,
                 checkpointer=(keepers or {}).get(party, NULL_CHECKPOINTER),
+                observer=SessionObserver(
+                    traffic=traffic,
+                    timeline=trace,
+                    record=keep,
+                    on_report=on_report if party == first else lambda _: None,
+                ),
             )
             stack.callback(runner.stop)
             runners.append(runner)

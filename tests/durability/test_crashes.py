@@ -15,7 +15,7 @@ from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
-from tests.crash_simulator import Build, CrashSimulation, Weather
+from tests.crash_simulator import Build, CrashSimulation, Faults
 from tests.protocol.alignment.alignments import machines, people
 
 PARTIES = ("bank", "telco", "retail")
@@ -47,9 +47,9 @@ def builds(params: TrainParams, engine: Engine, rows: int = 60) -> Mapping[str, 
     }
 
 
-def trained(seed: int, weather: Weather, engine: Engine, **params: object) -> CrashSimulation:
+def trained(seed: int, faults: Faults, engine: Engine, **params: object) -> CrashSimulation:
     settings = {"num_boost_round": TREES, "max_depth": 3, "max_bin": 8, **params}
-    simulation = CrashSimulation(builds(TrainParams(**settings), engine), weather, seed)
+    simulation = CrashSimulation(builds(TrainParams(**settings), engine), faults, seed)
     simulation.run()
     return simulation
 
@@ -79,15 +79,15 @@ VARIANTS: list[dict[str, object]] = [
 def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
     variant: dict[str, object], block: int
 ) -> None:
-    calm = trained(0, Weather(), Plain(), **variant)
+    calm = trained(0, Faults(), Plain(), **variant)
     attempts = 0
     for seed in range(15 * block, 15 * (block + 1)):
-        weather = Weather(
+        faults = Faults(
             drop=0.1 * (seed % 3),
             repeat=0.2 * (seed % 2),
             crashes=crashes(seed, 1 + seed % 5, 1.2 * calm.ended),
         )
-        shaken = trained(seed, weather, Plain(), **variant)
+        shaken = trained(seed, faults, Plain(), **variant)
         assert shares(shaken) == shares(calm), f"seed {seed}"
         # No crash costs more than the tree that grew.
         assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
@@ -95,10 +95,10 @@ def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
     assert attempts >= 25
 
 
-class NullCheckpointer(CrashSimulation):
-    """Parties that come back remember nothing but which attempts they have seen.
+class PartiesWithoutStore(CrashSimulation):
+    """Parties that come back know nothing but which attempts they have seen.
 
-    None crashes while it stores the alignment: it would lack it, as the next training would say.
+    None crashes while it stores the alignment, which it would then lack.
     """
 
     def _crash(self, name: str, away: float) -> None:
@@ -122,8 +122,8 @@ def test_an_alignment_begins_anew_when_a_party_comes_back(seed: int) -> None:
     def build(party: str) -> Build:
         return lambda _: machines(owners, seed=next(keys))[party]
 
-    weather = Weather(drop=0.1 * (seed % 2), crashes=crashed)
-    simulation = NullCheckpointer({party: build(party) for party in owners}, weather, seed)
+    faults = Faults(drop=0.1 * (seed % 2), crashes=crashed)
+    simulation = PartiesWithoutStore({party: build(party) for party in owners}, faults, seed)
     simulation.run()
 
     common = set.intersection(*(set(owner.names) for owner in owners.values()))

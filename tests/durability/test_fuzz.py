@@ -1,4 +1,4 @@
-"""Whatever is said to a session, it goes on or ends with a reason: no other exception, no hang."""
+"""Whatever is sent to a session, it goes on or ends with a reason: no other exception, no hang."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _PARTIES = (ACTIVE, "telco", "shop")
 _MOST_BYTES = 64 * 2**20
 
 
-def alike(said: Body) -> st.SearchStrategy[Body]:
-    """Bodies of the same kind: what is wrong about them shows late."""
-    return st.one_of(bodies, STRATEGIES[type(said)])
+def alike(body: Body) -> st.SearchStrategy[Body]:
+    """Bodies of the same kind as ``body``, so that a fault in one is found late."""
+    return st.one_of(bodies, STRATEGIES[type(body)])
 
 
 @settings(max_examples=60, deadline=None)

@@ -23,7 +23,7 @@ from fedmq.protocol.events import Answer, Effect, Event, Received, RunComputatio
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
-from tests.crash_simulator import CrashSimulation, Weather
+from tests.crash_simulator import CrashSimulation, Faults
 from tests.histories.history import FOLDER, Line, digest, effect_line, event_line, happened
 from tests.histories.scenes import IDS, OTHERS, OWN, training
 from tests.protocol.online.online_schedule import OnlineSchedule
@@ -66,7 +66,7 @@ class RecordedShare(AnsweringShare):
 
 def scene(mode: Mode, lines: list[Line]) -> tuple[RecordedBatch, dict[str, RecordedShare]]:
     """A batch and the parties that it asks, which all write into ``lines``."""
-    grown = CrashSimulation(training(), Weather())
+    grown = CrashSimulation(training(), Faults())
     grown.run()
     served = ServedForest.of(grown.results["bank"])
     requests = [AskedRows(0, 1, 60.0), AskedRows(1, 30, 60.0)]

@@ -8,9 +8,9 @@ from tests.histories.online import MODES, record
 from tests.histories.scenes import SCENES
 
 if __name__ == "__main__":
-    for name, (builds, weather) in SCENES.items():
+    for name, (builds, faults) in SCENES.items():
         recorder = Recorder()
-        CrashSimulation(builds(), weather, on_life=recorder).run()
+        CrashSimulation(builds(), faults, on_life=recorder).run()
         recorder.write(name)
         print(f"{name}: {len(recorder.lines)} lines")
     for mode in MODES:

@@ -14,7 +14,7 @@ from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
-from tests.crash_simulator import Build, CrashSimulation, Weather
+from tests.crash_simulator import Build, CrashSimulation, Faults
 from tests.protocol.alignment.alignments import machines, people
 
 _ROWS = 40
@@ -51,7 +51,7 @@ def training() -> Mapping[str, Build]:
 
 def inference() -> Mapping[str, Build]:
     """The rows of the training, by ids that every passive party holds in another order."""
-    grown = CrashSimulation(training(), Weather())
+    grown = CrashSimulation(training(), Faults())
     grown.run()
     shares = grown.results
 
@@ -72,17 +72,17 @@ def alignment() -> Mapping[str, Build]:
     return {party: lambda _, party=party: machines(owners)[party] for party in owners}
 
 
-SCENES: Mapping[str, tuple[Callable[[], Mapping[str, Build]], Weather]] = {
-    "training": (training, Weather()),
+SCENES: Mapping[str, tuple[Callable[[], Mapping[str, Build]], Faults]] = {
+    "training": (training, Faults()),
     "training-with-crashes": (
         training,
-        Weather(
+        Faults(
             drop=0.1,
             repeat=0.1,
             crashes=((20.0, "telco", 2.0), (40.0, "bank", 5.0), (60.0, "retail", 1.0)),
         ),
     ),
-    "inference": (inference, Weather()),
-    "alignment": (alignment, Weather()),
-    "alignment-over-a-bad-link": (alignment, Weather(drop=0.2, repeat=0.2, delay=3.0)),
+    "inference": (inference, Faults()),
+    "alignment": (alignment, Faults()),
+    "alignment-over-a-bad-link": (alignment, Faults(drop=0.2, repeat=0.2, delay=3.0)),
 }

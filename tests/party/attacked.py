@@ -76,7 +76,7 @@ def altered(random: Random, recorded: list[Attack]) -> Attack:
 def readdressed(random: Random, recorded: list[Attack]) -> Attack:
     """To or from another party, into another session or attempt, or to another place in order."""
     last = recorded[-1]
-    third = next(each for each in PARTIES if each not in (last.sender, last.recipient))
+    third = next(party for party in PARTIES if party not in (last.sender, last.recipient))
     sequence = read_header(unframe(last.body).header).sequence
     return random.choice(
         [
@@ -128,8 +128,8 @@ def _flipped(random: Random, body: bytes) -> bytes:
 def _abort(attack: Attack) -> bytes:
     body = Abort(reason="give up")
     header = read_header(unframe(attack.body).header)
-    said = header.model_copy(update={"kind": body.kind})
-    return encode(Envelope(said, body))
+    altered = header.model_copy(update={"kind": body.kind})
+    return encode(Envelope(altered, body))
 
 
 class Recorder(MemoryBroker):
@@ -162,7 +162,7 @@ class Forger(Recorder):
 
     def carry(self, sender: str, recipient: str, lane: Lane, body: bytes, message_id: str) -> bool:
         if self._random.random() < 0.1:
-            return True  # withheld for ever; the sender will say it again
+            return True  # withheld for ever; the sender will send it again
         carried = super().carry(sender, recipient, lane, body, message_id)
         if self._random.random() < 0.5:
             self.forged += 1
@@ -175,14 +175,14 @@ class Sitting:
     """One session of all parties in this event loop, with its counters."""
 
     def __init__(self, sealers: Mapping[str, Sealer], machines: Mapping[str, Machine]) -> None:
-        self.switchboards: dict[str, Inbox] = {}
+        self.inboxes: dict[str, Inbox] = {}
         self._sealers = sealers
         self._machines = machines
 
     @property
     def refused(self) -> int:
         """How many messages all parties have refused, for whatever reason."""
-        return sum(each.counters.refused.total() for each in self.switchboards.values())
+        return sum(inbox.counters.refused.total() for inbox in self.inboxes.values())
 
     async def run(
         self, links: Mapping[str, Link], before_close: Callable[[], bool] = lambda: True
@@ -199,10 +199,12 @@ class Sitting:
             )
             publish = _to(links[party])
             sealer = self._sealers[party]
-            runner = SessionRunner(Session(machine, mailbox), publish, pool, sealer=sealer)
+            runner = SessionRunner(
+                Session(machine, mailbox), publish=publish, pool=pool, sealer=sealer
+            )
             inbox = Inbox(federation, party, sealer=sealer)
             inbox.add(runner)
-            self.switchboards[party] = inbox
+            self.inboxes[party] = inbox
             await links[party].open(inbox.on_delivery)
             runners.append(runner)
         try:

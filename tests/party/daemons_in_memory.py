@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.party import daemon as daemon_module
+from fedmq.party import assembly
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.daemon import Daemon
@@ -56,8 +56,8 @@ class DaemonsInMemory:
                 if not await held.hold(self.party, recipient, body.decode("latin-1")):
                     await super().publish(recipient, lane, body, message_id=message_id)
 
-        patch.setattr(daemon_module, "RabbitMQLink", Link)
-        patch.setattr(daemon_module, "ProcessPool", lambda *_, **__: ThreadPool())
+        patch.setattr(assembly, "RabbitMQLink", Link)
+        patch.setattr(assembly, "ProcessPool", lambda *_, **__: ThreadPool())
         names = json.dumps(PARTIES[1:])
         (folder / "federation.toml").write_text(
             f'name = "demo"\nactive = "bank"\npassive = {names}\n'
@@ -109,13 +109,13 @@ class DaemonsInMemory:
         return last["result"]
 
     async def train(self, model: str, trees: int) -> Any:
-        """What the bank is told of a training at its end."""
+        """What the bank's daemon answers at the end of a training."""
         params = TrainParams(num_boost_round=trees, max_depth=2, max_bin=8)
         job = TrainingJob(model=model, engine="plain", params=params)
         return await self.ask("bank", "train", job=job.model_dump(mode="json"))
 
     async def until(self, seen: Callable[[], Awaitable[Any]]) -> Any:
-        """The first answer of ``seen`` that says something."""
+        """The first answer of ``seen`` that is not empty."""
         for _ in range(1000):
             if found := await seen():
                 return found
@@ -127,7 +127,7 @@ class DaemonsInMemory:
 
         async def running() -> str:
             sessions = (await self.ask(party, "status"))["sessions"]
-            return next((each["session"] for each in sessions if each["done"]), "")
+            return next((session["session"] for session in sessions if session["done"]), "")
 
         found: str = await self.until(running)
         return found

@@ -33,7 +33,7 @@ def begin_training(demo: ExampleFederation, model: str) -> str:
 
 def sessions(demo: ExampleFederation, party: str, session: str) -> str:
     status = command("status", demo.config(party), "--json").result
-    return next(each["state"] for each in status["sessions"] if each["session"] == session)
+    return next(running["state"] for running in status["sessions"] if running["session"] == session)
 
 
 def test_a_cancelled_training_ends_at_every_party(demo: ExampleFederation) -> None:

@@ -1,4 +1,4 @@
-"""Owners who ask, and parties that come back, just between two steps of a daemon."""
+"""Owners who ask, and parties that come back, between two steps of a daemon."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def federation(
 
 
 class SlowStore:
-    """The steps of a session at ``party`` take until they are let to be read."""
+    """Reading the saved trees of a session at ``party`` waits for ``let``."""
 
     def __init__(self, patch: pytest.MonkeyPatch, party: str) -> None:
         self.asked, self.let = asyncio.Event(), asyncio.Event()
@@ -50,7 +50,7 @@ class SlowStore:
 
 
 async def state_of(federation: DaemonsInMemory, party: str, session: str) -> str:
-    stored = await federation.daemons[party]._kept.find(session)
+    stored = await federation.daemons[party].parts.context.session_store.find(session)
     return stored.state if stored is not None else ""
 
 
@@ -87,7 +87,8 @@ async def test_what_is_cancelled_while_it_is_joined_again_does_not_go_on(
 
     await federation.until(over)
     assert await state_of(federation, "telco", session) == "failed"
-    assert await federation.daemons["telco"]._kept.checkpoints(session) == []
+    telco = federation.daemons["telco"].parts.context
+    assert await telco.session_store.checkpoints(session) == []
     assert not any(federation.models().values())
 
 
@@ -104,7 +105,7 @@ async def test_a_pause_between_two_attempts_holds(
 
     async def rests() -> bool:
         sessions = (await federation.ask("bank", "status"))["sessions"]
-        return [each["state"] for each in sessions] == ["paused"]
+        return [session["state"] for session in sessions] == ["paused"]
 
     await federation.until(rests)
     await federation.ask("bank", "cancel", session=session)
@@ -155,7 +156,7 @@ async def test_who_goes_away_before_a_training_begins_has_one_nevertheless(
     federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, let = asyncio.Event(), asyncio.Event()
-    pool = federation.daemons["bank"]._context.pool
+    pool = federation.daemons["bank"].parts.context.pool
     run = pool.run
 
     async def slowly(computation: Any, *more: Any) -> Any:
@@ -188,8 +189,8 @@ async def test_an_interrupted_session_that_is_given_up_leaves_nothing_behind(
     await federation.start("bank")
 
     async def counted() -> bool:
-        counters = [federation.daemons[party]._counters for party in ("telco", "retail")]
-        return all(each.sessions_ended["training", "Aborted"] for each in counters)
+        counters = [federation.daemons[party].parts.inbox.counters for party in ("telco", "retail")]
+        return all(counter.sessions_ended["training", "Aborted"] for counter in counters)
 
     await federation.until(counted)
     for party in ("telco", "retail"):
@@ -218,7 +219,7 @@ async def test_an_activation_is_told_once_every_party_keeps_it(
 
 
 class Held:
-    """Messages of one kind to telco, until they are let go."""
+    """Holds back messages of one kind to telco until ``let``."""
 
     def __init__(self, federation: DaemonsInMemory, kind: str) -> None:
         self.asked, self.let = asyncio.Event(), asyncio.Event()
@@ -264,10 +265,10 @@ async def test_rows_that_are_replaced_during_an_activation_are_read_anew(
     await asyncio.sleep(0.5)  # more than max_age
     held.let.set()
     await asking
-    bank = federation.daemons["bank"]._serving
+    bank = federation.daemons["bank"].parts.online
 
     async def fresh() -> bool:
-        return bool(bank._stamps["m"] == bank.source.stamp())
+        return bank.loader.is_fresh("m")
 
     await federation.until(fresh)
     await federation.stop()

@@ -124,7 +124,7 @@ def test_what_a_daemon_writes_down_is_for_its_own_user(
     for party in PARTIES:
         state = demo.state(party)
         written = [state, *state.rglob("*")]
-        assert {"models", f"{trained}.json", "fedmq.sqlite"} <= {each.name for each in written}
+        assert {"models", f"{trained}.json", "fedmq.sqlite"} <= {path.name for path in written}
         assert [path for path in written if path.stat().st_mode & 0o077] == []
 
 
@@ -153,7 +153,7 @@ def test_people_who_were_not_trained_on_are_scored(
 
 def test_models_and_status_tell_what_happened(demo: ExampleFederation, trained: str) -> None:
     active = {
-        each["model"]: each for each in command("models", demo.config(ACTIVE), "--json").result
+        model["model"]: model for model in command("models", demo.config(ACTIVE), "--json").result
     }
     assert active[trained]["trees"] == 4
     assert active[trained]["metrics"].keys() == {
@@ -166,7 +166,7 @@ def test_models_and_status_tell_what_happened(demo: ExampleFederation, trained: 
     assert status["connected"]
     assert status["parties"] == list(PARTIES)
     assert status["dead_letters"] == 0
-    session = next(each for each in status["sessions"] if each["model"] == trained)
+    session = next(entry for entry in status["sessions"] if entry["model"] == trained)
     assert (session["done"], session["total"], session["unit"]) == (4, 4, "tree")
     assert f"of {trained}: 4 of 4 trees" in command("status", demo.config(ACTIVE)).out
 
@@ -175,7 +175,7 @@ def test_models_and_status_tell_what_happened(demo: ExampleFederation, trained: 
 
 
 async def listen(broker: ExampleBroker, declare: bool) -> list[bytes]:
-    """Put a queue behind everything that is said in the federation; then take what lies there."""
+    """Put a queue behind every message of the federation; then take what lies there."""
     connection = await aio_pika.connect(broker.url())
     async with connection, connection.channel() as channel:
         if declare:

@@ -24,7 +24,7 @@ __all__ = ["AuditLog", "now"]
 _BEGINNING = "0" * 64
 _ROOM = 4096  # bytes; the longest entry takes a few hundred
 _BLOCK = 65536  # bytes that are read at once, from the end
-_LOOKED_AT = 1000  # entries, when a daemon goes on with its log
+_VERIFIED_AT_START = 1000  # entries that a daemon verifies when it starts
 
 
 class AuditLog:
@@ -77,7 +77,7 @@ class AuditLog:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            # Part of a line may be there; what is recorded next begins by cutting it off.
+            # Part of a line may be on disk; the next call cuts it off.
             self._previous = ""
             raise ConfigError(f"{self.path}: cannot be written: {error.strerror}") from None
         self._number, self._previous = number, previous
@@ -92,7 +92,7 @@ class AuditLog:
             yield entry
 
     def latest(self) -> Iterator[dict[str, Any]]:
-        """The entries, the newest first, as they stand there; DataError for one that is none."""
+        """The entries, the newest first, unverified; DataError for a line that is no entry."""
         for line in self._backwards():
             yield self._entry(line)
 
@@ -114,15 +114,15 @@ class AuditLog:
             yield entry, previous
 
     def _continue(self) -> None:
-        """Cut off what a crash has left, and find the end; the entries before it are looked at.
+        """Cut off what a crash has left, find the end, and verify the newest entries.
 
-        Years of them are not: that is for the owner to ask.
+        The others are verified when the owner asks: there may be years of them.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self.path.exists():
                 with self.path.open("rb+") as file:
-                    # A line without its end was cut off by a crash, before anything came of it.
+                    # A crash cut this line off before anything was answered.
                     file.truncate(file.seek(0, os.SEEK_END) - len(next(_backwards(file), b"")))
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be used: {error.strerror}") from None
@@ -130,7 +130,7 @@ class AuditLog:
         line = next(lines, None)
         number = 0 if line is None else self._entry(line)["number"]
         end = number, _BEGINNING if line is None else _hash(line)
-        for before in itertools.islice(itertools.chain(lines, [None]), _LOOKED_AT):
+        for before in itertools.islice(itertools.chain(lines, [None]), _VERIFIED_AT_START):
             if line is None:
                 break
             entry = self._entry(line)
@@ -145,7 +145,7 @@ class AuditLog:
             return
         with self.path.open("rb") as file:
             for line in file:
-                # What has no end yet is being written, or was cut off by a crash: it is no entry.
+                # A line without its newline is being written, or was cut off by a crash.
                 if line.endswith(b"\n"):
                     yield _text(line[:-1])
 
@@ -172,7 +172,7 @@ class AuditLog:
 
 
 def _backwards(file: BinaryIO) -> Iterator[bytes]:
-    """What stands between the ends of lines, from the last on: after the last end there is none."""
+    """The pieces between newlines, the last first; empty if the file ends with a newline."""
     place, rest = file.seek(0, os.SEEK_END), b""
     while place:
         start = max(0, place - _BLOCK)
@@ -188,7 +188,7 @@ def _text(line: bytes) -> str:
 
 
 def now() -> str:
-    """The present as entries have it: ISO 8601, milliseconds, local zone."""
+    """The present in ISO 8601 with milliseconds and the local zone."""
     return datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 

@@ -43,16 +43,16 @@ class Consent:
         self._began = time.time()
         self._written_ahead = 0
 
-    def take_up(self, policy: PolicySection) -> None:
+    def reload(self, policy: PolicySection) -> None:
         """Decide by ``policy`` from now on; sessions that run keep what they were granted."""
         self._policy = policy
         self.quota.most = policy.most_rows_per_hour
 
     async def until_recordable(self, on_trouble: Callable[[str], None] = lambda _: None) -> None:
-        """Wait for a disk that takes the audit log; ``on_trouble`` is told why, and the end."""
+        """Wait for a disk that takes the audit log; ``on_trouble`` as in ``until_taken``."""
 
         async def check() -> None:
-            self.audit.check()  # not in a thread: nothing may be recorded in between
+            self.audit.check()  # not in a thread, where another entry could be recorded meanwhile
 
         await until_taken(check, on_trouble=on_trouble)
 
@@ -106,38 +106,38 @@ class Consent:
         self._check_peer(header, "inference")
 
     def answering(self, header: Header) -> None:
-        """Raises Refused if this party answers no question for scores any more; not audited here.
+        """Raises Refused if policy no longer allows answers to questions for scores; not audited.
 
-        What was agreed to when a model was deployed may since have been taken back.
+        The policy may have changed since the party agreed to serve the model.
         """
         self._check_peer(header, "inference")
 
     def scoring(self, header: Header, rows: int) -> None:
-        """Raises Refused if ``rows`` more, asked for online, are more than an hour may have."""
+        """Raises Refused if ``rows`` more, asked for online, exceed the quota of the hour."""
         self._remember()
         self.quota.take(rows)
         if self.quota.most is None:
             return
         if rows > self._written_ahead:
-            # Written down before they are answered, so that a crash forgives next to none; many at
-            # once, for somebody waits for each.
+            # Recorded before they are answered, so that a crash forgets next to none of them; many
+            # at once, because a caller waits while the disk takes the record.
             ahead = max(rows, self.quota.most // _PARTS_OF_QUOTA)
             self._record("agreed", header, rows=ahead)
             self._written_ahead += ahead
         self._written_ahead -= rows
 
     def follow(self, header: Header, outcome: asyncio.Future[Any], traffic: Traffic) -> None:
-        """Audit how a session ended, and how much of what was answered."""
+        """Audit how a session ended, and how many messages of each kind were answered."""
 
         def ended(done: asyncio.Future[Any]) -> None:
             error = None if done.cancelled() else done.exception()
-            said = traffic.volumes[self._party, header.sender]
+            answers = traffic.volumes[self._party, header.sender]
             with contextlib.suppress(Refused):  # too late to refuse; the reason is in the log
                 self._record(
                     "ended",
                     header,
                     outcome="interrupted" if done.cancelled() else str(error or "finished"),
-                    answered={kind: volume.messages for kind, volume in said.items()},
+                    answered={kind: volume.messages for kind, volume in answers.items()},
                 )
 
         outcome.add_done_callback(ended)
@@ -169,7 +169,7 @@ class Consent:
         return Refused(f"{self._party} does not {what}")
 
     def _remember(self) -> None:
-        """A restart forgives nobody the rows of the last hour."""
+        """Count the rows that were answered within the last hour, before a restart."""
         if self._remembered or self.quota.most is None:
             return
         self._remembered = True

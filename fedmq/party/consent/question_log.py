@@ -32,7 +32,7 @@ _PREFIX = "questions-"
 class QuestionLog:
     """Files by day in ``state/audit``. The key of the hashes stays beside them, with the owner.
 
-    Whoever holds the key can look an id up; the files alone tell nobody's name.
+    Whoever holds the key can look an id up; the files alone name nobody.
     """
 
     def __init__(self, state: Path) -> None:
@@ -48,7 +48,7 @@ class QuestionLog:
             raise ConfigError(f"{self._folder}: cannot be used: {error.strerror}") from None
 
     def hashed(self, name: str) -> str:
-        """How ``name`` stands in the files."""
+        """The keyed hash that stands for ``name`` in the files."""
         return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()[:32]
 
     def note(
@@ -62,7 +62,7 @@ class QuestionLog:
             "session": session,
             "model": model,
             "mode": mode,
-            "ids": [self.hashed(each) for each in ids],
+            "ids": [self.hashed(name) for name in ids],
             "answer": answer,
         }
         self._entries.append(entry)
@@ -76,7 +76,7 @@ class QuestionLog:
             await self._writing
 
     async def _write_soon(self) -> None:
-        # One writer at a time, which nothing cancels: entries follow from one another.
+        # One writer at a time, never cancelled: each entry holds the hash of the one before.
         while self._entries:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _WRITE_EVERY)

@@ -11,7 +11,7 @@ from fedmq.errors import Refused
 __all__ = ["HOUR", "RowQuota"]
 
 HOUR = 3600.0
-_TOGETHER = 1.0  # seconds whose rows are kept as one number
+_TOGETHER = 1.0  # seconds whose rows are counted as one entry
 
 
 class RowQuota:
@@ -24,7 +24,7 @@ class RowQuota:
         self._used = 0
 
     def remember(self, at: float, rows: int) -> None:
-        """Rows that were scored before all that is known, at ``at`` in Unix seconds."""
+        """Count ``rows`` scored at ``at`` (Unix seconds), earlier than all counted so far."""
         self._taken.appendleft((at, at, rows))
         self._used += rows
 

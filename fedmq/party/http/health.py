@@ -30,7 +30,7 @@ def health_router(condition: Callable[[], Health]) -> APIRouter:
         shows one.
         """
         now = condition()
-        answer = {"ready": now.ready} if is_stranger(request) else now.told()
+        answer = {"ready": now.ready} if is_stranger(request) else now.described()
         return JSONResponse(answer, status_code=200 if now.ready else 503)
 
     return router

@@ -47,5 +47,5 @@ async def latency_of_broker(config: PartyFile, federation: Federation) -> Broker
             times[size].append(time.perf_counter() - begun)
     finally:
         await connection.close()
-    empty, full = (median(each) for each in times.values())
+    empty, full = (median(seconds) for seconds in times.values())
     return BrokerLatency(empty, max(0.0, full - empty) / PIECE_BYTES)

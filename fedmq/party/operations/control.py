@@ -18,7 +18,7 @@ from typing import Any
 
 from fedmq.errors import ConfigError, DaemonError, FedmqError
 from fedmq.party.services.service import Command
-from fedmq.party.sessions.progress import OnProgress
+from fedmq.party.sessions.running import OnProgress
 
 __all__ = ["ControlServer", "ask", "socket_path"]
 
@@ -99,7 +99,7 @@ class ControlServer:
         return True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def say(event: Mapping[str, Any]) -> None:
+        async def send(event: Mapping[str, Any]) -> None:
             writer.write(json.dumps(event).encode() + b"\n")
             await writer.drain()
 
@@ -107,16 +107,16 @@ class ControlServer:
         with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             line = await reader.readline()
             if line:
-                await say(await self._answer(line, say))
+                await send(await self._answer(line, send))
         writer.close()
 
-    async def _answer(self, line: bytes, say: OnProgress) -> dict[str, Any]:
+    async def _answer(self, line: bytes, on_progress: OnProgress) -> dict[str, Any]:
         try:
             request = json.loads(line)
             command = self._commands.get(request.get("do"))
             if command is None:
                 raise DaemonError(f"this daemon does not know how to {request.get('do')!r}")
-            return {"event": "done", "result": await command(request, say)}
+            return {"event": "done", "result": await command(request, on_progress)}
         except FedmqError as error:
             return {"event": "error", "message": str(error), "exit_code": error.exit_code}
         except ConnectionError:

@@ -163,7 +163,7 @@ class DeadLetterBox:
                 break
             if wanted is None or letter_id(received.body) in wanted:
                 found.append(self._described(received))
-        lacking = (wanted or frozenset()) - {each.id for each in found}
+        lacking = (wanted or frozenset()) - {letter.id for letter in found}
         if lacking:
             raise DataError(f"there is no dead letter {min(lacking)}; see: fedmq dead list")
         return found

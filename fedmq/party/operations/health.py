@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Health"]
+from fedmq.party.online.scoring.scorer import Scorer
+from fedmq.party.sessions.open_sessions import Sessions
+from fedmq.party.telemetry.counters import Gauges
+from fedmq.transport.link import Link
+
+__all__ = ["Health", "Probe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,32 @@ class Health:
         """Whether it can serve."""
         return not self.reasons
 
-    def told(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
         """As plain data."""
         return {"ready": self.ready, "reasons": list(self.reasons), "away": list(self.away)}
+
+
+class Probe:
+    """Looks at the parts of a daemon that can be in trouble, whenever somebody asks."""
+
+    def __init__(self, link: Link, sessions: Sessions, scorer: Scorer) -> None:
+        self._link = link
+        self._sessions = sessions
+        self._scorer = scorer
+
+    def health(self) -> Health:
+        """Whether the daemon can serve now."""
+        link = self._link.state
+        reasons = () if link.connected else (f"the broker is not connected: {link.reason}",)
+        return Health(reasons, tuple(self._scorer.away))
+
+    def gauges(self) -> Gauges:
+        """What a scraper of metrics sees beside the counters."""
+        running = self._sessions.running.values()
+        live = [session for session in running if not session.runner.session.over]
+        return Gauges(
+            self._link.state.connected,
+            self._link.dead_lettered,
+            Counter((session.purpose, session.status()["state"]) for session in live),
+            sum(len(session.waiting) for session in live),
+        )

@@ -15,10 +15,10 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.data.alignment_ids import AlignmentIds, ReadIds, Terms
-from fedmq.party.services.service import Command, Opening, PartyContext, Service
+from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
-from fedmq.party.sessions.progress import OnProgress
-from fedmq.party.sessions.running import RunningSession
+from fedmq.party.sessions.running import OnProgress, RunningSession
+from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
@@ -31,7 +31,7 @@ _KEY_BYTES = 32
 class AlignmentService(Service):
     """Finds the ids that all parties share; keeps this party's list of them.
 
-    After the restart of another party all begin anew: no part of an alignment is kept.
+    No part of an alignment is stored: after the restart of a party all begin anew.
     """
 
     def __init__(self, context: PartyContext) -> None:
@@ -47,43 +47,45 @@ class AlignmentService(Service):
         return {"align": self._align}
 
     def _terms(self, name: str, session: str, attempt: int) -> Terms:
-        return Terms(name, f"{session}/{attempt}", self.at.federation.parties)
+        return Terms(name, f"{session}/{attempt}", self.context.federation.parties)
 
     def _read(self, terms: Terms) -> ReadIds:
-        store = AlignmentStore(self.at.config.state)
-        return ReadIds(self.at.party, self.at.config.data, self.at.is_active, terms, store)
+        store = AlignmentStore(self.context.config.state)
+        return ReadIds(
+            self.context.party, self.context.config.data, self.context.is_active, terms, store
+        )
 
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, opening = envelope.header, envelope.body
         assert isinstance(opening, AlignmentOpen)
         machine = PassiveAlignment(
-            self.at.party,
-            self.at.federation.parties,
+            self.context.party,
+            self.context.federation.parties,
             self._read(self._terms(opening.name, header.session, header.attempt)),
             partial(self._agree, header),
             secrets.token_bytes(_KEY_BYTES),
-            self.at.config.policy.smallest_alignment,
+            self.context.config.policy.smallest_alignment,
         )
-        running = self.at.sessions.open(
+        running = self.context.sessions.open(
             header.session, header.attempt, "alignment", opening.name, machine
         )
-        self.at.consent.follow(header, running.runner.outcome, running.traffic)
+        self.context.consent.follow(header, running.runner.outcome, running.traffic)
         return running
 
     def _agree(self, header: Header, opening: AlignmentOpen) -> None:
-        """Raise Refused unless policy allows it, and the terms are this party's own."""
-        self.at.consent.alignment(header, opening)
-        own = self.at.config.data.normalise
+        """Raise Refused unless policy allows it, and both parties normalise ids alike."""
+        self.context.consent.alignment(header, opening)
+        own = self.context.config.data.normalise
         if opening.normalise != own:
             raise Refused(
-                f"{self.at.party} normalises ids by {_words(own)}, "
-                f"{self.at.federation.active} by {_words(opening.normalise)}; "
+                f"{self.context.party} normalises ids by {_words(own)}, "
+                f"{self.context.federation.active} by {_words(opening.normalise)}; "
                 "agree on data.normalise in all party files"
             )
 
-    async def _align(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
-        self.at.only_active("align")
-        if not self.at.federation.passive:
+    async def _align(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
+        self.context.require_active("align")
+        if not self.context.federation.passive:
             raise ConfigError("there is no other party to align with")
         name = AlignmentJob.model_validate(request["job"]).name
         if name in self._making:
@@ -92,7 +94,9 @@ class AlignmentService(Service):
         session = secrets.token_hex(8)
         begun = asyncio.get_running_loop().time()
         try:
-            own: AlignmentIds = await self.at.pool.run(self._read(self._terms(name, session, 1)))
+            own: AlignmentIds = await self.context.pool.run(
+                self._read(self._terms(name, session, 1))
+            )
         except BaseException:
             self._making.discard(name)
             raise
@@ -100,28 +104,28 @@ class AlignmentService(Service):
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             machine = ActiveAlignment(
                 name,
-                self.at.federation.parties,
+                self.context.federation.parties,
                 own.ids,
                 own.normalise,
                 secrets.token_bytes(_KEY_BYTES),
                 replace(own, terms=self._terms(name, session, number)).keep,
-                self.at.config.policy.smallest_alignment,
+                self.context.config.policy.smallest_alignment,
             )
-            return self.at.sessions.open(
+            return self.context.sessions.open(
                 session, number, "alignment", name, machine, on_change=on_change
             )
 
-        course = self.at.sessions.drive(AttemptLoop(attempt))
-        course.result.add_done_callback(lambda _: self._making.discard(name))
-        await say({"event": "opened", "session": session, "alignment": name})
-        rows: int = await course.followed(say)
+        attempts = self.context.sessions.drive(AttemptLoop(attempt))
+        attempts.result.add_done_callback(lambda _: self._making.discard(name))
+        await on_progress({"event": "opened", "session": session, "alignment": name})
+        rows: int = await attempts.followed(on_progress)
         return {
             "alignment": name,
             "rows": rows,
             "own_ids": len(own.ids),
-            "parties": list(self.at.federation.parties),
+            "parties": list(self.context.federation.parties),
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
-            "bytes_sent": course.bytes_sent,
+            "bytes_sent": attempts.bytes_sent,
         }
 
 

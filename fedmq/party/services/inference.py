@@ -15,10 +15,10 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.data.loading import LoadActiveRows, LoadPassiveRows
-from fedmq.party.services.service import Command, Opening, Service
+from fedmq.party.services.service import Command, Service
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
-from fedmq.party.sessions.progress import OnProgress
-from fedmq.party.sessions.running import RunningSession
+from fedmq.party.sessions.running import OnProgress, RunningSession
+from fedmq.party.sessions.stray_messages import Opening
 from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference
@@ -39,51 +39,60 @@ class InferenceService(Service):
 
     @property
     def _serving(self) -> DataSection:
-        return self.at.config.serving or self.at.config.data
+        return self.context.config.serving or self.context.config.data
 
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, InferenceOpen)
-        load = LoadPassiveRows(self.at.party, self._serving, self.at.store, terms.model)
-        consent = self.at.consent
+        load = LoadPassiveRows(
+            self.context.party, self._serving, self.context.model_store, terms.model
+        )
+        consent = self.context.consent
         machine = PassiveInference(
             header.sender, load, lambda asked: consent.inference(header, asked)
         )
-        running = self.at.sessions.open(
+        running = self.context.sessions.open(
             header.session, header.attempt, "inference", terms.model, machine
         )
         consent.follow(header, running.runner.outcome, running.traffic)
         return running
 
-    async def _predict(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
-        self.at.only_active("predict")
-        known = self.at.store.ids()
+    async def _predict(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
+        self.context.require_active("predict")
+        known = self.context.model_store.ids()
         if not known:
             raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
         model = request.get("model") or known[-1]
-        share = self.at.store.active(model)
+        share = self.context.model_store.active(model)
         ids = tuple(comparable(request["ids"], self._serving))
         check_lengths(ids, lambda place: f"ids, row {place + 1}")
-        values = await self.at.pool.run(LoadActiveRows(self.at.party, self._serving, share, ids))
+        values = await self.context.pool.run(
+            LoadActiveRows(self.context.party, self._serving, share, ids)
+        )
         session = secrets.token_hex(8)
 
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             machine = ActiveInference(share, values, ids)
-            return self.at.sessions.open(
+            return self.context.sessions.open(
                 session, number, "inference", model, machine, on_change=on_change
             )
 
-        scores: Scores = await self.at.sessions.drive(AttemptLoop(attempt)).followed(say)
+        scores: Scores = await self.context.sessions.drive(AttemptLoop(attempt)).followed(
+            on_progress
+        )
         chosen = scores.margins if request.get("output_margin") else scores.predictions
         return {"model": model, "scores": chosen.astype(np.float64).tolist()}
 
     async def _models(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
-        return [self._described(model) for model in self.at.store.ids()]
+        return [self._described(model) for model in self.context.model_store.ids()]
 
     def _described(self, model: str) -> dict[str, Any]:
-        if not self.at.is_active:
-            return {"model": model, "records": len(self.at.store.passive(model).lookup_table)}
-        share = self.at.store.active(model)
+        if not self.context.is_active:
+            return {
+                "model": model,
+                "records": len(self.context.model_store.passive(model).lookup_table),
+            }
+        share = self.context.model_store.active(model)
         return {
             "model": model,
             "objective": share.params.objective,

@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from datetime import datetime
-from random import Random
+from functools import partial
 from typing import Any
 
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import (
-    Aborted,
     ConfigError,
     DaemonError,
-    DataError,
     FedmqError,
     ProtocolError,
     Refused,
-    SourceAway,
 )
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable
-from fedmq.party.services.service import Command, Opening, PartyContext, Service
+from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
 from fedmq.party.sessions.checkpointing import StoreCheckpointer
-from fedmq.party.sessions.progress import OnProgress
-from fedmq.party.sessions.running import RunningSession
+from fedmq.party.sessions.resumption import (
+    NOTHING_SAVED,
+    Resume,
+    SavedProgress,
+    check_same_table,
+    saved_progress,
+)
+from fedmq.party.sessions.running import OnProgress, RunningSession
+from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.sessions import StoredSession
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.registry import ENGINES, engine_named
-from fedmq.protocol.checkpoint import ActiveTree, Checkpoint, PassiveTree
+from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.transport.backoff import Backoff
 
 __all__ = ["TrainingService"]
 
 log = logging.getLogger(__name__)
-
-_UNTIL_IN_REACH = Backoff(first=1.0, limit=60.0)
 
 
 class TrainingService(Service):
@@ -58,11 +58,10 @@ class TrainingService(Service):
 
     def __init__(self, context: PartyContext) -> None:
         super().__init__(context)
-        self._courses: dict[str, AttemptLoop] = {}
+        self._driven: dict[str, AttemptLoop] = {}
+        """By session."""
         self._beginning: set[str] = set()
         """Models whose table is being read, before their session is in the store."""
-        self._returning: set[str] = set()
-        """Sessions whose table is read anew, before a new attempt."""
 
     @property
     def opened_sessions(self) -> Mapping[type[Body], Opening]:
@@ -82,13 +81,13 @@ class TrainingService(Service):
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, TrainingOpen)
-        config, consent = self.at.config, self.at.consent
-        saved = await self.at.kept.checkpoints(header.session)
+        config, consent = self.context.config, self.context.consent
+        saved = await self.context.session_store.checkpoints(header.session)
         machine = PassiveTraining(
-            self.at.party,
+            self.context.party,
             header.sender,
             LoadPassiveTable(
-                self.at.party,
+                self.context.party,
                 config.data,
                 salt=header.session,
                 aligned=self._aligned(terms.alignment_name or None),
@@ -96,39 +95,43 @@ class TrainingService(Service):
             ),
             lambda _: consent.training(header, terms),
             secrets.randbits(128),
-            self.at.pool.parallelism,
-            [step for step in saved if isinstance(step, PassiveTree)],
+            self.context.pool.parallelism,
+            [tree for tree in saved if isinstance(tree, PassiveTree)],
             smallest_node=config.policy.smallest_node,
             returning=header.attempt > 1,
         )
         session = StoredSession(header.session, terms.model, header.attempt)
-        running = self.at.sessions.open(
+        running = self.context.sessions.open(
             session.id,
             session.attempt,
             "training",
             session.model,
             machine,
-            checkpointer=StoreCheckpointer(self.at.kept, session, self.at.store.save),
+            checkpointer=StoreCheckpointer(
+                self.context.session_store, session, self.context.model_store.save
+            ),
         )
         consent.follow(header, running.runner.outcome, running.traffic)
         return running
 
     def _aligned(self, name: str | None) -> Aligned | None:
-        return None if name is None else Aligned(AlignmentStore(self.at.config.state), name)
+        return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)
 
     # The label holder drives
 
-    async def _train(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
-        self.at.only_active("train")
+    async def _train(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
+        self.context.require_active("train")
         job = TrainingJob.model_validate(request["job"])
-        if ENGINES[job.engine].known_leak:  # some leak towards either side
-            refusal = self.at.config.policy.refusal(self.at.party, job.engine)
+        if ENGINES[job.engine].known_leak:  # which may be towards the label holder or away from it
+            refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
         drawn = engine_named(job.engine, job.engine_options, "job").drawn()
         job = job.model_copy(update={"engine_options": {**job.engine_options, **drawn}})
-        growing = {session.model for session in await self.at.kept.running()}
-        model = self._name(job.model, growing | self._beginning | set(self.at.store.ids()))
+        growing = {session.model for session in await self.context.session_store.running()}
+        model = self._name(
+            job.model, growing | self._beginning | set(self.context.model_store.ids())
+        )
         session = StoredSession(
             secrets.token_hex(8), model, 1, job=json.dumps(job.model_dump(mode="json"))
         )
@@ -136,170 +139,122 @@ class TrainingService(Service):
         try:
             table = await self._table(session, job)
             self._machine(session, job, table)  # raises where the job and the table do not fit
-            await self.at.kept.begin(session)
+            await self.context.session_store.begin(session)
         finally:
             self._beginning.discard(model)
-        trace = Timeline() if request.get("trace") else None
-        course = self._course(session, job, table, trace)
-        # Only now: whoever asked may be gone.
-        await say({"event": "opened", "session": session.id, "model": model})
-        result = await self._watched(session, course, say)
-        return {**result, **({"trace": trace.document()} if trace else {})}
+        timeline = Timeline() if request.get("trace") else None
+        attempts = self._drive(session, job, table, timeline)
+        # After the session is driven, because this raises if the owner has gone away.
+        await on_progress({"event": "opened", "session": session.id, "model": model})
+        result = await self._watched(session, attempts, on_progress)
+        return {**result, **({"trace": timeline.document()} if timeline else {})}
 
     def _name(self, wanted: str | None, taken: Set[str]) -> str:
         if wanted in taken:
             raise ConfigError(f"model {wanted!r} exists already; choose another name")
         now = f"model-{datetime.now():%Y%m%d-%H%M%S}"
         later = (f"{now}-{number}" for number in itertools.count(2))
-        return wanted or next(each for each in itertools.chain([now], later) if each not in taken)
+        return wanted or next(name for name in itertools.chain([now], later) if name not in taken)
 
-    async def take_up(self, session: StoredSession) -> None:
-        """Go on with a session from the store, in a new attempt."""
-        if session.id in self._courses or session.id in self._returning:
-            return
+    # Going on after a crash
+
+    def drives(self, session: str) -> bool:
+        return session in self._driven
+
+    async def reload(self, session: StoredSession) -> Resume:
         job = TrainingJob.model_validate(json.loads(session.job))
-        again = replace(session, attempt=session.attempt + 1)
-        self._returning.add(session.id)
-        try:
-            table = await self._table_at_last(session, job)
-            if table is not None and await self._goes_on(session):
-                self._course(again, job, table)
-        except Refused as error:
-            await self.at.kept.end(session.id, "failed", str(error))
-            raise
-        except DataError:
-            await self.at.kept.end(session.id, "failed", UNLOADED)
-            raise
-        finally:
-            self._returning.discard(session.id)
-
-    async def _goes_on(self, session: StoredSession) -> bool:
-        """Whether nobody has cancelled it meanwhile."""
-        stored = await self.at.kept.find(session.id)
-        return stored is not None and stored.state != "failed"
-
-    async def _table_at_last(self, session: StoredSession, job: TrainingJob) -> ActiveTable | None:
-        """The table, in reach at last after a restart; None if somebody cancelled before."""
-        for delay in _UNTIL_IN_REACH.delays(Random()):
-            try:
-                return await self._table(session, job)
-            except SourceAway as error:
-                log.warning("session %s waits for this party's data: %s", session.id, error)
-            await asyncio.sleep(delay)
-            if not await self._goes_on(session):
-                break
-        return None
+        table = await self._table(session, job)
+        return partial(self._drive, replace(session, attempt=session.attempt + 1), job, table)
 
     async def _table(self, session: StoredSession, job: TrainingJob) -> ActiveTable:
         load = LoadActiveTable(
-            self.at.party,
-            self.at.config.data,
+            self.context.party,
+            self.context.config.data,
             job.params,
             job.evaluation,
             salt=session.id,
             aligned=self._aligned(job.alignment),
         )
-        table: ActiveTable = await self.at.pool.run(load)
-        for step in await self.at.kept.checkpoints(session.id):
-            assert isinstance(step, ActiveTree)
-            grown_on = step.records.feature_names
-            rows = len(table.label) if step.margin is None else len(step.margin)
-            same = grown_on == table.features and rows == len(table.label)
-            if not same or step.table not in ("", table.digest):
-                what = "values" if same else "rows or columns"
-                raise Refused(
-                    f"the table of {self.at.party} has other {what} than when session {session.id} "
-                    "began, so the session has ended; train anew with: fedmq train"
-                )
+        table: ActiveTable = await self.context.pool.run(load)
+        trees = await self.context.session_store.checkpoints(session.id)
+        check_same_table(self.context.party, session.id, table, trees)
         return table
 
-    def _course(
+    def _drive(
         self,
         session: StoredSession,
         job: TrainingJob,
         table: ActiveTable,
-        trace: Timeline | None = None,
+        timeline: Timeline | None = None,
     ) -> AttemptLoop:
+        """Open attempts from that of ``session`` on, until it has ended."""
+        store = self.context.session_store
+
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
-            saved = await self.at.kept.checkpoints(session.id)
-            # Last: from what its owner wants now to its beginning nothing comes between.
-            kept = await self.at.kept.find(session.id)
-            self._check_not_cancelled(session.id, kept)
+            progress = await saved_progress(store, self.context.sessions, session.id)
             try:
-                machine = self._machine(session, job, table, saved, kept)
+                machine = self._machine(session, job, table, progress)
             except FedmqError as error:
                 log.warning("session %s cannot go on: %s", session.id, error)
-                await self.at.kept.end(session.id, "failed", UNLOADED)
+                await store.end(session.id, "failed", UNLOADED)
                 raise
             current = replace(session, attempt=number)
-            return self.at.sessions.open(
+            return self.context.sessions.open(
                 session.id,
                 number,
                 "training",
                 session.model,
                 machine,
                 on_change=on_change,
-                trace=trace,
-                checkpointer=StoreCheckpointer(self.at.kept, current, self.at.store.save),
+                timeline=timeline,
+                checkpointer=StoreCheckpointer(store, current, self.context.model_store.save),
             )
 
-        course = self._courses[session.id] = AttemptLoop(attempt, session.attempt, everywhere=True)
-        self.at.sessions.drive(course)
-        course.ended.add_done_callback(lambda _: self._courses.pop(session.id, None))
-        return course
+        attempts = AttemptLoop(attempt, session.attempt, everywhere=True)
+        self._driven[session.id] = attempts
+        attempts.ended.add_done_callback(lambda _: self._driven.pop(session.id, None))
+        return self.context.sessions.drive(attempts)
 
     def _machine(
         self,
         session: StoredSession,
         job: TrainingJob,
         table: ActiveTable,
-        saved: Sequence[Checkpoint] = (),
-        kept: StoredSession | None = None,
+        progress: SavedProgress = NOTHING_SAVED,
     ) -> ActiveTraining:
         return ActiveTraining(
             session.model,
-            self.at.party,
-            self.at.federation.passive,
+            self.context.party,
+            self.context.federation.passive,
             table,
             job.params,
             engine_named(job.engine, job.engine_options, "job"),
-            self.at.pool.parallelism,
-            [step for step in saved if isinstance(step, ActiveTree)],
-            paused=kept is not None and kept.paused,
+            self.context.pool.parallelism,
+            [tree for tree in progress.trees if isinstance(tree, ActiveTree)],
+            paused=progress.paused,
         )
-
-    def _check_not_cancelled(self, session: str, kept: StoredSession | None) -> None:
-        """Raise Aborted where the owner has ended it since the last attempt."""
-        if kept is not None and kept.state == "failed":
-            raise Aborted(kept.reason)
-        last = self.at.sessions.running.get(session)
-        outcome = None if last is None else last.runner.outcome
-        if outcome is None or not outcome.done() or outcome.cancelled():
-            return
-        if outcome.exception() is not None:
-            raise Aborted(str(outcome.exception()))
 
     # What its owner may ask
 
-    async def _follow(self, request: Mapping[str, Any], say: OnProgress) -> dict[str, Any]:
-        session = await self.at.kept.find(str(request["session"]))
-        course = self._courses.get(str(request["session"]))
-        if self.at.is_active and session is not None and course is None:
+    async def _follow(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
+        session = await self.context.session_store.find(str(request["session"]))
+        attempts = self._driven.get(str(request["session"]))
+        if self.context.is_active and session is not None and attempts is None:
             if session.state == "finished":
                 raise DaemonError(f"session {session.id} has finished: model {session.model}")
             if session.state == "failed":
                 raise DaemonError(f"session {session.id} has ended: {session.reason}")
-        if session is None or course is None:
+        if session is None or attempts is None:
             raise DaemonError(
                 f"session {request['session']} is no training that this party drives; see: "
                 "fedmq status"
             )
-        return await self._watched(session, course, say)
+        return await self._watched(session, attempts, on_progress)
 
     async def _watched(
-        self, session: StoredSession, course: AttemptLoop, say: OnProgress
+        self, session: StoredSession, attempts: AttemptLoop, on_progress: OnProgress
     ) -> dict[str, Any]:
-        share: ActiveShare = await course.followed(say)
+        share: ActiveShare = await attempts.followed(on_progress)
         job = TrainingJob.model_validate(json.loads(session.job))
         engine = engine_named(job.engine, job.engine_options, "job")
         broadcast = max(0, len(share.trees) - job.params.active_only_trees)
@@ -309,7 +264,7 @@ class TrainingService(Service):
             "best_iteration": share.best_iteration,
             "metrics": {name: values[-1] for name, values in share.history.items()},
             "seconds": round(max(0.0, time.time() - session.begun), 3),
-            "bytes_sent": course.bytes_sent,
+            "bytes_sent": attempts.bytes_sent,
             "epsilon_spent": engine.epsilon_spent(broadcast),
         }
 
@@ -320,14 +275,14 @@ class TrainingService(Service):
         return await self._rest(str(request["session"]), False)
 
     async def _rest(self, session: str, paused: bool) -> dict[str, Any]:
-        self.at.only_active("pause" if paused else "resume")
-        self.at.sessions.live(session)
-        await self.at.kept.pause(session, paused)
-        running = self.at.sessions.live(session)  # perhaps a newer attempt
+        self.context.require_active("pause" if paused else "resume")
+        self.context.sessions.live(session)
+        await self.context.session_store.pause(session, paused)
+        running = self.context.sessions.live(session)  # perhaps a newer attempt
         try:
             running.runner.pause(paused)
         except ProtocolError:
-            # Between two attempts: the next one begins as the store says.
+            # Between two attempts: the next one reads from the store whether it is paused.
             if not running.runner.interrupted.done():
                 raise DaemonError(f"session {session} is no training that can rest") from None
         return {"session": session, "paused": paused}

@@ -1,4 +1,4 @@
-"""A session over all its attempts, as the party sees it that drives it."""
+"""When a session begins anew, and when it is over: the attempts of the party that drives it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import FedmqError, PeerSilent
-from fedmq.party.sessions.progress import OnProgress
 from fedmq.transport.backoff import Backoff
 
 if TYPE_CHECKING:
     from fedmq.party.sessions.runner import SessionRunner
-    from fedmq.party.sessions.running import RunningSession
+    from fedmq.party.sessions.running import OnProgress, RunningSession
     from fedmq.party.telemetry.traffic import Traffic
 
 __all__ = ["AttemptLoop", "first_of"]
@@ -44,8 +43,8 @@ class AttemptLoop:
         self, open_attempt: OpenAttempt, first: int = 1, *, everywhere: bool = False
     ) -> None:
         self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # Nobody may be watching; then an error is in the log and in the store alone.
-        self.result.add_done_callback(lambda each: each.cancelled() or each.exception())
+        # Nobody may watch; asyncio need not complain, for log and store have the error.
+        self.result.add_done_callback(lambda result: result.cancelled() or result.exception())
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolves when every party knows the end, and no attempt will follow."""
         self._open = open_attempt
@@ -56,10 +55,10 @@ class AttemptLoop:
         self._watchers: set[asyncio.Event] = set()
 
     async def run(self) -> None:
-        """Go through with it. What hinders an attempt from being opened ends the session."""
+        """Open attempts until the session has ended. An attempt that cannot be opened ends it."""
         try:
             await self._run()
-        except Exception as error:  # a fault of ours must not leave anybody waiting
+        except Exception as error:  # a bug must not leave the owner waiting
             log.exception("a session broke off")
             if not self.result.done():
                 self.result.set_exception(FedmqError(f"internal error: {type(error).__name__}"))
@@ -92,10 +91,10 @@ class AttemptLoop:
                 return
             self._attempt += 1
 
-    async def followed(self, say: OnProgress) -> Any:
-        """The result; whoever asked for it is told of the progress."""
+    async def followed(self, on_progress: OnProgress) -> Any:
+        """The result; ``on_progress`` is given each change on the way."""
         change = asyncio.Event()
-        change.set()  # what is known by now comes first
+        change.set()  # begin with what is known already
         self._watchers.add(change)
         try:
             while not self.result.done():
@@ -104,15 +103,15 @@ class AttemptLoop:
                 wake.cancel()
                 change.clear()
                 if self._current is not None and not self.result.done():
-                    await say({"event": "progress", **self._current.status()})
+                    await on_progress({"event": "progress", **self._current.status()})
         finally:
             self._watchers.discard(change)
         return await asyncio.shield(self.result)
 
     @property
     def bytes_sent(self) -> int:
-        """By this party, in all attempts since it was started."""
-        return sum(each.total.bytes for each in self._traffic)
+        """Bytes sent by this party in all attempts since its start."""
+        return sum(traffic.total.bytes for traffic in self._traffic)
 
     def _changed(self, _: RunningSession) -> None:
         for watcher in self._watchers:
@@ -122,7 +121,7 @@ class AttemptLoop:
         outcome = runner.outcome
         if not outcome.done() or outcome.cancelled() or self.result.done():
             return
-        await runner.written()  # whoever is told of the end may ask the same anew at once
+        await runner.written()  # its owner may ask for the same again at once
         error = outcome.exception()
         if error is not None:
             self.result.set_exception(error)

@@ -1,4 +1,4 @@
-"""Who writes down how far a session is, before the other parties are told."""
+"""Who writes down how far a session is, before the other parties hear of it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Checkpointer(Protocol):
     async def finish(self, result: Any) -> None:
         """The session has reached its end."""
 
-    async def fail(self, told: str) -> None:
-        """The session has ended without a result; ``told`` is what other parties may read of it."""
+    async def fail(self, reason: str) -> None:
+        """The session has ended without a result; ``reason`` is for the other parties to read."""
 
 
 class NullCheckpointer:
@@ -49,15 +49,15 @@ class NullCheckpointer:
 
     async def finish(self, result: Any) -> None: ...
 
-    async def fail(self, told: str) -> None: ...
+    async def fail(self, reason: str) -> None: ...
 
 
 NULL_CHECKPOINTER: Checkpointer = NullCheckpointer()
-"""Keeps nothing: for sessions that are simply asked for again."""
+"""Keeps nothing: for sessions that their owner asks for again after a crash."""
 
 
 class HostingCheckpointer(NullCheckpointer):
-    """Has a model served, from then on, by ``serve``."""
+    """Gives the loaded model to ``serve`` when the session has finished."""
 
     def __init__(self, serve: Callable[[Any], Awaitable[None]]) -> None:
         self._serve = serve
@@ -67,7 +67,7 @@ class HostingCheckpointer(NullCheckpointer):
 
 
 class StoreCheckpointer:
-    """Keeps one attempt in the store; ``on_result`` puts the result where it belongs."""
+    """Keeps one attempt in ``store``; ``on_result`` stores the result itself."""
 
     durable: ClassVar[bool] = True
 
@@ -88,5 +88,5 @@ class StoreCheckpointer:
         await until_taken(lambda: asyncio.to_thread(self._on_result, result))
         await self._store.end(self._session.id, "finished")
 
-    async def fail(self, told: str) -> None:
-        await self._store.end(self._session.id, "failed", told[:2000])
+    async def fail(self, reason: str) -> None:
+        await self._store.end(self._session.id, "failed", reason[:2000])

@@ -1,4 +1,4 @@
-"""Deliveries to the sessions they belong to."""
+"""To whom a delivery belongs."""
 
 from __future__ import annotations
 
@@ -24,27 +24,26 @@ async def _nobody(_: Envelope) -> None:
 class Inbox:
     """Checks each delivery, hands it to its session, and acknowledges it.
 
-    Messages of an older attempt than the one that runs are dropped. ``on_unknown`` may open a
-    session, or a new attempt, for an envelope that belongs to none, by returning its runner;
-    otherwise the envelope is dropped and counted. ``on_online`` takes what came on the online lane,
-    where no session is kept. ``on_refused`` is told of each dead letter and its reason.
+    Messages of an older attempt than the one that runs are dropped. ``on_refused`` is given each
+    dead letter and its reason.
     """
 
     def __init__(
         self,
         federation: str,
         party: str,
-        on_unknown: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody,
-        on_online: Callable[[Envelope], None] = lambda _: None,
+        *,
         sealer: Sealer | None = None,
         on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
         counters: Counters | None = None,
     ) -> None:
+        self.on_stray: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody
+        """Returns who takes an envelope that belongs to no running attempt; None drops it."""
+        self.on_online: Callable[[Envelope], None] = lambda _: None
+        """Takes what came on the online lane, which has no sessions."""
         self.counters = counters or Counters()
         self._federation = federation
         self._party = party
-        self._on_unknown = on_unknown
-        self._on_online = on_online
         self._sealer = sealer or Clear()
         self._on_refused = on_refused
         self._runners: dict[str, SessionRunner] = {}
@@ -64,19 +63,19 @@ class Inbox:
         await self.take(delivery)
 
     async def take(self, delivery: Delivery) -> str:
-        """The same; returns why nobody has got it, and nothing when somebody has."""
+        """The same; the value is why no session took it, and empty where one did."""
         self.counters.arrived(delivery)
         about = {"message_id": delivery.message_id}
         try:
             envelope = self._checked(delivery)
             if delivery.lane == "online":
-                self._on_online(envelope)
+                self.on_online(envelope)
                 return ""
             runner = await self._found(envelope)
             if runner is not None:
                 runner.deliver(envelope)
         except Replayed as error:
-            # An honest broker repeats itself too, so this is no letter worth keeping.
+            # An honest broker repeats messages too, so this one is dropped rather than kept.
             self.counters.refused["Replayed"] += 1
             log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
             await delivery.ack()
@@ -100,10 +99,10 @@ class Inbox:
             return None
         if envelope.header.attempt == attempt:
             return runner
-        return await self._on_unknown(envelope)
+        return await self.on_stray(envelope)
 
     def _checked(self, delivery: Delivery) -> Envelope:
-        if len(delivery.body) > MAX_MESSAGE_BYTES:  # before anything is made of it
+        if len(delivery.body) > MAX_MESSAGE_BYTES:  # before it is decoded
             raise MessageError(
                 f"{len(delivery.body)} bytes are no fedmq message: those have {MAX_MESSAGE_BYTES} "
                 "at most"

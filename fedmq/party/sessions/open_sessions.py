@@ -5,34 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fedmq.errors import ConfigError, DaemonError, FedmqError
+from fedmq.errors import DaemonError, FedmqError
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.attempts import AttemptLoop, first_of
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.inbox import Inbox
-from fedmq.party.sessions.recording import Recorder
+from fedmq.party.sessions.observer import Observation
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.running import Purpose, RunningSession
-from fedmq.party.telemetry.counters import Counters
-from fedmq.party.telemetry.timeline import Timeline, write_trace
-from fedmq.party.telemetry.traffic import Traffic
+from fedmq.party.telemetry.timeline import Timeline
 from fedmq.protocol.events import Report, Waiting
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
+from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import Lane, Link
-
-if TYPE_CHECKING:
-    from fedmq.party.telemetry.spans import Telemetry
 
 __all__ = ["Sessions"]
 
@@ -52,25 +47,22 @@ _CLOSE_SECONDS = 3.0
 class Sessions:
     """Opens sessions of this party and keeps them until they are closed.
 
-    ``on_idle`` is told when a session that outlives crashes waits for a new attempt, and when it
-    has got one.
+    ``on_idle`` is called when a session that outlives crashes waits for a new attempt (True), and
+    when it has got one (False).
     """
 
     def __init__(
         self,
+        *,
         federation: str,
         link: Link,
         inbox: Inbox,
         pool: ComputePool,
         retry: RetryPolicy,
-        traces: Path | None = None,
         sealer: Sealer | None = None,
-        counters: Counters | None = None,
-        recordings: Path | None = None,
+        observation: Observation | None = None,
         on_idle: Callable[[str, bool], None] = lambda _, __: None,
-        telemetry: Telemetry | None = None,
     ) -> None:
-        """``traces``: a folder for the timeline of each session, as ``SESSION.json``."""
         self.running: dict[str, RunningSession] = {}
         self._federation = federation
         self._link = link
@@ -78,12 +70,9 @@ class Sessions:
         self._pool = pool
         self._retry = retry
         self._sealer = sealer
-        self._counters = counters or Counters()
-        self._traces = traces
-        self._recordings = recordings
+        self._observation = observation or Observation()
         self._on_idle = on_idle
-        self._telemetry = telemetry
-        self._watches: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def open(
         self,
@@ -92,70 +81,59 @@ class Sessions:
         purpose: Purpose,
         model: str,
         machine: Machine,
+        *,
         on_change: Callable[[RunningSession], None] = lambda _: None,
-        trace: Timeline | None = None,
+        timeline: Timeline | None = None,
         checkpointer: Checkpointer = NULL_CHECKPOINTER,
     ) -> RunningSession:
         """Make an attempt known and ready to receive; it takes the place of an older one."""
-        if trace is None and self._traces is not None:
-            trace = Timeline()
         before = self.running.pop(session, None)
         if before is not None:
             self._forget(before)
         address = Address(self._federation, session, attempt, self._link.party)
-        traffic = Traffic()
-        watch = self._telemetry
-        spans = watch.follow(address, purpose, model) if watch is not None else None
 
-        def reported(report: Report) -> None:
-            if report.unit == "tree":
-                self._counters.trees += report.done - (running.report.done if running.report else 0)
-                if spans is not None:
-                    spans.tree_done(report.done)
+        def on_report(report: Report) -> None:
             running.report = report
             on_change(running)
 
-        def waited(waiting: Waiting, trouble: str) -> None:
+        def on_waiting(waiting: Waiting, trouble: str) -> None:
             if waiting.retry:
                 running.waiting[waiting.peer] = (waiting, trouble)
-                self._counters.retries[waiting.peer] += 1
                 wait = running.wait(waiting, trouble)
                 log.warning("session %s: %s", session, wait, extra={"session": session})
             else:
                 running.waiting.pop(waiting.peer, None)
             on_change(running)
 
-        recorder = self._recorder(session, attempt)
+        observer = self._observation.begin(
+            address,
+            purpose,
+            model,
+            timeline=timeline,
+            on_report=on_report,
+            on_waiting=on_waiting,
+        )
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
             Session(machine, mailbox),
-            _Lane(self._link, _LANES[purpose]).publish,
-            self._pool,
-            traffic,
-            reported,
-            waited,
-            trace,
-            self._sealer,
-            self._counters,
-            recorder.keep if recorder else None,
-            checkpointer,
-            spans.computed if spans else lambda _, __, ___: None,
+            publish=_Lane(self._link, _LANES[purpose]).publish,
+            pool=self._pool,
+            sealer=self._sealer,
+            checkpointer=checkpointer,
+            observer=observer,
         )
-        if spans is not None:
-            runner.closed.add_done_callback(lambda _: spans.end(runner.outcome))
-        if recorder:
-            runner.closed.add_done_callback(lambda _: recorder.close())
-        running = RunningSession(session, purpose, model, runner, traffic)
+        runner.closed.add_done_callback(lambda _: observer.on_closed(runner.outcome))
+        running = RunningSession(session, purpose, model, runner, observer.traffic)
         self.running[session] = running
         self._inbox.add(runner)
         self._on_idle(session, False)
-        self._spawn(self._watch(running, trace))
+        self._tasks.spawn(self._watch(running, observer.timeline))
         return running
 
-    def drive(self, course: AttemptLoop) -> AttemptLoop:
-        """Let ``course`` run until it ends, or this party stops."""
-        self._spawn(course.run())
-        return course
+    def drive(self, attempts: AttemptLoop) -> AttemptLoop:
+        """Let ``attempts`` be opened until the session ends, or this party stops."""
+        self._tasks.spawn(attempts.run())
+        return attempts
 
     def live(self, session: str) -> RunningSession:
         """The session, if it has not ended; DaemonError otherwise."""
@@ -168,20 +146,10 @@ class Sessions:
             )
         raise DaemonError(f"session {session} does not run here; see: fedmq status")
 
-    def _recorder(self, session: str, attempt: int) -> Recorder | None:
-        if self._recordings is None:
-            return None
-        name = f"{session}.{attempt}.{self._link.party}.recording"
-        try:
-            return Recorder(self._recordings / name, self._link.party)
-        except ConfigError as error:  # a session is worth more than its recording
-            log.error("session %s is not recorded: %s", session, error)
-            return None
-
     async def close(self, reason: str) -> None:
-        """Leave what goes on after a restart as it stands on disk, and cancel the rest.
+        """Stop what goes on after a restart, and cancel the rest.
 
-        The peers of a cancelled session are told, and messages have a moment to leave.
+        A moment remains for messages to leave, so that peers of a cancelled session hear why.
         """
         runners = [running.runner for running in self.running.values()]
         for runner in runners:
@@ -193,17 +161,11 @@ class Sessions:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await asyncio.gather(*ends)
-        for watch in self._watches:
-            watch.cancel()
+        self._tasks.cancel()
         for running in self.running.values():
             running.runner.stop()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._watches.add(task)
-        task.add_done_callback(self._watches.discard)
-
-    async def _watch(self, running: RunningSession, trace: Timeline | None) -> None:
+    async def _watch(self, running: RunningSession, timeline: Timeline | None) -> None:
         what = f"{running.purpose} {running.id} of {running.model}"
         about = {"session": running.id}
         runner = running.runner
@@ -213,21 +175,20 @@ class Sessions:
             log.warning("%s: %s, a new attempt is due", what, why, extra=about)
             if runner.durable:
                 self._on_idle(running.id, True)
-                # Until a new attempt takes its place, or it is given up.
+                # A new attempt cancels the outcome; an owner who gives up sets it.
                 await asyncio.wait([runner.outcome])
                 if runner.outcome.cancelled():
                     return
         try:
             if runner.outcome.done():
                 runner.outcome.result()
-                self._counters.sessions_ended[running.purpose, "finished"] += 1
+                self._observation.counters.sessions_ended[running.purpose, "finished"] += 1
                 log.info("%s finished", what, extra=about)
         except FedmqError as error:
-            self._counters.sessions_ended[running.purpose, type(error).__name__] += 1
+            self._observation.counters.sessions_ended[running.purpose, type(error).__name__] += 1
             log.warning("%s ended: %s", what, error, extra=about)
         await running.runner.closed
-        if trace is not None and self._traces is not None:
-            await self._keep(trace, self._traces, running.id)
+        await self._observation.keep_timeline(running.id, timeline)
         await asyncio.sleep(_LINGER)
         if self.running.get(running.id) is running:
             del self.running[running.id]
@@ -236,12 +197,6 @@ class Sessions:
     def _forget(self, running: RunningSession) -> None:
         self._inbox.remove(running.runner)
         running.runner.stop()
-
-    async def _keep(self, trace: Timeline, folder: Path, session: str) -> None:
-        try:
-            await asyncio.to_thread(write_trace, trace.document(), folder / f"{session}.json")
-        except ConfigError as error:  # a session is worth more than its timeline
-            log.warning("the timeline was lost: %s", error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Everything that one party said and heard in a session, kept for the audit.
+"""Everything that one party sent and received in a session, recorded for a leakage audit.
 
 A recording holds what the party was entitled to see, in the clear: treat it like the party's data.
 """
@@ -54,7 +54,7 @@ class Recorder:
         self.close()
 
     def keep(self, envelope: Envelope) -> None:
-        """Add an envelope that was sent or received; repetitions after the end are let go."""
+        """Add an envelope that was sent or received; what comes after the end is not recorded."""
         if self._file.closed:
             return
         try:
@@ -64,21 +64,21 @@ class Recorder:
             self._file.close()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the recording."""
         self._file.close()
 
 
 class Recording:
-    """``party``, and the ``envelopes`` it saw, each once, in the order in which they came by."""
+    """``party``, and the ``envelopes`` it saw, each once, in the order in which it saw them."""
 
     def __init__(self, party: str, envelopes: Sequence[Envelope]) -> None:
         self.party = party
-        once = {(each.header.sender, each.header.id): each for each in envelopes}
-        self.envelopes = tuple(each for each in once.values() if each.header.sequence)
+        once = {(message.header.sender, message.header.id): message for message in envelopes}
+        self.envelopes = tuple(message for message in once.values() if message.header.sequence)
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """Raises DataError where ``path`` is no recording; one that breaks off is read so far."""
+        """Raises DataError where ``path`` is no recording; a broken end is left out."""
         try:
             with path.open("rb") as file:
                 parts = list(msgpack.Unpacker(file, max_buffer_size=2**31 - 1))

@@ -15,9 +15,8 @@ from fedmq.messages.envelope import Envelope
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
-from fedmq.party.telemetry.counters import Counters
-from fedmq.party.telemetry.timeline import Span, Timeline
-from fedmq.party.telemetry.traffic import Traffic
+from fedmq.party.sessions.observer import SessionObserver
+from fedmq.party.telemetry.timeline import Span
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -65,18 +64,14 @@ class SessionRunner:
     def __init__(
         self,
         session: Session,
+        *,
         publish: Publish,
         pool: ComputePool,
-        traffic: Traffic | None = None,
-        on_report: Callable[[Report], None] = lambda _: None,
-        on_waiting: Callable[[Waiting, str], None] = lambda _, __: None,
-        trace: Timeline | None = None,
         sealer: Sealer | None = None,
-        counters: Counters | None = None,
-        record: Callable[[Envelope], None] | None = None,
         checkpointer: Checkpointer = NULL_CHECKPOINTER,
-        on_computed: Callable[[str, float, Span], None] = lambda _, __, ___: None,
+        observer: SessionObserver | None = None,
     ) -> None:
+        observer = observer or SessionObserver()
         loop = asyncio.get_running_loop()
         self.session = session
         self.outcome: asyncio.Future[Any] = loop.create_future()
@@ -87,19 +82,19 @@ class SessionRunner:
         self._loop = loop
         self._publish = publish
         self._pool = pool
-        self._traffic = traffic
-        self._on_report = on_report
-        self._on_waiting = on_waiting
+        self._traffic = observer.traffic
+        self._on_report = observer.on_report
+        self._on_waiting = observer.on_waiting
         self._sealer = sealer or Clear()
-        self._counters = counters or Counters()
-        self._trace = trace
-        self._record = record
+        self._counters = observer.counters
+        self._trace = observer.timeline
+        self._record = observer.record
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._checkpointer = checkpointer
-        self._on_computed = on_computed
+        self._on_computed = observer.on_computed
         self._kept: asyncio.Task[None] | None = None
         self._keep(checkpointer.begin)
 

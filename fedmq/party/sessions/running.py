@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import Report, Waiting
 
-if TYPE_CHECKING:
-    pass
+__all__ = ["OnProgress", "Purpose", "RunningSession"]
 
-__all__ = ["Purpose", "RunningSession"]
-
-
+OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Takes one event of the kind that the command line shows, such as a finished tree."""
 Purpose = Literal["alignment", "training", "inference", "activation"]
 
 
@@ -31,7 +30,7 @@ class RunningSession:
     started: datetime = field(default_factory=lambda: datetime.now().astimezone())
     report: Report | None = None
     waiting: dict[str, tuple[Waiting, str]] = field(default_factory=dict)
-    """For whom it waits, and what the link has to say about it."""
+    """By peer that it waits for, with the link's trouble."""
 
     def status(self) -> dict[str, Any]:
         """What ``fedmq status`` shows, as plain data."""
@@ -55,12 +54,12 @@ class RunningSession:
 
     @property
     def waits(self) -> list[str]:
-        """For whom it waits, a line each; for nobody once it is closed."""
-        waiting = [] if self.runner.closed.done() else self.waiting.values()
-        return [self.wait(*each) for each in waiting]
+        """One line per peer that it waits for; none once it is closed."""
+        waits = [] if self.runner.closed.done() else self.waiting.values()
+        return [self.wait(waiting, trouble) for waiting, trouble in waits]
 
     def wait(self, waiting: Waiting, trouble: str) -> str:
-        """For whom this session waits since when, in a line."""
+        """How long the peer in ``waiting`` has been silent, in a line."""
         seen = self.runner.last_seen.get(waiting.peer)
         last = f"last seen {seen:%H:%M:%S}" if seen else "not seen yet"
         line = f"waiting for {waiting.peer} ({last}, retry {waiting.retry} of {waiting.retries})"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,14 +35,23 @@ class OpenedSessions:
         self._clock = clock
         self._seen: dict[_Key, float] | None = None
         self._rewritten_at = float("-inf")
+        self._writing = threading.Lock()
 
-    def is_first(self, header: Header) -> bool:
-        """Whether this attempt was never opened before; from now on it was.
+    async def record_opening(self, header: Header) -> bool:
+        """Record that this attempt is opened; whether it never was before. The disk has it then.
 
         Raises:
             ConfigError: the file cannot be read or written.
         """
         key = header.sender, header.session, header.attempt
+        return await asyncio.to_thread(self._record, key)
+
+    def _record(self, key: _Key) -> bool:
+        # One after the other, so that of two openings of the same attempt only one is the first.
+        with self._writing:
+            return self._append(key)
+
+    def _append(self, key: _Key) -> bool:
         try:
             now = self._clock()
             if self._seen is None:

@@ -132,7 +132,7 @@ class TestInference:
         party = consent(tmp_path, most_rows_per_hour=100_000)
         for _ in range(1500):
             party.scoring(HEADER, 1)
-        assert [each["rows"] for each in party.audit.entries()] == [1000, 1000]
+        assert [entry["rows"] for entry in party.audit.entries()] == [1000, 1000]
 
     def test_without_a_limit_nothing_is_written_down(self, tmp_path: Path) -> None:
         party = consent(tmp_path)
@@ -157,8 +157,8 @@ class TestAuditLog:
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         traffic = Traffic()
         party.follow(HEADER, outcome, traffic)
-        said = Header(**(HEADER.model_dump() | {"sender": "telco", "recipient": "bank"}))
-        traffic.count(said, 100)
+        header = Header(**(HEADER.model_dump() | {"sender": "telco", "recipient": "bank"}))
+        traffic.count(header, 100)
         with pytest.raises(Refused) as refused:
             party.training(HEADER, terms())
         outcome.set_exception(refused.value)
@@ -199,8 +199,8 @@ class TestAuditLog:
 
     def test_the_newest_comes_first_however_long_the_lines_are(self, log: AuditLog) -> None:
         ids = [str(number) for number in range(20_000)]  # a line longer than what is read at once
-        log.record_all([{"event": "asked online", "ids": ids, "rows": each} for each in (5, 6)])
-        log.record_all([{"event": "asked", "rows": each} for each in range(7, 2000)])
+        log.record_all([{"event": "asked online", "ids": ids, "rows": rows} for rows in (5, 6)])
+        log.record_all([{"event": "asked", "rows": rows} for rows in range(7, 2000)])
 
         assert [entry["rows"] for entry in log.latest()] == list(range(1999, -1, -1))
         AuditLog(log.path.parent).record("asked", rows=2000)
@@ -260,24 +260,24 @@ class TestAuditLog:
 
 
 class TestSmallNodes:
-    async def told(self, smallest_node: int) -> tuple[Any, Recorder]:
+    async def trained(self, smallest_node: int) -> tuple[Any, Recorder]:
         recorder = Recorder()
         training = Training({party: Clear() for party in PARTIES}, smallest_node)
         return await training.run(recorder.links()), recorder
 
     async def test_sums_of_few_rows_are_not_told(self) -> None:
-        usual, _ = await self.told(0)
-        careful, recorder = await self.told(60)
-        declined = [each for each in recorder.recorded if b"node declined" in each.body]
+        usual, _ = await self.trained(0)
+        careful, recorder = await self.trained(60)
+        declined = [message for message in recorder.recorded if b"node declined" in message.body]
         assert declined
-        assert {each.recipient for each in declined} == {"bank"}
+        assert {message.recipient for message in declined} == {"bank"}
         assert careful.dumps() != usual.dumps()
 
     async def test_a_party_that_tells_nothing_wins_no_split(self) -> None:
-        share, _ = await self.told(ROWS + 1)
+        share, _ = await self.trained(ROWS + 1)
         assert {owner for tree in share.trees for owner in tree.owner.tolist() if owner >= 0} == {0}
 
     async def test_a_bound_that_no_node_meets_changes_nothing(self) -> None:
-        usual, _ = await self.told(0)
-        careful, _ = await self.told(1)
+        usual, _ = await self.trained(0)
+        careful, _ = await self.trained(1)
         assert careful.dumps() == usual.dumps()

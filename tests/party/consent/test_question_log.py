@@ -77,7 +77,7 @@ async def test_it_is_written_soon_and_in_order_while_questions_go_on(
 
     [log] = question_logs(tmp_path)
     hashes = [audit.hashed(f"P{number}") for number in range(40)]
-    assert [entry["ids"] for entry in log.entries()] == [[each] for each in hashes]
+    assert [entry["ids"] for entry in log.entries()] == [[name] for name in hashes]
     await audit.close()
 
 

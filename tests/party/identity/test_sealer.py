@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -294,36 +296,52 @@ class TestFiles:
 class TestOpenings:
     """A session opens once, whatever happens to the daemon in between."""
 
-    def test_a_recorded_opening_opens_nothing_after_a_restart(self, tmp_path: Path) -> None:
+    async def test_a_recorded_opening_opens_nothing_after_a_restart(self, tmp_path: Path) -> None:
         header = envelope().header
-        assert OpenedSessions(tmp_path).is_first(header)
+        assert await OpenedSessions(tmp_path).record_opening(header)
         again = OpenedSessions(tmp_path)
-        assert not again.is_first(header)
-        assert again.is_first(header.model_copy(update={"attempt": 2}))
+        assert not await again.record_opening(header)
+        assert await again.record_opening(header.model_copy(update={"attempt": 2}))
 
-    def test_openings_are_forgotten_when_their_seal_is_too_old(self, tmp_path: Path) -> None:
+    async def test_of_openings_that_come_at_once_one_is_the_first(self, tmp_path: Path) -> None:
+        header, opened_sessions = envelope().header, OpenedSessions(tmp_path)
+        first = await asyncio.gather(*[opened_sessions.record_opening(header) for _ in range(9)])
+        assert sorted(first) == [False] * 8 + [True]
+
+    async def test_the_event_loop_turns_while_an_opening_is_recorded(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        turned, seen = threading.Event(), []
+        monkeypatch.setattr("os.fsync", lambda _: seen.append(turned.wait(5)))
+        recording = asyncio.create_task(OpenedSessions(tmp_path).record_opening(envelope().header))
+        await asyncio.sleep(0)
+        turned.set()
+        assert await recording
+        assert seen == [True]
+
+    async def test_openings_are_forgotten_when_their_seal_is_too_old(self, tmp_path: Path) -> None:
         now = 0.0
         opened_sessions = OpenedSessions(tmp_path, lambda: now)
         for session in ("a", "b", "c"):
-            assert opened_sessions.is_first(envelope(session=session).header)
+            assert await opened_sessions.record_opening(envelope(session=session).header)
         now += LONGEST_DELAY + 25 * 3600
-        assert opened_sessions.is_first(envelope(session="d").header)
+        assert await opened_sessions.record_opening(envelope(session="d").header)
         assert len((tmp_path / "openings.jsonl").read_text().splitlines()) == 1
 
-    def test_a_line_cut_short_is_no_opening(self, tmp_path: Path) -> None:
-        OpenedSessions(tmp_path).is_first(envelope().header)
+    async def test_a_line_cut_short_is_no_opening(self, tmp_path: Path) -> None:
+        await OpenedSessions(tmp_path).record_opening(envelope().header)
         with (tmp_path / "openings.jsonl").open("a") as file:
             file.write('["bank", "s2", 1, 17')
         opened_sessions = OpenedSessions(tmp_path)
-        assert opened_sessions.is_first(envelope(session="s2").header)
-        assert not OpenedSessions(tmp_path).is_first(envelope(session="s2").header)
-        assert not OpenedSessions(tmp_path).is_first(envelope().header)
+        assert await opened_sessions.record_opening(envelope(session="s2").header)
+        assert not await OpenedSessions(tmp_path).record_opening(envelope(session="s2").header)
+        assert not await OpenedSessions(tmp_path).record_opening(envelope().header)
 
-    def test_a_line_cut_short_by_a_full_disk_swallows_no_other(
+    async def test_a_line_cut_short_by_a_full_disk_swallows_no_other(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened_sessions = OpenedSessions(tmp_path)
-        assert opened_sessions.is_first(envelope(session="s1").header)
+        assert await opened_sessions.record_opening(envelope(session="s1").header)
 
         def full(descriptor: int) -> None:
             os.ftruncate(descriptor, os.fstat(descriptor).st_size - 9)
@@ -331,23 +349,23 @@ class TestOpenings:
 
         with monkeypatch.context() as disk, pytest.raises(ConfigError, match="No space left"):
             disk.setattr("os.fsync", full)
-            opened_sessions.is_first(envelope(session="s2").header)
-        assert opened_sessions.is_first(envelope(session="s3").header)
+            await opened_sessions.record_opening(envelope(session="s2").header)
+        assert await opened_sessions.record_opening(envelope(session="s3").header)
         again = OpenedSessions(tmp_path)
-        assert [again.is_first(envelope(session=each).header) for each in ("s1", "s2", "s3")] == [
-            False,
-            True,
-            False,
+        first = [
+            await again.record_opening(envelope(session=session).header)
+            for session in ("s1", "s2", "s3")
         ]
+        assert first == [False, True, False]
 
-    def test_an_opening_is_kept_for_as_long_as_the_seal_of_its_last_repetition(
+    async def test_an_opening_is_kept_for_as_long_as_the_seal_of_its_last_repetition(
         self, tmp_path: Path
     ) -> None:
         now = 0.0
         opened_sessions = OpenedSessions(tmp_path, lambda: now)
         header = envelope().header
-        assert opened_sessions.is_first(header)
+        assert await opened_sessions.record_opening(header)
         now = LONGEST_DELAY / 2  # sent once more, under a newer seal
-        assert not opened_sessions.is_first(header)
+        assert not await opened_sessions.record_opening(header)
         now += LONGEST_DELAY
-        assert not OpenedSessions(tmp_path, lambda: now).is_first(header)
+        assert not await OpenedSessions(tmp_path, lambda: now).record_opening(header)

@@ -37,7 +37,7 @@ class SlowDisk(Checkpointer):
 
     async def finish(self, result: Any) -> None: ...
 
-    async def fail(self, told: str) -> None:
+    async def fail(self, reason: str) -> None:
         self.asked.set()
         await self.let.wait()
 
@@ -49,12 +49,12 @@ async def test_whoever_waits_is_told_of_a_fault_of_ours() -> None:
     async def opened(_: int, __: OnChange) -> RunningSession:
         raise OSError("the disk is gone")
 
-    course = AttemptLoop(opened)
-    await course.run()
+    attempts = AttemptLoop(opened)
+    await attempts.run()
 
-    assert course.ended.done()
+    assert attempts.ended.done()
     with pytest.raises(FedmqError, match="internal error: OSError"):
-        await course.result
+        await attempts.result
 
 
 async def test_a_failure_is_told_once_it_is_written_down_so_that_its_name_is_free() -> None:
@@ -65,22 +65,24 @@ async def test_a_failure_is_told_once_it_is_written_down_so_that_its_name_is_fre
     mailbox = Mailbox(
         Address("demo", "0123", 1, "bank"), (), RetryPolicy(), np.random.default_rng(0)
     )
-    runner = SessionRunner(Session(machine, mailbox), nowhere, pool, checkpointer=checkpointer)
+    runner = SessionRunner(
+        Session(machine, mailbox), publish=nowhere, pool=pool, checkpointer=checkpointer
+    )
 
     async def opened(_: int, __: OnChange) -> RunningSession:
         return RunningSession("0123", "training", "m", runner, Traffic())
 
-    course = AttemptLoop(opened, everywhere=True)
-    running = asyncio.create_task(course.run())
+    attempts = AttemptLoop(opened, everywhere=True)
+    running = asyncio.create_task(attempts.run())
     await asyncio.sleep(0)
     runner.cancel("enough")
     await checkpointer.asked.wait()
     for _ in range(10):
         await asyncio.sleep(0)
-    assert not course.result.done()
+    assert not attempts.result.done()
 
     checkpointer.let.set()
     await running
     with pytest.raises(Aborted, match="enough"):
-        await course.result
+        await attempts.result
     await pool.close()

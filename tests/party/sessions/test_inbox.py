@@ -1,4 +1,4 @@
-"""Deliveries, and what is said of those that nobody gets."""
+"""Deliveries, and the reasons given for those that nobody gets."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.observer import Observation
 from fedmq.party.sessions.open_sessions import Sessions
 from fedmq.party.telemetry.spans import Telemetry, trace_context
 from fedmq.party.telemetry.timeline import Span
@@ -55,12 +56,14 @@ async def spans_of_a_training(cancel: bool = False) -> dict[str, tuple[ReadableS
         for party, machine in machines().items():
             link, inbox = MemoryLink(broker, party), Inbox("demo", party)
             sessions = Sessions(
-                "demo",
-                link,
-                inbox,
-                pool,
-                RetryPolicy(),
-                telemetry=Telemetry(party, SimpleSpanProcessor(exporters[party])),
+                federation="demo",
+                link=link,
+                inbox=inbox,
+                pool=pool,
+                retry=RetryPolicy(),
+                observation=Observation(
+                    telemetry=Telemetry(party, SimpleSpanProcessor(exporters[party]))
+                ),
             )
             running.append(sessions.open("0123", 1, "training", "m", machine))
             await link.open(inbox.on_delivery)

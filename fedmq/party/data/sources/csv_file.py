@@ -78,7 +78,7 @@ class CsvFile(Source):
         return tuple(header)
 
     def _numbered(self) -> Iterator[tuple[int, list[str]]]:
-        """Line number and cells of every row that is not blank; DataError if its length is wrong."""
+        """Line number and cells of each row but blank ones; DataError for a wrong length."""
         for row in self._rows():
             if row and len(row) != len(self.columns):
                 raise DataError(

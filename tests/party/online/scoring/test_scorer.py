@@ -223,7 +223,7 @@ async def test_a_party_whose_policy_takes_scoring_back_answers_no_more_at_once(
     telco._consent = consent.answering
     np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
 
-    consent.take_up(PolicySection.model_validate({"sessions": ["training"]}))
+    consent.reload(PolicySection.model_validate({"sessions": ["training"]}))
 
     with pytest.raises(Refused, match="telco does not take part in inference"):
         await harness.margins(world.ids[:9])

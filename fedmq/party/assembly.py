@@ -1,0 +1,258 @@
+"""How the parts of a daemon are put together; nothing is started here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedmq.errors import ConfigError
+from fedmq.large_array import limit_memory
+from fedmq.messages.body import Body
+from fedmq.party.compute.dask_pool import DaskPool
+from fedmq.party.compute.pool import ComputePool
+from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.consent import Consent
+from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.online.lane import OnlineLane
+from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.party.operations.control import ControlServer
+from fedmq.party.operations.dead_letters import DeadLetterNotes
+from fedmq.party.operations.health import Probe
+from fedmq.party.operations.owner_commands import OwnerCommands
+from fedmq.party.operations.reload import FileReload
+from fedmq.party.services.alignment import AlignmentService
+from fedmq.party.services.deployment import DeploymentService
+from fedmq.party.services.inference import InferenceService
+from fedmq.party.services.service import Command, PartyContext, Service
+from fedmq.party.services.training import TrainingService
+from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.observer import Observation
+from fedmq.party.sessions.open_sessions import Sessions
+from fedmq.party.sessions.restart_notice import RestartNotice
+from fedmq.party.sessions.resumption import Resumption
+from fedmq.party.sessions.stray_messages import Opening, StrayMessages
+from fedmq.party.sessions.unsequenced_sender import UnsequencedSender
+from fedmq.party.store.database import Database
+from fedmq.party.store.models import ModelStore
+from fedmq.party.store.opened_sessions import OpenedSessions
+from fedmq.party.store.sessions import SessionStore
+from fedmq.party.telemetry.counters import Counters
+from fedmq.transport.link import Link, OnState
+from fedmq.transport.rabbitmq.link import RabbitMQLink
+
+if TYPE_CHECKING:
+    from fedmq.party.http.server import HttpServer
+    from fedmq.party.telemetry.serving_spans import OnlineSpans
+    from fedmq.party.telemetry.spans import Telemetry
+
+__all__ = ["DaemonParts", "assemble"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonParts:
+    """What a daemon starts and stops, and the context that its services share."""
+
+    context: PartyContext
+    link: Link
+    inbox: Inbox
+    database: Database
+    online: OnlineLane
+    deployment: DeploymentService
+    resumption: Resumption
+    reload: FileReload
+    control: ControlServer
+    http: HttpServer | None
+    telemetry: Telemetry | None
+
+
+def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> DaemonParts:
+    """The parts of the daemon that ``files`` configure.
+
+    ``traces``: a folder for the timeline of each session.
+
+    Raises:
+        ConfigError: a package is missing for what the files ask, or a state file is unusable.
+        DataError: a state file is damaged.
+    """
+    config, federation, sealer = files.config, files.federation, files.sealer
+    link = _link(config, federation.name, on_link_state)
+    counters = Counters()
+    inbox = Inbox(
+        federation.name,
+        config.party,
+        sealer=sealer,
+        on_refused=DeadLetterNotes(config.state).add,
+        counters=counters,
+    )
+    telemetry = _telemetry(config)
+    observation = Observation(
+        counters=counters, traces=traces, recordings=config.recordings, telemetry=telemetry
+    )
+    database = Database(config.state / "fedmq.sqlite")
+    session_store = SessionStore(database)
+    sender = UnsequencedSender(federation.name, link, sealer)
+    notice = RestartNotice(session_store, sender, federation.active)
+    context = _context(files, link, inbox, observation, session_store, notice)
+    online = OnlineLane(
+        config=config,
+        federation=federation,
+        link=link,
+        sealer=sealer,
+        consent=context.consent,
+        model_store=context.model_store,
+        pool=context.pool,
+        spans=_online_spans(config, federation.name, telemetry),
+    )
+    training, deployment = TrainingService(context), DeploymentService(context, online)
+    services = (AlignmentService(context), training, InferenceService(context), deployment)
+    resumption = Resumption(
+        store=session_store,
+        sessions=context.sessions,
+        notice=notice,
+        trainings=training if context.is_active else None,
+    )
+    stray_messages = StrayMessages(
+        party=config.party,
+        active=federation.active,
+        openings=_openings(*services),
+        sessions=context.sessions,
+        store=session_store,
+        opened_sessions=OpenedSessions(config.state),
+        resumption=resumption,
+        consent=context.consent,
+        sender=sender,
+    )
+    # Late, for the services that take messages open sessions, which the inbox delivers to.
+    inbox.on_stray, inbox.on_online = stray_messages.take, online.receive
+    probe = Probe(link, context.sessions, online.scorer)
+    reload = FileReload(files, context)
+    owner = OwnerCommands(
+        context,
+        link=link,
+        inbox=inbox,
+        sealer=sealer,
+        resumption=resumption,
+        stray_messages=stray_messages,
+        probe=probe,
+        reload=reload,
+    )
+    return DaemonParts(
+        context=context,
+        link=link,
+        inbox=inbox,
+        database=database,
+        online=online,
+        deployment=deployment,
+        resumption=resumption,
+        reload=reload,
+        control=ControlServer(config.state, _commands(owner, *services)),
+        http=_http_server(context, online, counters, probe),
+        telemetry=telemetry,
+    )
+
+
+def _context(
+    files: PartyFiles,
+    link: Link,
+    inbox: Inbox,
+    observation: Observation,
+    session_store: SessionStore,
+    notice: RestartNotice,
+) -> PartyContext:
+    config, federation = files.config, files.federation
+    pool = _pool(config)
+    is_active = config.party == federation.active
+    sessions = Sessions(
+        federation=federation.name,
+        link=link,
+        inbox=inbox,
+        pool=pool,
+        retry=config.retry,
+        sealer=files.sealer,
+        observation=observation,
+        # The active party opens the next attempt itself, so it has nobody to notify.
+        on_idle=(lambda _, __: None) if is_active else notice.on_idle,
+    )
+    consent = Consent(config.party, config.policy, AuditLog(config.state))
+    model_store = ModelStore(config.state)
+    return PartyContext(config, federation, model_store, pool, sessions, consent, session_store)
+
+
+def _openings(*services: Service) -> Mapping[type[Body], Opening]:
+    return {body: join for service in services for body, join in service.opened_sessions.items()}
+
+
+def _commands(*services: Service) -> Mapping[str, Command]:
+    return {name: command for service in services for name, command in service.commands.items()}
+
+
+def _link(config: PartyFile, federation: str, on_state: OnState) -> Link:
+    access = BrokerAccess.of(config)
+    return RabbitMQLink(
+        access.url,
+        federation,
+        config.party,
+        on_state=on_state,
+        ssl_context=access.ssl_context,
+        wait=config.wait_for_broker,
+    )
+
+
+def _pool(config: PartyFile) -> ComputePool:
+    compute = config.compute
+    limit_memory(compute.memory_bytes, config.state)
+    return DaskPool(compute.dask) if compute.dask else ProcessPool(compute.workers)
+
+
+def _http_server(
+    context: PartyContext, online: OnlineLane, counters: Counters, probe: Probe
+) -> HttpServer | None:
+    section = context.config.http
+    if section is None:
+        return None
+    try:
+        from fedmq.party.http.health import health_router
+        from fedmq.party.http.metrics import metrics_router
+        from fedmq.party.http.predict import predict_router
+        from fedmq.party.http.score_metrics import (
+            AnsweringCollector,
+            LookupCollector,
+            ScoreCollector,
+        )
+        from fedmq.party.http.server import HttpServer
+    except ImportError:
+        raise ConfigError("[http] needs more packages; run: pip install 'fedmq[http]'") from None
+    scores = (
+        ScoreCollector(online.predictions)
+        if context.is_active
+        else AnsweringCollector(online.answering)
+    )
+    routers = [
+        health_router(probe.health),
+        metrics_router(counters, probe.gauges, scores, LookupCollector(online.source.counters)),
+    ]
+    if context.is_active:
+        routers.append(predict_router(online.predictions))
+    return HttpServer(section, routers)
+
+
+def _telemetry(config: PartyFile) -> Telemetry | None:
+    if config.telemetry is None:
+        return None
+    from fedmq.party.telemetry.spans import Telemetry
+
+    return Telemetry.to(config.telemetry.endpoint, config.party)
+
+
+def _online_spans(
+    config: PartyFile, federation: str, telemetry: Telemetry | None
+) -> OnlineSpans | None:
+    if telemetry is None or config.telemetry is None:
+        return None
+    from fedmq.party.telemetry.serving_spans import OnlineSpans
+
+    return OnlineSpans(telemetry, federation, config.party, config.telemetry.scores)

@@ -1,0 +1,140 @@
+"""Who takes what comes on the online lane: a scorer at the label holder, elsewhere an answerer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope, Header
+from fedmq.messages.online import OnlineHop, OnlineRows
+from fedmq.party.compute.pool import ComputePool
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.question_log import QuestionLog
+from fedmq.party.data.id_column import comparable
+from fedmq.party.identity.sealer import Sealer
+from fedmq.party.online.answering.answering import Answering
+from fedmq.party.online.model_loader import ModelLoader
+from fedmq.party.online.rows.source import ServingSource
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.scoring.request_queue import RequestQueue
+from fedmq.party.online.scoring.scorer import Scorer
+from fedmq.party.online.scoring.sender import OnlineSender
+from fedmq.party.store.deployments import Deployments
+from fedmq.party.store.models import ModelStore
+from fedmq.transport.background_tasks import BackgroundTasks, end
+from fedmq.transport.link import Link
+
+if TYPE_CHECKING:
+    from fedmq.party.telemetry.serving_spans import OnlineSpans
+
+__all__ = ["OnlineLane"]
+
+
+class OnlineLane:
+    """Scores at the label holder, answers at the others: from a question to what is sent back.
+
+    Raises DataError where the file of deployments is damaged, ConfigError where the folder of the
+    question log cannot be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: PartyFile,
+        federation: Federation,
+        link: Link,
+        sealer: Sealer,
+        consent: Consent,
+        model_store: ModelStore,
+        pool: ComputePool,
+        spans: OnlineSpans | None = None,
+    ) -> None:
+        section, data = config.online, config.serving or config.data
+        self._active = federation.active
+        self._is_active = config.party == federation.active
+        self._gate = link.priority_gate
+        self._spans = spans
+        self._sender = OnlineSender(federation.name, link, sealer.seal)
+        self.on_not_served: Callable[[str, str], None] = lambda _, __: None
+        """Is given a party, and a model that it does not serve though it once agreed to."""
+        self.source = ServingSource(config.party, data, section)
+        self.scorer = Scorer(
+            config.party,
+            section,
+            self._sender.say,
+            self._report_not_served,
+            spans,
+            self._gate,
+        )
+        self.predictions = PredictionService(
+            self.scorer,
+            config.party,
+            section.degrade != "fail",
+            lambda ids: comparable(ids, data),
+        )
+        queue = section.requests if self._is_active else None
+        self._requests = RequestQueue(queue, self.predictions) if queue is not None else None
+        self._question_log = (
+            QuestionLog(config.state) if section.audit and not self._is_active else None
+        )
+        self.answering = Answering(
+            section, self._question_log, consent=consent.answering, agree=consent.scoring
+        )
+        self.deployments = Deployments.read(config.state)
+        self.loader = ModelLoader(
+            is_active=self._is_active,
+            model_store=model_store,
+            deployments=self.deployments,
+            source=self.source,
+            scorer=self.scorer,
+            answering=self.answering,
+            pool=pool,
+            gate=self._gate,
+            max_age=section.max_age,
+        )
+        self._answers = BackgroundTasks()
+
+    async def start(self) -> None:
+        """Load what was served before, and take requests.
+
+        Raises:
+            ConfigError: the serving source is a database for which packages are missing.
+        """
+        await self.source.open()
+        await self.loader.start()
+        if self._requests is not None:
+            self._requests.start()
+
+    async def close(self) -> None:
+        """Finish what is under way, within two seconds."""
+        if self._requests is not None:
+            await self._requests.close()
+        await self.scorer.close()
+        await self.loader.close()
+        await end(self._answers)
+        self.source.close()
+        if self._question_log is not None:
+            await self._question_log.close()
+
+    def receive(self, envelope: Envelope) -> None:
+        """Take what came on the online lane: at the label holder answers, elsewhere questions."""
+        if self._is_active:
+            self.scorer.receive(envelope)
+        elif envelope.header.sender == self._active:
+            self._answers.spawn(self._answer(envelope.header, envelope.body))
+
+    def _report_not_served(self, party: str, model: str) -> None:
+        self.on_not_served(party, model)
+
+    async def _answer(self, header: Header, body: Body) -> None:
+        span = None if self._spans is None else self._spans.answer(header, body)
+        with self._gate.taken():
+            answer = await self.answering.answer(header, body)
+        if span is not None:
+            span.end(answer)
+        if answer is not None:
+            seconds = body.budget if isinstance(body, OnlineHop | OnlineRows) else 1.0
+            self._sender.say(header.sender, answer, header.session, seconds)

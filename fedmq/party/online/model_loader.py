@@ -1,0 +1,175 @@
+"""Which models and rows are in memory, and are they fresh?"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.errors import FedmqError
+from fedmq.party.compute.pool import ComputePool
+from fedmq.party.online.answering.answering import Answering
+from fedmq.party.online.answering.hosted_share import LoadedShare, LoadShare
+from fedmq.party.online.rows.source import ServingSource
+from fedmq.party.online.scoring.scorer import Scorer
+from fedmq.party.online.scoring.served_model import ServedModel
+from fedmq.party.store.deployments import Deployment, Deployments
+from fedmq.party.store.models import ModelStore
+from fedmq.protocol.online.options import Mode
+from fedmq.transport.background_tasks import end
+from fedmq.transport.priority import PriorityGate
+
+__all__ = ["ModelLoader", "ReadModel"]
+
+log = logging.getLogger(__name__)
+
+_GRACE = 120.0  # seconds: longer than any deadline
+_RETRY = 2.0  # seconds until what could not be loaded is tried again
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadModel:
+    """A model with its rows, and the source's stamp before they were read."""
+
+    served: ServedModel
+    stamp: Any
+
+
+class ModelLoader:
+    """Loads what ``deployments`` name, and again when its rows may be out of date.
+
+    The label holder's models go to ``scorer``, a feature holder's shares to ``answering``.
+    ``max_age``: seconds after which rows are compared with their source. From the first model on,
+    the computations of ``pool`` give way to scores, as ``gate`` has it.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_active: bool,
+        model_store: ModelStore,
+        deployments: Deployments,
+        source: ServingSource,
+        scorer: Scorer,
+        answering: Answering,
+        pool: ComputePool,
+        gate: PriorityGate,
+        max_age: float,
+    ) -> None:
+        self._is_active = is_active
+        self._model_store = model_store
+        self._deployments = deployments
+        self._source = source
+        self._scorer = scorer
+        self._answering = answering
+        self._pool = pool
+        self._gate = gate
+        self._max_age = max_age
+        self._stamps: dict[str, Any] = {}
+        """Of the source, when the rows of a served model were read."""
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load what was served before; what cannot be loaded is logged and left out."""
+        for deployment in self._deployments.kept():
+            await self._load(deployment)
+        self._refreshing = asyncio.create_task(self._refresh())
+
+    async def close(self) -> None:
+        """Load nothing any more."""
+        if self._refreshing is not None:
+            await end([self._refreshing])
+
+    async def stamp(self) -> Any:
+        """What the source shows now; it is another one when rows were replaced."""
+        return await asyncio.to_thread(self._source.stamp)
+
+    def is_fresh(self, model: str) -> bool:
+        """Whether the rows of ``model`` in memory are those of the source."""
+        return bool(self._stamps.get(model) == self._source.stamp())
+
+    # The label holder's side
+
+    async def read(self, model: str, mode: Mode) -> ReadModel:
+        """The model with its rows; it is not served yet.
+
+        Raises:
+            DataError: the share or the rows cannot be read.
+        """
+        stamp = await self.stamp()
+        share = await asyncio.to_thread(self._model_store.active, model)
+        forest = await asyncio.to_thread(ServedForest.of, share)
+        load = self._source.reading.of(share.lookup_table.feature_names, model)
+        rows = self._source.served(await self._pool.run(load))
+        return ReadModel(ServedModel(forest, rows, mode), stamp)
+
+    def serve(self, name: str, read: ReadModel) -> None:
+        """Score with the model from now on, by its id and by ``name``."""
+        # One assignment: a request sees the former model or the new one, and keeps it.
+        self._scorer.models[name] = self._scorer.models[read.served.id] = read.served
+        self._loaded(read.served.id, read.stamp)
+        self._forget_later()
+
+    # A feature holder's side
+
+    def computation(self, model: str, left: tuple[int, ...], right: tuple[int, ...]) -> LoadShare:
+        """What loads this party's share, whose chains are ``left`` and ``right``, and its rows."""
+        return LoadShare(self._model_store, self._source.reading, model, left, right)
+
+    def host(self, model: str, share: LoadedShare, stamp: Any) -> None:
+        """Answer with the share from now on; ``stamp`` is from before its rows were read."""
+        self._answering.shares[model] = share.hosted(self._source)
+        self._loaded(model, stamp)
+        self._forget_later()
+
+    # Both
+
+    def _loaded(self, model: str, stamp: Any) -> None:
+        self._stamps[model] = stamp
+        self._pool.give_way(self._gate)
+
+    def _forget_later(self) -> None:
+        # Rows that are under way may still ask for what no name stands for any more.
+        asyncio.get_running_loop().call_later(_GRACE, self._forget)
+
+    def _forget(self) -> None:
+        """What no name stands for, or stood for just before, lies in memory no more."""
+        kept = {deployment.model for deployment in self._deployments.kept()}
+        self._answering.forget_all_but(kept)
+        self._scorer.forget_all_but(kept)
+
+    async def _load(self, deployment: Deployment, level: int = logging.ERROR) -> None:
+        model = deployment.model
+        try:
+            if self._is_active:
+                read = await self.read(model, deployment.mode)
+                self._scorer.models[model] = read.served
+                for name, named in self._deployments.names().items():
+                    if named == deployment:
+                        self._scorer.models[name] = read.served
+                self._loaded(model, read.stamp)
+            else:
+                stamp = await self.stamp()
+                load = self.computation(model, deployment.left, deployment.right)
+                share: LoadedShare = await self._pool.run(load)
+                self._answering.shares[model] = share.hosted(self._source)
+                self._loaded(model, stamp)
+        except FedmqError as error:
+            log.log(level, "model %s is not served: %s", model, error)
+
+    async def _refresh(self) -> None:
+        """Read the rows again when they may be out of date, and what could not be read before."""
+        tried: Any = None
+        while True:
+            served = self._scorer.models if self._is_active else self._answering.shares
+            lacking = {deployment.model for deployment in self._deployments.kept()} - served.keys()
+            await asyncio.sleep(min(self._max_age, _RETRY) if lacking else self._max_age)
+            now = await self.stamp()
+            level = logging.DEBUG if now == tried else logging.ERROR
+            for deployment in self._deployments.kept():
+                old = now is not None and self._stamps.get(deployment.model) != now
+                if old or deployment.model in lacking:
+                    await self._load(deployment, level)
+            tried = now

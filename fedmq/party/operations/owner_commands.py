@@ -1,0 +1,98 @@
+"""What the owner asks of a daemon as a whole: its status and health, an end, files read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedmq.party.identity.sealer import Sealer
+from fedmq.party.operations.dead_letters import Redelivery
+from fedmq.party.operations.health import Probe
+from fedmq.party.operations.reload import FileReload
+from fedmq.party.services.service import Command, PartyContext, Service
+from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.resumption import Resumption
+from fedmq.party.sessions.running import OnProgress
+from fedmq.party.sessions.stray_messages import StrayMessages
+from fedmq.transport.link import Link
+
+__all__ = ["OwnerCommands"]
+
+
+class OwnerCommands(Service):
+    """Answers the commands that are of no session kind."""
+
+    def __init__(
+        self,
+        context: PartyContext,
+        *,
+        link: Link,
+        inbox: Inbox,
+        sealer: Sealer,
+        resumption: Resumption,
+        stray_messages: StrayMessages,
+        probe: Probe,
+        reload: FileReload,
+    ) -> None:
+        super().__init__(context)
+        self._link = link
+        self._inbox = inbox
+        self._sealer = sealer
+        self._resumption = resumption
+        self._stray_messages = stray_messages
+        self._probe = probe
+        self._files = reload
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {
+            "status": self._status,
+            "cancel": self._cancel,
+            "redeliver": self._redeliver,
+            "health": self._health,
+            "reload": self._reload,
+        }
+
+    async def _status(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
+        context, counters = self.context, self._inbox.counters
+        active = context.federation.active
+        trouble = context.session_store.database.trouble or self._stray_messages.disk_trouble
+        return {
+            "party": context.party,
+            "role": "active" if context.is_active else "passive",
+            "federation": context.federation.name,
+            "parties": list(context.federation.parties),
+            "connected": self._link.state.connected,
+            "broker": self._link.state.reason,
+            "models": len(context.model_store.ids()),
+            "sessions": [session.status() for session in context.sessions.running.values()],
+            "idle": [
+                f"{session.id} of model {session.model} waits for {active} to go on"
+                for session in await self._resumption.idle()
+            ],
+            "dead_letters": self._link.dead_lettered,
+            "dropped": counters.dropped,
+            "refused": dict(counters.refused),
+            "sealed": self._sealer.sealed,
+            "store": trouble,
+        }
+
+    async def _cancel(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        session = str(request["session"])
+        reason = f"{self.context.party} cancelled the session"
+        if not await self._resumption.end_idle(session, reason):
+            runner = self.context.sessions.live(session).runner
+            runner.cancel(reason)
+            await runner.written()
+        return {"session": session}
+
+    async def _health(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
+        return self._probe.health().described()
+
+    async def _reload(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
+        return {"needs_restart": await self._files.reload()}
+
+    async def _redeliver(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """Take a dead letter as if it had just come."""
+        reason = await self._inbox.take(Redelivery.from_request(request).delivery())
+        return {"taken": not reason, "reason": reason}
