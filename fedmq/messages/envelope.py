@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,6 +40,31 @@ class Header(BaseModel):
     acknowledged: Annotated[int, Field(ge=0, lt=2**62)]
     """The sender has taken all of the recipient's messages up to this sequence."""
     kind: Annotated[str, Field(pattern=r"^[ -~]{1,64}$")]
+
+    @classmethod
+    def unsequenced(
+        cls,
+        message_id: str,
+        *,
+        federation: str,
+        session: str,
+        attempt: int,
+        sender: str,
+        recipient: str,
+        kind: str,
+    ) -> Self:
+        """The header of a message that stands outside the order, and acknowledges nothing."""
+        return cls(
+            id=message_id,
+            federation=federation,
+            session=session,
+            attempt=attempt,
+            sender=sender,
+            recipient=recipient,
+            sequence=0,
+            acknowledged=0,
+            kind=kind,
+        )
 
 
 @dataclass(frozen=True, slots=True)

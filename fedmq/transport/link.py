@@ -101,6 +101,8 @@ class Link(ABC):
         """How many deliveries this link has sent to the dead letters."""
         self.priority_gate = PriorityGate()
         """Whoever serves scores takes it, and long messages wait for a moment."""
+        self.state = LinkState(False, "not connected yet")
+        """How the connection was when it last changed."""
         self._on_state = on_state
 
     @property
@@ -151,11 +153,12 @@ class Link(ABC):
             )
 
     def _report(self, connected: bool, reason: str) -> None:
-        """Tell the observer; its own failure must not end the link's."""
+        """Note the state and tell the observer; its own failure must not end the link's."""
+        self.state = LinkState(connected, reason)
         if self._on_state is None:
             return
         try:
-            self._on_state(LinkState(connected, reason))
+            self._on_state(self.state)
         except Exception:
             log.exception("%s: the observer of the link's state failed", self.party)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fedmq.transport.background_tasks import being_cancelled, end
+from fedmq.transport.background_tasks import BackgroundTasks, being_cancelled, end
 
 
 async def test_a_task_whose_library_swallows_a_cancellation_ends_nevertheless() -> None:
@@ -58,3 +58,26 @@ async def test_a_cancellation_that_a_library_raises_on_its_own_is_told_apart() -
         await asyncio.wait([task])
 
     assert seen == [False, True]
+
+
+async def test_a_spawned_task_is_kept_until_it_ends() -> None:
+    tasks, let = BackgroundTasks(), asyncio.Event()
+
+    async def wait() -> None:
+        await let.wait()
+
+    spawned = tasks.spawn(wait())
+    assert list(tasks) == [spawned]
+    let.set()
+    await spawned
+    await asyncio.sleep(0)
+    assert list(tasks) == []
+
+
+async def test_all_that_was_spawned_is_cancelled_together() -> None:
+    tasks = BackgroundTasks()
+    spawned = [tasks.spawn(asyncio.sleep(60)) for _ in range(2)]
+    await asyncio.sleep(0)
+    tasks.cancel()
+    await asyncio.wait(spawned)
+    assert all(task.cancelled() for task in spawned)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from fedmq.errors import LinkError
 from fedmq.messages.body import Body
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope, Header
+from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import Link
 
 __all__ = ["OnlineSender"]
@@ -33,25 +33,21 @@ class OnlineSender:
         self._link = link
         self._seal = seal
         self._numbers = itertools.count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def say(self, recipient: str, body: Body, session: str, seconds: float) -> None:
         """Post ``body``, which is of use for ``seconds``."""
         party = self._link.party
-        header = Header(
-            id=f"{session}/{party}/{next(self._numbers)}",
+        header = Header.unsequenced(
+            f"{session}/{party}/{next(self._numbers)}",
             federation=self._federation,
             session=session,
             attempt=1,
             sender=party,
             recipient=recipient,
-            sequence=0,
-            acknowledged=0,
             kind=body.kind,
         )
-        task = asyncio.create_task(self._post(header, body, max(seconds, 0.05)))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._post(header, body, max(seconds, 0.05)))
 
     async def _post(self, header: Header, body: Body, seconds: float) -> None:
         data = self._seal(Envelope(header, body))
