@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from fedmq.errors import ConfigError, DaemonError, DataError, Overloaded, PeerSilent
+from fedmq.errors import ConfigError, DaemonError, FedmqError, error_of_status
 
 __all__ = ["AsyncClient", "Client", "ScoreList"]
 
@@ -97,18 +97,12 @@ class _Caller(ABC):
         return DaemonError(f"{self._url} does not answer: {str(error) or type(error).__name__}")
 
 
-def _error(response: Any) -> DataError | DaemonError | Overloaded | PeerSilent:
+def _error(response: Any) -> FedmqError:
     try:
         text = str(response.json()["error"])
     except (ValueError, KeyError, TypeError):
         text = f"HTTP status {response.status_code}"
-    if response.status_code in (400, 404, 413, 415, 422):
-        return DataError(text)
-    if response.status_code == 429:
-        return Overloaded(text)
-    if response.status_code in (503, 504):
-        return PeerSilent(text)
-    return DaemonError(text)
+    return error_of_status(response.status_code)(text)
 
 
 class Client(_Caller):

@@ -1,24 +1,31 @@
 """Everything fedmq raises on purpose, in one tree.
 
-::
+An error ends the CLI with its exit code, and a request over HTTP with its status. An error without
+figures has its parent's::
 
-    FedmqError                 exit code 1
-    ├── ConfigError            3   a configuration, parameter or job file is wrong
-    ├── DataError              4   a table, a label or an id is wrong
-    │   └── SourceAway             a file is missing or a database does not answer: perhaps for now
-    ├── LinkError              5   the broker, or a Dask scheduler, cannot be reached, or refuses
-    │   ├── Unroutable             no queue stands behind the recipient's name
-    │   └── Oversized              a message is larger than a transport carries
-    ├── SessionError           6   a session ended without a result
-    │   ├── Refused                a party declined to take part
-    │   ├── Aborted                a party gave up in the middle
-    │   ├── PeerSilent             a party did not answer in time
-    │   └── Overloaded             too much is asked at once; ask again later
-    ├── DaemonError            7   no daemon answers, or it answers in error
-    ├── MessageError           8   bytes that are no message of this protocol version
-    │   ├── Untrusted              its seal does not hold: forged, altered or re-addressed
-    │   └── Replayed               it was said before, and is not taken twice
-    └── ProtocolError          9   an event that is illegal in this state
+                                  exit  HTTP
+    FedmqError                       1   500  a fault inside fedmq
+    ├── ConfigError                  3   400  a configuration, parameter or job file is wrong
+    ├── DataError                    4   422  a table, a label or an id is wrong
+    │   ├── SourceAway                        a file or a database cannot be read, perhaps only now
+    │   └── TooManyRows                  413  more rows in one request than are taken
+    ├── LinkError                    5   503  the broker, or a Dask scheduler, is away or refuses
+    │   ├── Unroutable                        no queue stands behind the recipient's name
+    │   └── Oversized                         a message is larger than a transport carries
+    ├── SessionError                 6        a session ended without a result
+    │   ├── Refused                      403  a party declined to take part
+    │   │   └── AnswerRefused            503  a party does not answer a question about a score
+    │   │       ├── RateLimited               it was asked more than its owner allows
+    │   │       └── RowsUnavailable           its rows cannot be read now
+    │   ├── Aborted                           a party gave up in the middle
+    │   ├── PeerSilent                   504  a party did not answer in time
+    │   │   └── PeerAway                 503  it has been silent, so nobody waited for it
+    │   └── Overloaded                   429  too much is asked at once; ask again later
+    ├── DaemonError                  7   409  no daemon answers, or it answers in error
+    ├── MessageError                 8        bytes that are no message of this protocol version
+    │   ├── Untrusted                         its seal does not hold: forged or altered
+    │   └── Replayed                          it was taken before, and is not taken twice
+    └── ProtocolError                9        an event that is illegal in this state
 
 A message names the party, file, row, column or key, and what to do next.
 It never carries another party's data.
@@ -26,10 +33,11 @@ It never carries another party's data.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 __all__ = [
     "Aborted",
+    "AnswerRefused",
     "ConfigError",
     "DaemonError",
     "DataError",
@@ -41,32 +49,41 @@ __all__ = [
     "PeerAway",
     "PeerSilent",
     "ProtocolError",
+    "RateLimited",
     "Refused",
     "Replayed",
+    "RowsUnavailable",
     "SessionError",
     "SourceAway",
     "TooManyRows",
     "Unroutable",
     "Untrusted",
+    "error_of_status",
 ]
 
 
 class FedmqError(Exception):
-    """Base of all errors that fedmq raises on purpose; ``exit_code`` is what the CLI ends with."""
+    """Base of all errors that fedmq raises on purpose.
+
+    ``exit_code`` is what the CLI ends with, ``http_status`` what a request over HTTP ends with.
+    """
 
     exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
 
 
 class ConfigError(FedmqError):
     """A configuration, parameter or job file is wrong; the message names file and key."""
 
     exit_code = 3
+    http_status = 400
 
 
 class DataError(FedmqError):
     """A table, a label or an id is wrong; the message names file, row or column."""
 
     exit_code = 4
+    http_status = 422
 
 
 class SourceAway(DataError):
@@ -76,11 +93,14 @@ class SourceAway(DataError):
 class TooManyRows(DataError):
     """More rows are asked for in one request than its service takes."""
 
+    http_status = 413
+
 
 class LinkError(FedmqError):
     """The broker, or a Dask scheduler, cannot be reached, or refuses what was asked of it."""
 
     exit_code = 5
+    http_status = 503
 
 
 class Unroutable(LinkError):
@@ -100,6 +120,29 @@ class SessionError(FedmqError):
 class Refused(SessionError):
     """A party declined to take part; the message names it and gives its reason."""
 
+    http_status = 403
+
+
+class AnswerRefused(Refused):
+    """A party does not answer a question about a score; the message names its reason."""
+
+    http_status = 503
+
+
+class RateLimited(AnswerRefused):
+    """A question that goes beyond the limits of the owner who is asked.
+
+    ``cause``: too many rows or scores (``rate``), or too much about one person (``records``).
+    """
+
+    def __init__(self, cause: Literal["rate", "records"], reason: str) -> None:
+        super().__init__(reason)
+        self.cause: Literal["rate", "records"] = cause
+
+
+class RowsUnavailable(AnswerRefused):
+    """A party's rows cannot be read now, or not in time."""
+
 
 class Aborted(SessionError):
     """A party gave up in the middle; the message names it and gives its reason."""
@@ -108,19 +151,26 @@ class Aborted(SessionError):
 class PeerSilent(SessionError):
     """A party did not answer within the retry policy."""
 
+    http_status = 504
+
 
 class PeerAway(PeerSilent):
     """A party has not answered for a while, so nobody waited for it."""
 
+    http_status = 503
+
 
 class Overloaded(SessionError):
     """More is asked at once than can be answered in time; ask again later."""
+
+    http_status = 429
 
 
 class DaemonError(FedmqError):
     """No daemon answers on the control socket, or it answers in error."""
 
     exit_code = 7
+    http_status = 409
 
 
 class MessageError(FedmqError):
@@ -141,3 +191,20 @@ class ProtocolError(FedmqError):
     """An event that is illegal in the machine's state; the state is left as it was."""
 
     exit_code = 9
+
+
+def error_of_status(http_status: int) -> type[FedmqError]:
+    """The class that a client raises where a request for scores ended with ``http_status``.
+
+    A status stands for several classes: the one that says what the caller can do. `DataError`:
+    change the request. `Overloaded`: ask again later. `PeerSilent`: a party gives no answer now.
+    `DaemonError`: all the rest.
+    """
+    return _RAISED_BY_CLIENTS.get(http_status, DaemonError)
+
+
+_RAISED_BY_CLIENTS: dict[int, type[FedmqError]] = {
+    **dict.fromkeys((400, 404, 413, 415, 422), DataError),
+    429: Overloaded,
+    **dict.fromkeys((503, 504), PeerSilent),
+}

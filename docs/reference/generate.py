@@ -250,7 +250,8 @@ def option_default(option: click.Option) -> str:
 
 def exit_codes() -> str:
     """docs/reference/exit-codes.md."""
-    named = [getattr(errors, name) for name in errors.__all__]
+    shown = [getattr(errors, name) for name in errors.__all__]
+    named = [error for error in shown if isinstance(error, type)]
     rows = [
         ["0", "done", ""],
         ["1", "an error inside fedmq", "`FedmqError`"],

@@ -92,10 +92,10 @@ def predict_router(predictions: PredictionService) -> APIRouter:
 
 
 def _refused(wrong: RequestError, headers: Mapping[str, str]) -> JSONResponse:
-    after = {"Retry-After": "1"} if wrong.status in (429, 503) else {}
+    after = {"Retry-After": "1"} if wrong.http_status in (429, 503) else {}
     return JSONResponse(
         {"error": str(wrong), "request_id": headers["X-Request-ID"]},
-        status_code=wrong.status,
+        status_code=wrong.http_status,
         headers={**headers, **after},
     )
 

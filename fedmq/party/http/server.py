@@ -13,30 +13,12 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from fedmq.errors import (
-    ConfigError,
-    DaemonError,
-    DataError,
-    FedmqError,
-    LinkError,
-    PeerSilent,
-    Refused,
-)
+from fedmq.errors import ConfigError, FedmqError
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.docs_page import docs_router
 from fedmq.party.http.guards import BodyGuard, HostGuard, TokenGuard
 
 __all__ = ["HttpServer"]
-
-_STATUS: tuple[tuple[type[FedmqError], int], ...] = (
-    (ConfigError, 400),
-    (DataError, 422),
-    (Refused, 403),
-    (PeerSilent, 504),
-    (LinkError, 503),
-    (DaemonError, 409),
-)
-"""How an error that is raised on purpose reads in HTTP; all others are 500."""
 
 _CLOSE_SECONDS = 2
 
@@ -45,7 +27,8 @@ class HttpServer:
     """Serves ``routers`` as ``section`` says.
 
     A router is made by a factory function that is given what its endpoints need, so this class
-    knows none of them. An error of fedmq's own becomes ``{"error": ..., "exit_code": ...}``.
+    knows none of them. An error of fedmq's own becomes ``{"error": ..., "exit_code": ...}``,
+    with the status that its class has in HTTP.
     """
 
     def __init__(self, section: HttpSection, routers: Sequence[APIRouter]) -> None:
@@ -135,8 +118,8 @@ def _listener(section: HttpSection) -> socket.socket:
 
 async def _as_json(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, FedmqError)
-    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-    return JSONResponse({"error": str(error), "exit_code": error.exit_code}, status_code=status)
+    body = {"error": str(error), "exit_code": error.exit_code}
+    return JSONResponse(body, status_code=error.http_status)
 
 
 async def _in_our_words(_: Request, error: Exception) -> JSONResponse:

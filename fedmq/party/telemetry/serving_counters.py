@@ -73,7 +73,7 @@ class ScoreCounters:
             yield
             status = 200
         except Exception as error:
-            status = getattr(error, "status", 500)
+            status = getattr(error, "http_status", 500)
             raise
         finally:
             self.requests[status] += 1

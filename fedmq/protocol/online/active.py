@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.model.tree import LEAF
-from fedmq.errors import DataError, FedmqError, PeerAway, PeerSilent, ProtocolError, Refused
+from fedmq.errors import AnswerRefused, DataError, FedmqError, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages import online
 from fedmq.messages.array import Array
 from fedmq.protocol.events import (
@@ -326,7 +326,7 @@ class OnlineBatch(Machine):
         reason = f"{event.sender} refused: {body.reason}"
         if self._degrade == "fail":
             for index in list(self._requests):
-                self._answer(index, Refused(reason))
+                self._answer(index, AnswerRefused(reason))
         else:
             self._set_away(question.owner, reason)
         self._finish_when_done()

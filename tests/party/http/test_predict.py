@@ -14,11 +14,11 @@ import pyarrow
 import pytest
 
 from fedmq import AsyncClient, Client
-from fedmq.errors import ConfigError, DaemonError, DataError, PeerSilent
+from fedmq.errors import ConfigError, DaemonError, DataError, PeerSilent, RowsUnavailable
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.online.rows.rows import Rows, ServedRows, Unavailable
+from fedmq.party.online.rows.rows import Rows, ServedRows
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request import PredictRequest, RequestError
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
@@ -75,7 +75,7 @@ async def test_an_id_that_normalisation_makes_too_long_is_named(harness: Serving
         RequestError, match=r"ids\.1: the id is longer than 256 characters"
     ) as wrong:
         await predictions.answer("production", asked)
-    assert wrong.value.status == 422
+    assert wrong.value.http_status == 422
 
 
 async def test_arrow_in_and_out(served: httpx.AsyncClient, world: World) -> None:
@@ -260,7 +260,7 @@ class Nowhere(ServedRows):
         self.features = features
 
     async def about(self, ids: Sequence[str], seconds: float) -> Rows:
-        raise Unavailable(f"{ACTIVE}: its rows cannot be looked up now")
+        raise RowsUnavailable(f"{ACTIVE}: its rows cannot be looked up now")
 
 
 async def test_without_its_own_rows_the_label_holder_answers_503_unless_they_are_given(

@@ -7,15 +7,14 @@ import time
 from collections.abc import Callable, Set
 from functools import partial
 
-from fedmq.errors import ProtocolError, Refused
+from fedmq.errors import ProtocolError, RateLimited, Refused, RowsUnavailable
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
 from fedmq.messages.online import OnlineHop, OnlinePing, OnlinePong, OnlineRefusal, OnlineRows
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.consent.question_log import QuestionLog
 from fedmq.party.online.answering.hosted_share import HostedShare
-from fedmq.party.online.answering.rate_limits import RateLimited, RateLimits
-from fedmq.party.online.rows.rows import Unavailable
+from fedmq.party.online.answering.rate_limits import RateLimits
 
 __all__ = ["Answering"]
 
@@ -90,7 +89,7 @@ class Answering:
             return (await share.about(body.ids, body.budget)).bitmaps(body)
         except RateLimited as turned:
             return self._refusal(body, turned.cause, str(turned))
-        except Unavailable as error:
+        except RowsUnavailable as error:
             return self._refusal(body, "data", str(error))
         except ProtocolError as error:
             log.warning("%s asks amiss: %s", header.sender, error)

@@ -30,7 +30,7 @@ class HostedShare:
         """What answers for the rows ``ids``.
 
         Raises:
-            Unavailable: the source cannot be read now, or not within ``seconds``.
+            RowsUnavailable: the source cannot be read now, or not within ``seconds``.
         """
         rows = await self.rows.about(ids, seconds)
         return AnsweringShare(self.share, self.chains, rows.values, rows.row_of)

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import Refused
+from fedmq.errors import RateLimited, Refused
 from fedmq.party.configuration.online import OnlineSection
 
-__all__ = ["RateLimited", "RateLimits"]
+__all__ = ["RateLimits"]
 
 _BURST = 10.0  # seconds of the rate that may come at once
 _HOUR = 3600.0
 _BATCHES = 1024  # whose rows are remembered as counted
 _REMEMBERED = 200_000  # ids of the current hour; beyond, the oldest are forgotten
-
-Cause = Literal["rate", "records"]
-
-
-class RateLimited(Refused):
-    """A question that the owner's limits turn away; ``cause`` for the one who asked."""
-
-    def __init__(self, cause: Cause, reason: str) -> None:
-        super().__init__(reason)
-        self.cause = cause
 
 
 class _Asked:
@@ -68,7 +57,7 @@ class RateLimits:
         ``agree`` is asked last, with the number of rows that were not counted before.
 
         Raises:
-            Turned: it exceeds a limit; nothing was counted.
+            RateLimited: it exceeds a limit; nothing was counted.
         """
         counted = self._batches.setdefault((caller, session, batch), set())
         if len(self._batches) > _BATCHES:

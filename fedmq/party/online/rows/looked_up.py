@@ -9,11 +9,11 @@ from functools import partial
 
 import numpy as np
 
-from fedmq.errors import DataError
+from fedmq.errors import DataError, RowsUnavailable
 from fedmq.party.data.sources.sql_pool import SqlPool
 from fedmq.party.online.rows.lookup import Lookup
 from fedmq.party.online.rows.row_cache import Known, RowCache
-from fedmq.party.online.rows.rows import Rows, ServedRows, Unavailable
+from fedmq.party.online.rows.rows import Rows, ServedRows
 from fedmq.party.telemetry.serving_counters import LookupCounters
 
 __all__ = ["LookedUpRows"]
@@ -60,7 +60,7 @@ class LookedUpRows(ServedRows):
                 late |= {each} if known is None else set()
                 found |= known or {}
             if late:
-                raise Unavailable(f"{self._lookup.party}: its rows cannot be looked up now")
+                raise RowsUnavailable(f"{self._lookup.party}: its rows cannot be looked up now")
         rows = {each: row for each in asked if (row := found[each]) is not None}
         shape = len(rows), len(self.features)
         values = np.array(list(rows.values()), np.float32).reshape(shape)

@@ -10,11 +10,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import served_columns
 
-__all__ = ["LoadRows", "Rows", "RowsInMemory", "ServedRows", "Unavailable"]
+__all__ = ["LoadRows", "Rows", "RowsInMemory", "ServedRows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,10 +36,6 @@ class Rows:
         return np.array([self.row_of.get(each, -1) for each in ids], dtype=np.int64)
 
 
-class Unavailable(Refused):
-    """Nobody can say now what the source holds."""
-
-
 class ServedRows(ABC):
     """Where a model's values of a row come from, at one party."""
 
@@ -52,7 +47,7 @@ class ServedRows(ABC):
         """Rows with those of ``ids`` among them, as far as the source knows them.
 
         Raises:
-            Unavailable: the source cannot be read, or not within ``seconds``.
+            RowsUnavailable: the source cannot be read, or not within ``seconds``.
         """
 
 

@@ -6,15 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedmq.errors import (
-    DataError,
-    FedmqError,
-    Overloaded,
-    PeerAway,
-    PeerSilent,
-    Refused,
-    TooManyRows,
-)
+from fedmq.errors import FedmqError, PeerSilent
 from fedmq.party.data.id_column import LONGEST_ID
 
 __all__ = ["PredictRequest", "PredictResponse", "RequestError"]
@@ -68,9 +60,9 @@ class PredictResponse(BaseModel):
 class RequestError(Exception):
     """No scores: an HTTP status, and a line that names the field."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, http_status: int, text: str) -> None:
         super().__init__(text)
-        self.status = status
+        self.http_status = http_status
 
     @classmethod
     def field(cls, error: ValidationError) -> RequestError:
@@ -82,20 +74,6 @@ class RequestError(Exception):
 
     @classmethod
     def of(cls, error: FedmqError) -> RequestError:
-        """The status that fits ``error``."""
-        status = _status(error)
-        return cls(status, f"deadline_ms: {error}" if status == 504 else str(error))
-
-
-def _status(error: FedmqError) -> int:
-    if isinstance(error, Overloaded):
-        return 429
-    if isinstance(error, PeerAway | Refused):
-        return 503
-    if isinstance(error, PeerSilent):
-        return 504
-    if isinstance(error, TooManyRows):
-        return 413
-    if isinstance(error, DataError):
-        return 422
-    return 500
+        """``error`` as the caller reads it; where time ran out, the field that allows more."""
+        ran_out = error.http_status == PeerSilent.http_status
+        return cls(error.http_status, f"deadline_ms: {error}" if ran_out else str(error))

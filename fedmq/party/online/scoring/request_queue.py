@@ -85,7 +85,7 @@ class RequestQueue:
                 model, asked = _read(body)
                 answered = await self._predictions.answer(model, asked)
         except RequestError as wrong:
-            return {"status": wrong.status, "error": str(wrong)}
+            return {"status": wrong.http_status, "error": str(wrong)}
         except Exception as error:  # a message that cannot be answered must not come for ever
             log.exception("requests: a request failed")
             return {"status": 500, "error": f"internal error: {type(error).__name__}"}

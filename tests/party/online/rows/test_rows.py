@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import sqlalchemy
 
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import ConfigError, DataError, RowsUnavailable
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.data.sources.sql_pool import SqlPool
 from fedmq.party.online.rows.looked_up import LookedUpRows
 from fedmq.party.online.rows.lookup import Lookup, PlanLookup
 from fedmq.party.online.rows.row_cache import RowCache
-from fedmq.party.online.rows.rows import Rows, RowsInMemory, ServedRows, Unavailable
+from fedmq.party.online.rows.rows import Rows, RowsInMemory, ServedRows
 from fedmq.party.online.rows.source import ServingSource
 from fedmq.party.telemetry.serving_counters import LookupCounters
 from tests.party.data.sources.test_sources import as_csv, as_sql
@@ -216,7 +216,7 @@ async def test_a_file_that_was_replaced_is_read_anew_and_none_is_made(
     assert await database.ages("p2") == [20]
 
     (tmp_path / "data.sqlite").unlink()
-    with pytest.raises(Unavailable):
+    with pytest.raises(RowsUnavailable):
         await database.ages("p3")
     assert database.pool.trouble == "there is no such file"
     assert not is_there(tmp_path / "data.sqlite")
@@ -348,7 +348,7 @@ async def test_a_database_that_is_away_is_said_and_its_return_is_noticed(
         server.stop()
         with caplog.at_level(logging.ERROR):
             for _ in range(3):
-                with pytest.raises(Unavailable) as error:
+                with pytest.raises(RowsUnavailable) as error:
                     await database.ages("p1", "p2")
                 # Others are told this: nothing about the database, or of it.
                 assert str(error.value) == "telco: its rows cannot be looked up now"
@@ -383,7 +383,7 @@ async def test_a_slow_database_holds_up_neither_the_event_loop_nor_the_request(
 
     assert beats > 10
     assert loop.time() - begun < 0.25
-    with pytest.raises(Unavailable):
+    with pytest.raises(RowsUnavailable):
         await asking
     with pytest.raises(DataError, match=r"no answer within|statement timeout"):
         await busy
