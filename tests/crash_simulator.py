@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fedmq.errors import FedmqError
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.body import Abort, Body, SessionUnknown
 from fedmq.messages.codec import decode, encode
@@ -26,13 +25,9 @@ from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.events import (
     Arrived,
     CancelTimer,
-    ComputationFailed,
-    Computed,
-    Effect,
     Fail,
     Finish,
     Interrupted,
-    RunComputation,
     SaveCheckpoint,
     SetTimer,
     Start,
@@ -44,6 +39,7 @@ from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
 from fedmq.protocol.stale_message import Decision, StoredState, decide
+from tests.stepper import RunComputation, SteppedSession
 
 _MOST_EVENTS = 300_000
 _REMIND_SECONDS = 5.0
@@ -172,7 +168,8 @@ class CrashSimulation:
         mailbox = Mailbox(
             address, machine.peers, RetryPolicy(jitter=0), np.random.default_rng(self._number)
         )
-        party.session = self._on_life(Session(machine, mailbox), party.disk.rows)
+        session = SteppedSession(Session(machine, mailbox))
+        party.session = self._on_life(session, party.disk.rows)
         self._write(name, lambda disk: _begun(disk, attempt))
         if name == self.active:
             self._feed(name, Start())
@@ -233,17 +230,14 @@ class CrashSimulation:
             if party.life == life:
                 self._act(name, effect)
 
-    def _act(self, name: str, effect: Effect) -> None:
+    def _act(self, name: str, effect: Any) -> None:
         party = self.parties[name]
         life = party.life
         match effect:
             case Transmit(envelope):
                 self._transmit(name, envelope)
-            case RunComputation(ticket, computation):
-                try:
-                    event: Any = Computed(ticket, computation.run())
-                except FedmqError as error:
-                    event = ComputationFailed(ticket, error)
+            case RunComputation():
+                event = effect.outcome()
                 self._later(name, self._random.random() * self.faults.delay, event)
             case SetTimer(timer, seconds):
                 self._number += 1

@@ -21,13 +21,9 @@ from fedmq.messages.envelope import Envelope
 from fedmq.protocol.events import (
     Arrived,
     CancelTimer,
-    ComputationFailed,
-    Computed,
-    Effect,
     Fail,
     Finish,
     Report,
-    RunComputation,
     SetTimer,
     Start,
     TimerFired,
@@ -38,6 +34,7 @@ from fedmq.protocol.machine import Machine
 from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
+from tests.stepper import RunComputation, SteppedSession
 
 _MOST_EVENTS = 300_000
 
@@ -100,14 +97,16 @@ class Simulation:
         self._timers: dict[tuple[str, str], int] = {}
         policy = RetryPolicy(resends=8, stall=600)
         self.sessions = {
-            party: Session(
-                machine,
-                Mailbox(
-                    Address("demo", "session", 1, party),
-                    machine.peers,
-                    policy,
-                    np.random.default_rng(seed + 1),
-                ),
+            party: SteppedSession(
+                Session(
+                    machine,
+                    Mailbox(
+                        Address("demo", "session", 1, party),
+                        machine.peers,
+                        policy,
+                        np.random.default_rng(seed + 1),
+                    ),
+                )
             )
             for party, machine in machines.items()
         }
@@ -149,13 +148,13 @@ class Simulation:
     def _is_dead(self, party: str, time: float) -> bool:
         return time >= self.deaths.get(party, np.inf)
 
-    def _act(self, party: str, effects: Sequence[Effect]) -> None:
+    def _act(self, party: str, effects: Sequence[Any]) -> None:
         for effect in effects:
             match effect:
                 case Transmit(envelope):
                     self._transmit(envelope)
-                case RunComputation(ticket, computation):
-                    self._compute(party, ticket, computation)
+                case RunComputation():
+                    self._push(self.random.random() * self.link.delay, party, effect.outcome())
                 case SetTimer(name, seconds):
                     self._number += 1
                     self._timers[party, name] = self._number
@@ -187,13 +186,6 @@ class Simulation:
             if self.random.random() >= self.link.drop:
                 delay = 0.001 + self.random.random() * self.link.delay
                 self._push(delay, header.recipient, Arrived(decode(data)))
-
-    def _compute(self, party: str, ticket: int, computation: Any) -> None:
-        try:
-            event: Any = Computed(ticket, computation.run())
-        except FedmqError as error:
-            event = ComputationFailed(ticket, error)
-        self._push(self.random.random() * self.link.delay, party, event)
 
     def _push(self, delay: float, party: str, event: Any, timer: int | None = None) -> None:
         self._number += 1

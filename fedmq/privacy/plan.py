@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 from fedmq.computation import Computation
 
-__all__ = ["Compute", "Exchange", "Plan", "Reply", "Values"]
+__all__ = ["Compute", "Ended", "Exchange", "Plan", "Reply", "Values", "advance", "single"]
 
 
 T = TypeVar("T")
 
 
 Values = dict[str, Any]
-"""Named arrays and scalars that one half says to the other; at most ``PIECE_BYTES`` together."""
+"""Named arrays and scalars that one half sends to the other; at most ``PIECE_BYTES`` together."""
 
 
 PIECE_BYTES = 270_000
@@ -44,4 +44,29 @@ class Reply:
     pieces: Sequence[Values]
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The plan has returned ``value``."""
+
+    value: Any
+
+
 Plan = Generator[Compute | Exchange | Reply, Any, T]
+
+
+def single(computation: Any) -> Plan[Any]:
+    """The plan of one computation, and its result."""
+    [result] = yield Compute([computation])
+    return result
+
+
+def advance(plan: Plan[Any], value: Any) -> Compute | Exchange | Reply | Ended:
+    """Resume ``plan`` with ``value``: its next step, or its end; never a Compute without work."""
+    while True:
+        try:
+            step = plan.send(value)
+        except StopIteration as stop:
+            return Ended(stop.value)
+        if not isinstance(step, Compute) or step.computations:
+            return step
+        value = []

@@ -49,10 +49,10 @@ Printed by `python -m fedmq.protocol.diagram` from the tables in `states.py` of 
 An event that a table lacks is an error that changes nothing. If a peer's message caused it, the
 session ends, and every party is told the reason.
 
-Messages are set in *italics*. The other events come from the party itself: Start; Computed and
-ComputationFailed, a computation has ended; PeerLost, a peer has not answered within the retry
-policy; Cancelled, Pause and Resume, what the party's owner wants of the session; TimerFired, a time
-is over.
+Messages are set in *italics*. The other events come from the party itself: Start; PlanReturned,
+the arithmetic of a plan has come to its end or to a message; ComputationFailed; PeerLost, a peer
+has not answered within the retry policy; Cancelled, Pause and Resume, what the party's owner wants of the
+session; TimerFired, a time is over.
 """
 
 

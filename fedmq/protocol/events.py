@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
+from fedmq.privacy.plan import Ended, Exchange, Plan, Reply
 from fedmq.protocol.checkpoint import Checkpoint
 
 __all__ = [
@@ -18,7 +19,6 @@ __all__ = [
     "CancelTimer",
     "Cancelled",
     "ComputationFailed",
-    "Computed",
     "Effect",
     "Event",
     "Fail",
@@ -26,10 +26,11 @@ __all__ = [
     "Interrupted",
     "Pause",
     "PeerLost",
+    "PlanReturned",
     "Received",
     "Report",
     "Resume",
-    "RunComputation",
+    "RunPlan",
     "SaveCheckpoint",
     "Send",
     "SetTimer",
@@ -54,16 +55,16 @@ class Received:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
-    """The computation behind ``ticket`` returned ``result``."""
+class PlanReturned:
+    """The plan behind ``ticket`` has computed all that it wanted before ``step``."""
 
     ticket: int
-    result: Any
+    step: Ended | Exchange | Reply
 
 
 @dataclass(frozen=True, slots=True)
 class ComputationFailed:
-    """The computation behind ``ticket`` could not be done."""
+    """A computation of the plan behind ``ticket`` could not be done."""
 
     ticket: int
     error: FedmqError
@@ -104,7 +105,7 @@ class Resume:
 Event = (
     Start
     | Received
-    | Computed
+    | PlanReturned
     | ComputationFailed
     | PeerLost
     | Cancelled
@@ -123,11 +124,15 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class RunComputation:
-    """Run ``computation`` elsewhere and come back with its result and ``ticket``."""
+class RunPlan:
+    """Run ``plan`` elsewhere, from its first ``computations`` up to a step that computes nothing.
+
+    It comes back as :class:`PlanReturned` with ``ticket``.
+    """
 
     ticket: int
-    computation: Computation
+    plan: Plan[Any]
+    computations: Sequence[Computation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ class Waiting:
 
 Effect = (
     Send
-    | RunComputation
+    | RunPlan
     | Report
     | Answer
     | SaveCheckpoint

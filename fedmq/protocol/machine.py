@@ -12,18 +12,18 @@ from typing import Any, ClassVar
 
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
 from fedmq.messages.body import Abort, Body, SessionRefuse, SessionUnknown
-from fedmq.privacy.plan import Compute, Exchange, Plan, Reply
+from fedmq.privacy.plan import Compute, Ended, Exchange, Plan, Reply, advance
 from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
-    Computed,
     Effect,
     Event,
     Fail,
     Interrupted,
     PeerLost,
+    PlanReturned,
     Received,
-    RunComputation,
+    RunPlan,
     Send,
 )
 from fedmq.protocol.plan_runner import RunningPlan
@@ -56,7 +56,7 @@ class Machine:
         self.state = state
         self.peers = tuple(peers)
         self._effects: list[Effect] = []
-        self._tickets: dict[int, tuple[RunningPlan, int]] = {}
+        self._plans: dict[int, RunningPlan] = {}
         self._last_ticket = 0
 
     def handle(self, event: Event) -> list[Effect]:
@@ -83,7 +83,7 @@ class Machine:
     @property
     def rests(self) -> bool:
         """Whether it waits for its own party: for a computation, or for its owner."""
-        return bool(self._tickets)
+        return bool(self._plans)
 
     def is_done_with(self, peer: str) -> bool:
         """Whether nothing more is expected of ``peer``, which may have forgotten the session."""
@@ -108,7 +108,7 @@ class Machine:
         for peer in self.peers:
             if peer != but:
                 self._send(peer, Abort(reason=(told or str(error))[:2000]))
-        self._tickets.clear()
+        self._plans.clear()
         self.state = self.failed_state
         self._emit(Fail(error, told))
 
@@ -141,7 +141,7 @@ class Machine:
         if self.interrupted_state is None:
             self._fail(Aborted(f"{event.sender} was restarted in the middle"), but=event.sender)
             return
-        self._tickets.clear()
+        self._plans.clear()
         self.state = self.interrupted_state
         self._emit(Interrupted(event.sender))
 
@@ -155,7 +155,7 @@ class Machine:
     def _ignore(self, _: Event) -> None:
         """The session is over: what still comes in changes nothing."""
 
-    # Plans: the arithmetic of a machine, one step at a time.
+    # Plans: the arithmetic of a machine, run elsewhere.
 
     def _run(
         self,
@@ -167,39 +167,25 @@ class Machine:
         self._resume(RunningPlan(plan, then, on_step), None)
 
     def _resume(self, running: RunningPlan, value: Any) -> None:
-        while True:
-            try:
-                step = running.plan.send(value)
-            except StopIteration as stop:
-                running.then(stop.value)
-                return
-            if isinstance(step, Compute):
-                if step.computations:
-                    self._hand_out(running, step)
-                    return
-                value = []
-            elif isinstance(step, Reply):
-                assert running.on_step is not None
-                running.on_step(step, running)
-                value = None
-            else:
-                assert running.on_step is not None
-                running.on_step(step, running)
-                return
+        self._follow(running, advance(running.plan, value))
 
-    def _hand_out(self, running: RunningPlan, step: Compute) -> None:
-        running.results = [None] * len(step.computations)
-        running.missing = len(step.computations)
-        for index, computation in enumerate(step.computations):
+    def _follow(self, running: RunningPlan, step: Compute | Exchange | Reply | Ended) -> None:
+        while isinstance(step, Reply):
+            assert running.on_step is not None
+            running.on_step(step, running)
+            step = advance(running.plan, None)
+        if isinstance(step, Compute):
             self._last_ticket += 1
-            self._tickets[self._last_ticket] = (running, index)
-            self._emit(RunComputation(self._last_ticket, computation))
+            self._plans[self._last_ticket] = running
+            self._emit(RunPlan(self._last_ticket, running.plan, step.computations))
+        elif isinstance(step, Ended):
+            running.then(step.value)
+        else:
+            assert running.on_step is not None
+            running.on_step(step, running)
 
-    def _on_computed(self, event: Computed) -> None:
-        if event.ticket not in self._tickets:
-            raise ProtocolError(f"nobody waits for computation {event.ticket}")
-        running, index = self._tickets.pop(event.ticket)
-        running.results[index] = event.result
-        running.missing -= 1
-        if running.missing == 0:
-            self._resume(running, running.results)
+    def _on_returned(self, event: PlanReturned) -> None:
+        running = self._plans.pop(event.ticket, None)
+        if running is None:
+            raise ProtocolError(f"nobody waits for plan {event.ticket}")
+        self._follow(running, event.step)

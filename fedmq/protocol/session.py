@@ -8,7 +8,6 @@ from fedmq.protocol.events import (
     Arrived,
     Cancelled,
     ComputationFailed,
-    Computed,
     Effect,
     Event,
     Fail,
@@ -16,6 +15,7 @@ from fedmq.protocol.events import (
     Interrupted,
     Pause,
     PeerLost,
+    PlanReturned,
     Received,
     Resume,
     Send,
@@ -30,7 +30,7 @@ from fedmq.protocol.mailbox import Mailbox
 __all__ = ["Session", "SessionEvent"]
 
 SessionEvent = (
-    Start | Arrived | TimerFired | Computed | ComputationFailed | Cancelled | Pause | Resume
+    Start | Arrived | TimerFired | PlanReturned | ComputationFailed | Cancelled | Pause | Resume
 )
 
 
@@ -148,5 +148,5 @@ class Session:
             return self.machine.handle(Cancelled(f"{event.sender} broke the protocol: {error}"))
         if isinstance(error, ProtocolError):
             raise error
-        ticket = event.ticket if isinstance(event, Computed) else 0
+        ticket = event.ticket if isinstance(event, PlanReturned) else 0
         return self.machine.handle(ComputationFailed(ticket, error))

@@ -18,7 +18,7 @@ from fedmq.protocol.events import (
     Pause,
     PeerLost,
     Resume,
-    RunComputation,
+    RunPlan,
     Start,
     TimerFired,
 )
@@ -111,7 +111,7 @@ def test_a_session_takes_anything_in_any_order(events: list[Any]) -> None:
             except FedmqError:
                 assert isinstance(event, Pause | Resume)  # its owner is told at once
             else:
-                assert not any(isinstance(effect, PeerLost | RunComputation) for effect in effects)
+                assert not any(isinstance(effect, PeerLost | RunPlan) for effect in effects)
         assert tracemalloc.get_traced_memory()[1] < _MOST_BYTES
     finally:
         tracemalloc.stop()

@@ -25,7 +25,6 @@ from fedmq.protocol.events import (
     Arrived,
     Cancelled,
     CancelTimer,
-    Computed,
     Effect,
     Fail,
     Finish,
@@ -33,7 +32,6 @@ from fedmq.protocol.events import (
     Pause,
     Report,
     Resume,
-    RunComputation,
     SaveCheckpoint,
     SetTimer,
     Start,
@@ -46,25 +44,26 @@ from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
 from tests.crash_simulator import Build
+from tests.stepper import Computed, RunComputation, SteppedSession
 
 FOLDER = Path(__file__).parent
 
 Line = dict[str, Any]
 
 
-class RecordedSession(Session):
+class RecordedSession(SteppedSession):
     """Notes everything that happens to it."""
 
     def __init__(
         self, session: Session, life: int, lines: list[Line], saved: Sequence[Row]
     ) -> None:
-        super().__init__(session.machine, session.mailbox)
+        super().__init__(session)
         self._life, self._lines = life, lines
         address = session.mailbox.address
         begun = {"party": address.party, "attempt": address.attempt}
         lines.append({"life": life, "begun": begun | {"saved": [_row(row) for row in saved]}})
 
-    def handle(self, event: Any) -> list[Effect]:
+    def handle(self, event: Any) -> list[Any]:
         effects = super().handle(event)
         said = [effect_line(effect) for effect in effects]
         self._lines.append({"life": self._life, "event": event_line(event), "effects": said})
@@ -101,7 +100,7 @@ def replay(name: str, builds: Mapping[str, Build]) -> Iterator[tuple[str, list[A
         effects = session.handle(happened(line["event"], computations))
         for effect in effects:
             if isinstance(effect, RunComputation):
-                computations[effect.ticket] = effect.computation
+                computations[effect.number] = effect.computation
         where = f"{name}.jsonl:{number}: {session.mailbox.address.party}, {line['event'][0]}"
         yield where, line["effects"], [effect_line(effect) for effect in effects]
 
@@ -114,7 +113,8 @@ def _session(begun: Line, builds: Mapping[str, Build]) -> Session:
     machine = builds[begun["party"]](saved)
     address = Address("demo", "session", begun["attempt"], begun["party"])
     random = np.random.default_rng(0)
-    return Session(machine, Mailbox(address, machine.peers, RetryPolicy(jitter=0), random))
+    mailbox = Mailbox(address, machine.peers, RetryPolicy(jitter=0), random)
+    return SteppedSession(Session(machine, mailbox))
 
 
 def _row(row: Row) -> list[Any]:
@@ -129,8 +129,8 @@ def event_line(event: Any) -> list[Any]:
             return ["arrived", base64.b64encode(encode(envelope)).decode()]
         case TimerFired(name):
             return ["timer", name]
-        case Computed(ticket):
-            return ["computed", ticket]
+        case Computed(number):
+            return ["computed", number]
         case Cancelled(reason):
             return ["cancelled", reason]
     return [type(event).__name__.lower()]
@@ -143,8 +143,8 @@ def happened(event: list[Any], computations: dict[int, Any]) -> Any:
             return Arrived(decode(base64.b64decode(data)))
         case ["timer", name]:
             return TimerFired(name)
-        case ["computed", ticket]:
-            return Computed(ticket, computations.pop(ticket).run())
+        case ["computed", number]:
+            return Computed(number, computations.pop(number).run())
         case ["cancelled", reason]:
             return Cancelled(reason)
         case [name]:
@@ -152,14 +152,14 @@ def happened(event: list[Any], computations: dict[int, Any]) -> Any:
     raise AssertionError(f"no event: {event}")
 
 
-def effect_line(effect: Effect) -> list[Any]:
+def effect_line(effect: Effect | RunComputation) -> list[Any]:
     """``effect`` as it stands in a history."""
     match effect:
         case Transmit(envelope):
             header = envelope.header
             return ["transmit", header.recipient, header.kind, header.id, digest(encode(envelope))]
-        case RunComputation(ticket, computation):
-            return ["run", ticket, type(computation).__name__]
+        case RunComputation(number, computation):
+            return ["run", number, type(computation).__name__]
         case SetTimer(name, seconds):
             return ["set timer", name, round(seconds, 6)]
         case CancelTimer(name):

@@ -19,7 +19,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineHop, OnlineRows
-from fedmq.protocol.events import Answer, Effect, Event, Received, RunComputation, Send
+from fedmq.protocol.events import Answer, Effect, Received, Send
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
@@ -28,6 +28,7 @@ from tests.histories.history import FOLDER, Line, digest, effect_line, event_lin
 from tests.histories.scenes import IDS, OTHERS, OWN, training
 from tests.protocol.online.online_schedule import OnlineSchedule
 from tests.simulator import Link
+from tests.stepper import RunComputation, Stepper
 
 MODES: tuple[Mode, ...] = ("hop", "bitmap")
 
@@ -39,8 +40,12 @@ class RecordedBatch(OnlineBatch):
 
     lines: list[Line]
 
-    def handle(self, event: Event) -> list[Effect]:
-        effects = super().handle(event)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._stepper = Stepper(super().handle)
+
+    def handle(self, event: Any) -> list[Any]:
+        effects = self._stepper.handle(event)
         self.lines.append({"event": _event(event), "effects": [_effect(each) for each in effects]})
         return effects
 
@@ -87,7 +92,7 @@ def record(mode: Mode) -> int:
     """Write the history anew; how many lines it has."""
     lines: list[Line] = [{"protocol": PROTOCOL_VERSION}]
     batch, shares = scene(mode, lines)
-    OnlineSchedule([batch], shares, 18, _WEATHER).run()
+    OnlineSchedule([batch], shares, 18, _WEATHER, handle_of=lambda recorded: recorded.handle).run()
     text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
     (FOLDER / f"online-{mode}.jsonl").write_text(text + "\n")
     return len(lines)
@@ -113,7 +118,7 @@ def replay_online(mode: Mode) -> Iterator[tuple[str, Line, Line]]:
             effects = batch.handle(_happened(line["event"], computations))
             for effect in effects:
                 if isinstance(effect, RunComputation):
-                    computations[effect.ticket] = effect.computation
+                    computations[effect.number] = effect.computation
         yield f"{name}:{number}", line, json.loads(json.dumps(today[-1]))
 
 
@@ -125,7 +130,7 @@ def _packed(body: Body, sender: str = "x") -> bytes:
     return encode(Envelope(header, body))
 
 
-def _event(event: Event) -> list[Any]:
+def _event(event: Any) -> list[Any]:
     if isinstance(event, Received):
         packed = _packed(event.body, sender=event.sender)
         return ["received", base64.b64encode(packed).decode()]
@@ -139,7 +144,7 @@ def _happened(event: list[Any], computations: dict[int, Any]) -> Any:
     return happened(event, computations)
 
 
-def _effect(effect: Effect) -> list[Any]:
+def _effect(effect: Effect | RunComputation) -> list[Any]:
     match effect:
         case Send(recipient, body):
             return ["send", recipient, body.kind, digest(_packed(body))]

@@ -14,6 +14,7 @@ import pytest
 
 from fedmq.errors import FedmqError, ProtocolError
 from fedmq.messages.codec import KINDS
+from fedmq.privacy.plan import Ended
 from fedmq.protocol import diagram
 from fedmq.protocol.alignment import blinded_lists as blinded_lists
 from fedmq.protocol.alignment.active import ActiveAlignment
@@ -23,10 +24,10 @@ from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
-    Computed,
     Event,
     Pause,
     PeerLost,
+    PlanReturned,
     Received,
     Resume,
     Start,
@@ -58,7 +59,7 @@ SERVING: list[type[Machine]] = [OnlineBatch, ActiveDeployment, PassiveDeployment
 """Their own tests drive these; here their tables are looked at."""
 LOCAL: list[Event] = [
     Start(),
-    Computed(1, None),
+    PlanReturned(1, Ended(None)),
     ComputationFailed(1, FedmqError("no")),
     PeerLost("telco", "gone"),
     Cancelled("enough"),
@@ -218,7 +219,7 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
     ):
         for machine in watch(machines).values():
             machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))
-            machine.handle(Computed(1, None))
+            machine.handle(PlanReturned(1, Ended(None)))
 
 
 def paused(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
+from fedmq.computation import Computation
 from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute.pool import ComputePool
@@ -17,12 +18,12 @@ from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.observer import SessionObserver
 from fedmq.party.telemetry.timeline import Span
+from fedmq.privacy.plan import Compute
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
     CancelTimer,
     ComputationFailed,
-    Computed,
     Effect,
     Fail,
     Finish,
@@ -30,7 +31,7 @@ from fedmq.protocol.events import (
     Pause,
     Report,
     Resume,
-    RunComputation,
+    RunPlan,
     SaveCheckpoint,
     SetTimer,
     Start,
@@ -38,6 +39,7 @@ from fedmq.protocol.events import (
     Transmit,
     Waiting,
 )
+from fedmq.protocol.plan_runner import PlanRun
 from fedmq.protocol.session import Session, SessionEvent
 
 __all__ = ["Publish", "SessionRunner"]
@@ -194,8 +196,8 @@ class SessionRunner:
                 if self._record is not None:
                     self._record(envelope)
                 self._spawn(self._transmit(envelope, self._kept))
-            case RunComputation():
-                self._spawn(self._compute(effect))
+            case RunPlan():
+                self._run(PlanRun(effect))
             case SetTimer(name, seconds):
                 self._cancel_timer(name)
                 self._timers[name] = self._loop.call_later(seconds, self._fire, name)
@@ -299,19 +301,26 @@ class SessionRunner:
         else:
             self._link_trouble = ""
 
-    async def _compute(self, effect: RunComputation) -> None:
-        event: SessionEvent
-        asked, what = time.time(), effect.computation.label.lstrip("_")
+    def _run(self, run: PlanRun) -> None:
+        for index, computation in enumerate(run.computations):
+            self._spawn(self._compute(run, index, computation))
+
+    async def _compute(self, run: PlanRun, index: int, computation: Computation) -> None:
+        """Do a computation of a plan, and what the plan wants done after its last one."""
+        asked, what = time.time(), computation.label.lstrip("_")
         try:
-            with self._counters.computing(effect.computation):
-                result = await self._pool.run(
-                    effect.computation, partial(self._computed, what, asked)
-                )
-            event = Computed(effect.ticket, result)
+            with self._counters.computing(computation):
+                result = await self._pool.run(computation, partial(self._computed, what, asked))
+            if self.session.over:
+                return  # nobody waits for the plan any more
+            following = run.add(index, result)
         except FedmqError as error:
-            event = ComputationFailed(effect.ticket, error)
+            following = ComputationFailed(run.ticket, error)
         except Exception as error:
             log.exception("computation %s failed", what)
             failure = FedmqError(f"internal error in {what}: {type(error).__name__}")
-            event = ComputationFailed(effect.ticket, failure)
-        self._feed(event)
+            following = ComputationFailed(run.ticket, failure)
+        if isinstance(following, Compute):
+            self._run(run)
+        elif following is not None:
+            self._feed(following)

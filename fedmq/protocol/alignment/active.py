@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
+from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Common, IdList, Intersect, Points
 from fedmq.protocol.alignment.blinded_lists import Alignment, Keep
 from fedmq.protocol.alignment.states import ACTIVE_ALIGNMENT, ActiveAlignmentState
 from fedmq.protocol.events import Finish, Received, Start
-from fedmq.protocol.plan_runner import single
 
 __all__ = ["ActiveAlignment"]
 

@@ -21,10 +21,10 @@ from fedmq.computation import Computation, Given
 from fedmq.errors import ProtocolError
 from fedmq.messages import alignment
 from fedmq.messages.array import Array
+from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList, Points, Sorted, SortPoints
 from fedmq.protocol.events import Received, Report
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.plan_runner import single
 
 __all__ = ["Alignment", "Keep", "Pieces", "way"]
 

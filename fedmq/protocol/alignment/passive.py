@@ -12,11 +12,11 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
+from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import IdList, Points, Sorted, SortPoints
 from fedmq.protocol.alignment.blinded_lists import Alignment
 from fedmq.protocol.alignment.states import PASSIVE_ALIGNMENT, PassiveAlignmentState
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, Received
-from fedmq.protocol.plan_runner import single
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, Computed, Start
+from fedmq.protocol.events import ComputationFailed, PlanReturned, Start
 from fedmq.protocol.table import Table, rows, session_table
 
 __all__ = ["ACTIVE_ALIGNMENT", "PASSIVE_ALIGNMENT", "ActiveAlignmentState", "PassiveAlignmentState"]
@@ -55,7 +55,7 @@ ACTIVE_ALIGNMENT: Table = session_table(
             _L.BLINDING,
             {
                 alignment.BlindedIds: ("_on_blinded", (_L.BLINDING,)),
-                Computed: ("_on_computed", (_L.BLINDING, _L.SHARING, _L.FAILED)),
+                PlanReturned: ("_on_returned", (_L.BLINDING, _L.SHARING, _L.FAILED)),
             },
         ),
         **rows(
@@ -69,7 +69,7 @@ ACTIVE_ALIGNMENT: Table = session_table(
             _L.STORING,
             {
                 alignment.AlignmentStored: ("_on_stored", (_L.STORING,)),
-                Computed: ("_on_computed", (_L.FINISHED,)),
+                PlanReturned: ("_on_returned", (_L.FINISHED,)),
             },
         ),
     },
@@ -86,7 +86,7 @@ PASSIVE_ALIGNMENT: Table = session_table(
         **rows(
             _Q.PREPARING,
             {
-                Computed: ("_on_computed", (_Q.WAITING,)),
+                PlanReturned: ("_on_returned", (_Q.WAITING,)),
                 ComputationFailed: ("_on_unprepared", (_Q.FAILED,)),
             },
         ),
@@ -95,14 +95,14 @@ PASSIVE_ALIGNMENT: Table = session_table(
             {
                 alignment.AlignmentBegin: ("_on_begin", (_Q.BLINDING,)),
                 alignment.BlindedIds: ("_on_blinded", (_Q.WAITING,)),
-                Computed: ("_on_computed", (_Q.WAITING,)),
+                PlanReturned: ("_on_returned", (_Q.WAITING,)),
             },
         ),
         **rows(
             _Q.BLINDING,
             {
                 alignment.BlindedIds: ("_on_blinded", (_Q.BLINDING,)),
-                Computed: ("_on_computed", (_Q.BLINDING,)),
+                PlanReturned: ("_on_returned", (_Q.BLINDING,)),
                 alignment.CommonRows: ("_on_common", (_Q.BLINDING, _Q.COMPLETE, _Q.FAILED)),
             },
         ),
@@ -113,7 +113,7 @@ PASSIVE_ALIGNMENT: Table = session_table(
                 alignment.StoreAlignment: ("_on_store", (_Q.STORING,)),
             },
         ),
-        **rows(_Q.STORING, {Computed: ("_on_computed", (_Q.FINISHED,))}),
+        **rows(_Q.STORING, {PlanReturned: ("_on_returned", (_Q.FINISHED,))}),
     },
     (_Q.FINISHED, _Q.FAILED, _Q.INTERRUPTED),
     PassiveAlignmentState,

@@ -8,10 +8,10 @@ from fedmq.computation import Computation
 from fedmq.errors import Refused
 from fedmq.messages import online
 from fedmq.messages.body import SessionRefuse
+from fedmq.privacy.plan import single
 from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, PassiveDeploymentState
 from fedmq.protocol.events import ComputationFailed, Finish, Received
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.plan_runner import single
 
 __all__ = ["PassiveDeployment"]
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 from fedmq.messages import online
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, Computed, Start
+from fedmq.protocol.events import ComputationFailed, PlanReturned, Start
 from fedmq.protocol.table import Table, rows, session_table
 
 __all__ = [
@@ -69,7 +69,7 @@ PASSIVE_DEPLOYMENT: Table = session_table(
         **rows(
             _H.LOADING,
             {
-                Computed: ("_on_computed", (_H.LOADED,)),
+                PlanReturned: ("_on_returned", (_H.LOADED,)),
                 ComputationFailed: ("_on_unprepared", (_H.FAILED,)),
             },
         ),

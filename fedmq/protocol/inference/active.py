@@ -17,11 +17,11 @@ from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.errors import ProtocolError
 from fedmq.messages import inference
 from fedmq.messages.array import Array
+from fedmq.privacy.plan import single
 from fedmq.protocol.events import Finish, Received, Report, Start
 from fedmq.protocol.inference.computations import Hop, Scores, SumLeaves, Walked, WalkOn
 from fedmq.protocol.inference.states import ACTIVE_INFERENCE, ActiveInferenceState
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.plan_runner import single
 
 __all__ = ["ActiveInference"]
 

@@ -15,11 +15,11 @@ from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import inference
 from fedmq.messages.array import Bitmap
 from fedmq.messages.body import SessionRefuse
+from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish, Received
 from fedmq.protocol.inference.computations import AnswerHop
 from fedmq.protocol.inference.states import PASSIVE_INFERENCE, PassiveInferenceState
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.plan_runner import single
 
 __all__ = ["PassiveInference", "PassiveRows"]
 

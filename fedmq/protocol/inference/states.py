@@ -6,7 +6,7 @@ from enum import Enum
 
 from fedmq.messages import inference
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, Computed, Start
+from fedmq.protocol.events import ComputationFailed, PlanReturned, Start
 from fedmq.protocol.table import Table, rows, session_table
 
 __all__ = ["ACTIVE_INFERENCE", "PASSIVE_INFERENCE", "ActiveInferenceState", "PassiveInferenceState"]
@@ -50,7 +50,7 @@ ACTIVE_INFERENCE: Table = session_table(
             _S.WALKING,
             {
                 inference.HopReply: ("_on_reply", (_S.WALKING,)),
-                Computed: ("_on_computed", (_S.WALKING, _S.FINISHED)),
+                PlanReturned: ("_on_returned", (_S.WALKING, _S.FINISHED)),
             },
         ),
     },
@@ -68,7 +68,7 @@ PASSIVE_INFERENCE: Table = session_table(
             _T.LISTING,
             {
                 inference.SampleIds: ("_on_ids", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
-                Computed: ("_on_computed", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
+                PlanReturned: ("_on_returned", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
                 ComputationFailed: ("_on_unprepared", (_T.FAILED,)),
             },
         ),
@@ -76,7 +76,7 @@ PASSIVE_INFERENCE: Table = session_table(
             _T.ANSWERING,
             {
                 inference.InferenceHop: ("_on_hop", (_T.ANSWERING,)),
-                Computed: ("_on_computed", (_T.ANSWERING,)),
+                PlanReturned: ("_on_returned", (_T.ANSWERING,)),
                 inference.InferenceFinished: ("_on_finished", (_T.FINISHED,)),
             },
         ),

@@ -21,6 +21,7 @@ from fedmq.boosting.model.tree import LEAF
 from fedmq.errors import AnswerRefused, DataError, FedmqError, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages import online
 from fedmq.messages.array import Array
+from fedmq.privacy.plan import single
 from fedmq.protocol.events import (
     Answer,
     CancelTimer,
@@ -38,7 +39,6 @@ from fedmq.protocol.online.degradation import Degradation
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
 from fedmq.protocol.online.questions import OpenQuestions
 from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
-from fedmq.protocol.plan_runner import single
 
 __all__ = ["OnlineBatch"]
 
@@ -237,7 +237,7 @@ class OnlineBatch(Machine):
         """Ask the next round, once the last one is answered and nothing walks any more."""
         if not self._questions:
             self._impatient = False
-        if self.state is not State.WALKING or self._tickets:
+        if self.state is not State.WALKING or self._plans:
             return
         if self._questions and not self._impatient:
             return
@@ -297,7 +297,7 @@ class OnlineBatch(Machine):
         if self._requests or self.state is not State.WALKING:
             return
         self._questions.settle_all()
-        self._tickets.clear()
+        self._plans.clear()
         self.state = State.FINISHED
         self._emit(Finish(None))
 
@@ -396,6 +396,6 @@ class OnlineBatch(Machine):
         for index in list(self._requests):
             self._emit(Answer(index, error))
         self._requests.clear()
-        self._tickets.clear()
+        self._plans.clear()
         self.state = State.FAILED
         self._emit(Fail(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from fedmq.messages import online
-from fedmq.protocol.events import Computed, PeerLost, Start, TimerFired
+from fedmq.protocol.events import PeerLost, PlanReturned, Start, TimerFired
 from fedmq.protocol.table import Table, rows, session_table
 
 __all__ = ["ONLINE_BATCH", "OnlineBatchState"]
@@ -31,7 +31,7 @@ ONLINE_BATCH: Table = session_table(
                 online.OnlineExits: ("_on_exits", (_B.WALKING, _B.FINISHED)),
                 online.OnlineBitmaps: ("_on_bitmaps", (_B.WALKING, _B.FINISHED)),
                 online.OnlineRefusal: ("_on_refusal", (_B.WALKING, _B.FINISHED)),
-                Computed: ("_on_computed", (_B.WALKING, _B.FINISHED)),
+                PlanReturned: ("_on_returned", (_B.WALKING, _B.FINISHED)),
                 TimerFired: ("_on_timer", (_B.WALKING, _B.FINISHED)),
                 PeerLost: ("_on_peer_away", (_B.WALKING, _B.FINISHED)),
             },

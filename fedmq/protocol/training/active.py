@@ -24,11 +24,11 @@ from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine
-from fedmq.privacy.plan import Exchange, Plan, Reply, Values
+from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import Finish, Pause, Received, Report, Resume, SaveCheckpoint, Start
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.plan_runner import RunningPlan, single
+from fedmq.protocol.plan_runner import RunningPlan
 from fedmq.protocol.training.computations import (
     BinTable,
     DeriveGradients,

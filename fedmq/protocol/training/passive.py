@@ -25,7 +25,7 @@ from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import BroadcastPiece, Engine, PassiveHalf, Query
-from fedmq.privacy.plan import Exchange, Reply, Values
+from fedmq.privacy.plan import Exchange, Reply, Values, single
 from fedmq.protocol.checkpoint import PassiveTree, all_records, last_records
 from fedmq.protocol.events import (
     ComputationFailed,
@@ -36,7 +36,7 @@ from fedmq.protocol.events import (
     SaveCheckpoint,
 )
 from fedmq.protocol.machine import UNLOADED, Machine
-from fedmq.protocol.plan_runner import RunningPlan, single
+from fedmq.protocol.plan_runner import RunningPlan
 from fedmq.protocol.training.computations import BinTable, recorded, tree_candidates, went_left
 from fedmq.protocol.training.states import PASSIVE_TRAINING, PassiveTrainingState
 from fedmq.protocol.training.tables import PassiveTable
@@ -389,7 +389,7 @@ class PassiveTraining(Machine):
     def _on_tree_finished(self, event: Received) -> None:
         said = event.body
         assert isinstance(said, training.TreeFinished)
-        if said.tree != self._tree or self._tickets:
+        if said.tree != self._tree or self._plans:
             raise ProtocolError(f"tree {said.tree} is not complete")
         self.state = State.BETWEEN_TREES
         self._engine.forget_tree()

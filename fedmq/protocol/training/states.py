@@ -6,7 +6,7 @@ from enum import Enum
 
 from fedmq.messages import training
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, Computed, Pause, Resume, Start
+from fedmq.protocol.events import ComputationFailed, Pause, PlanReturned, Resume, Start
 from fedmq.protocol.table import Table, Transition, rows, session_table
 
 __all__ = ["ACTIVE_TRAINING", "PASSIVE_TRAINING", "ActiveTrainingState", "PassiveTrainingState"]
@@ -48,7 +48,7 @@ ACTIVE_TRAINING: Table = session_table(
         **rows(_A.READY, {Start: ("_on_start", (_A.KEYING,))}),
         **rows(
             _A.KEYING,
-            {Computed: ("_on_computed", (_A.KEYING, _A.OPENING, _A.DERIVING))},
+            {PlanReturned: ("_on_returned", (_A.KEYING, _A.OPENING, _A.DERIVING))},
         ),
         **rows(
             _A.OPENING,
@@ -56,13 +56,13 @@ ACTIVE_TRAINING: Table = session_table(
                 training.SessionAccept: ("_on_accept", (_A.OPENING, _A.DERIVING)),
                 training.EngineSetup: ("_on_setup", (_A.OPENING, _A.DERIVING)),
                 SessionRefuse: ("_on_refuse", (_A.FAILED,)),
-                Computed: ("_on_computed", (_A.OPENING, _A.DERIVING)),
+                PlanReturned: ("_on_returned", (_A.OPENING, _A.DERIVING)),
             },
         ),
         **rows(
             _A.DERIVING,
             {
-                Computed: ("_on_computed", _AFTER_A_TREE),
+                PlanReturned: ("_on_returned", _AFTER_A_TREE),
                 training.TreeSaved: ("_on_saved", _AFTER_A_TREE),
             },
         ),
@@ -71,14 +71,14 @@ ACTIVE_TRAINING: Table = session_table(
             {
                 training.HistogramReply: ("_on_reply", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
                 training.NodeDeclined: ("_on_declined", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
-                Computed: ("_on_computed", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
+                PlanReturned: ("_on_returned", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
             },
         ),
         **rows(
             _A.SPLITTING,
             {
                 training.SplitOutcome: ("_on_outcome", (_A.SPLITTING, _A.GROWING, _A.DERIVING)),
-                Computed: ("_on_computed", (_A.SPLITTING,)),
+                PlanReturned: ("_on_returned", (_A.SPLITTING,)),
             },
         ),
         **{
@@ -92,7 +92,7 @@ ACTIVE_TRAINING: Table = session_table(
             {
                 Pause: ("_on_pause", (_A.PAUSED,)),
                 Resume: ("_on_resume", (_A.GROWING,)),
-                Computed: ("_on_computed", (_A.PAUSED,)),
+                PlanReturned: ("_on_returned", (_A.PAUSED,)),
             },
         ),
     },
@@ -109,7 +109,7 @@ PASSIVE_TRAINING: Table = session_table(
         **rows(
             _P.PREPARING,
             {
-                Computed: ("_on_computed", (_P.PREPARING, _P.BETWEEN_TREES, _P.FAILED)),
+                PlanReturned: ("_on_returned", (_P.PREPARING, _P.BETWEEN_TREES, _P.FAILED)),
                 ComputationFailed: ("_on_unprepared", (_P.FAILED, _P.INTERRUPTED)),
             },
         ),
@@ -124,7 +124,7 @@ PASSIVE_TRAINING: Table = session_table(
             _P.RECEIVING,
             {
                 training.GradientBroadcast: ("_on_broadcast", (_P.RECEIVING, _P.GROWING)),
-                Computed: ("_on_computed", (_P.RECEIVING, _P.GROWING)),
+                PlanReturned: ("_on_returned", (_P.RECEIVING, _P.GROWING)),
                 training.HistogramRequest: ("_on_request", (_P.RECEIVING,)),
                 training.QueryPiece: ("_on_query_piece", (_P.RECEIVING,)),
             },
@@ -134,7 +134,7 @@ PASSIVE_TRAINING: Table = session_table(
             {
                 training.HistogramRequest: ("_on_request", (_P.GROWING,)),
                 training.QueryPiece: ("_on_query_piece", (_P.GROWING,)),
-                Computed: ("_on_computed", (_P.GROWING,)),
+                PlanReturned: ("_on_returned", (_P.GROWING,)),
                 training.SplitDecision: ("_on_decision", (_P.GROWING,)),
                 training.NodeAssignment: ("_on_assignment", (_P.GROWING,)),
                 training.TreeFinished: ("_on_tree_finished", (_P.BETWEEN_TREES,)),

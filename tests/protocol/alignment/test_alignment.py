@@ -19,7 +19,8 @@ from fedmq.privacy.set_intersection import hash_to_curve
 from fedmq.protocol.alignment import blinded_lists as blinded_lists
 from fedmq.protocol.alignment.blinded_lists import Pieces, way
 from fedmq.protocol.alignment.passive import PassiveAlignment
-from fedmq.protocol.events import Cancelled, Computed, Fail, Received, Start
+from fedmq.protocol.events import Cancelled, Fail, Received, Start
+from fedmq.protocol.plan_runner import run_inline
 from tests.protocol.alignment.alignments import PARTIES, Own, machines, people
 from tests.protocol.inspection import Texts, leaks
 from tests.simulator import Link, Simulation
@@ -168,7 +169,7 @@ def test_a_list_that_comes_from_the_wrong_side_is_refused_and_changes_nothing() 
     machine = machines(owners)["telco"]
     opening = alignment.AlignmentOpen(name="customers", parties=PARTIES[:3], normalise=())
     [effect] = machine.handle(Received("bank", opening))
-    machine.handle(_computed(effect))
+    machine.handle(run_inline(effect))
     points = Array.of(np.ones((3, 32), np.uint8))
     for sender, owner in (
         ("retail", "bank"),
@@ -184,10 +185,6 @@ def test_a_list_that_comes_from_the_wrong_side_is_refused_and_changes_nothing() 
         machine.handle(
             Received("bank", alignment.CommonRows(owner="telco", start=0, rows=1, places=places))
         )
-
-
-def _computed(effect: Any) -> Any:
-    return Computed(effect.ticket, effect.computation.run())
 
 
 def test_pieces_come_once_and_with_their_own_length() -> None:

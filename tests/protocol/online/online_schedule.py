@@ -7,7 +7,7 @@ nothing, as after a restart.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +21,7 @@ from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.protocol.events import (
     Answer,
     CancelTimer,
-    Computed,
-    Event,
     Received,
-    RunComputation,
     Send,
     SetTimer,
     Start,
@@ -33,6 +30,7 @@ from fedmq.protocol.events import (
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.passive import AnsweringShare
 from tests.simulator import Link
+from tests.stepper import RunComputation, Stepper
 
 ACTIVE = "active"
 
@@ -55,8 +53,12 @@ class OnlineSchedule:
         link: Link | None = None,
         away: Mapping[str, tuple[float, float]] | None = None,
         slow_work: float = 0.0,
+        handle_of: Callable[[OnlineBatch], Callable[[Any], list[Any]]] = (
+            lambda batch: Stepper(batch.handle).handle
+        ),
     ) -> None:
         self.batches = dict(enumerate(batches))
+        self.handles = {number: handle_of(batch) for number, batch in self.batches.items()}
         self.shares = shares
         self.random = np.random.default_rng(seed)
         self.link = link or Link()
@@ -81,18 +83,18 @@ class OnlineSchedule:
             due.what()
         raise AssertionError("no end")
 
-    def _feed(self, batch: int, event: Event) -> None:
+    def _feed(self, batch: int, event: Any) -> None:
         machine = self.batches[batch]
-        effects = machine.handle(event)
+        effects = self.handles[batch](event)
         machine.check()
         for effect in effects:
             match effect:
                 case Send(recipient, body):
                     self._say(ACTIVE, recipient, batch, body)
-                case RunComputation(ticket, computation):
-                    result = Computed(ticket, computation.run())
+                case RunComputation():
+                    outcome = effect.outcome()
                     wait = self.slow_work * self.random.random()
-                    self._later(wait, lambda event=result: self._feed(batch, event))
+                    self._later(wait, lambda event=outcome: self._feed(batch, event))
                 case SetTimer(name, seconds):
                     self._number += 1
                     self._timers[batch, name] = number = self._number

@@ -353,10 +353,11 @@ def test_answers_that_nobody_asked_for_change_nothing(world: World) -> None:
 
 
 def _computed(effects: list[Any]) -> Any:
-    from fedmq.protocol.events import Computed, RunComputation
+    from fedmq.protocol.events import RunPlan
+    from fedmq.protocol.plan_runner import run_inline
 
-    [run] = [each for each in effects if isinstance(each, RunComputation)]
-    return Computed(run.ticket, run.computation.run())
+    [run] = [each for each in effects if isinstance(each, RunPlan)]
+    return run_inline(run)
 
 
 def _asked(effects: list[Any], body: OnlineHop) -> str:

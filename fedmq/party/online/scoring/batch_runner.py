@@ -13,18 +13,18 @@ from fedmq.messages.body import Body
 from fedmq.protocol.events import (
     Answer,
     CancelTimer,
-    Computed,
     Event,
     Fail,
     Finish,
     Received,
-    RunComputation,
+    RunPlan,
     Send,
     SetTimer,
     Start,
     TimerFired,
 )
 from fedmq.protocol.online.active import OnlineBatch
+from fedmq.protocol.plan_runner import run_inline
 
 if TYPE_CHECKING:
     from fedmq.party.telemetry.serving_spans import BatchSpans
@@ -81,10 +81,10 @@ class BatchRunner:
                         if self._spans is not None:
                             self._spans.asked(recipient, body, self.machine.rounds)
                         self._say(recipient, body, max(0.0, self._until - self._loop.time()))
-                    case RunComputation(ticket, computation):
+                    case RunPlan():
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
                         # few milliseconds; another process would cost more than it takes over.
-                        events.append(Computed(ticket, computation.run()))
+                        events.append(run_inline(effect))
                     case SetTimer(name, seconds):
                         self._cancel(name)
                         self._timers[name] = self._loop.call_later(seconds, self._fire, name)
