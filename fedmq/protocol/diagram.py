@@ -51,8 +51,8 @@ session ends, and every party is told the reason.
 
 Messages are set in *italics*. The other events come from the party itself: Start; PlanReturned,
 the arithmetic of a plan has come to its end or to a message; ComputationFailed; PeerLost, a peer
-has not answered within the retry policy; Cancelled, Pause and Resume, what the party's owner wants of the
-session; TimerFired, a time is over.
+has not answered within the retry policy; Cancelled, Pause and Resume, what the party's owner wants
+of the session; TimerFired, a time is over.
 """
 
 
