@@ -62,13 +62,6 @@ def test_the_map_of_the_folders_is_current(generate: ModuleType) -> None:
     assert generate.with_map(text) == text, "run: make docs"
 
 
-def test_every_folder_says_which_question_it_answers(generate: ModuleType) -> None:
-    package, *folders = generate.folders()
-    assert package == ROOT / "fedmq"
-    for folder in folders:
-        assert generate.question(folder).endswith("?"), folder
-
-
 def test_every_parameter_has_a_meaning(generate: ModuleType) -> None:
     assert list(generate.PARAMETERS) == list(TrainParams.model_fields)
 
