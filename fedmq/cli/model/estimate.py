@@ -40,7 +40,7 @@ __all__ = ["estimate"]
 )
 @json_option
 def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json: bool) -> None:
-    """Foretell time, traffic and memory of the training described in JOB, for each party.
+    """Estimate time, traffic and memory of the training described in JOB, for each party.
 
     Trains on some rows of this party's table, here and alone: about ten seconds. No daemon need
     run, and no party is asked.
