@@ -37,16 +37,16 @@ class SlowStore:
 
     def __init__(self, patch: pytest.MonkeyPatch, party: str) -> None:
         self.asked, self.let = asyncio.Event(), asyncio.Event()
-        read = SessionStore.steps
+        read = SessionStore.checkpoints
 
-        async def steps(store: SessionStore, session: str) -> list[Checkpoint]:
+        async def checkpoints(store: SessionStore, session: str) -> list[Checkpoint]:
             found = await read(store, session)
             if f"/{party}/" in str(store.database._path):
                 self.asked.set()
                 await self.let.wait()
             return found
 
-        patch.setattr(SessionStore, "steps", steps)
+        patch.setattr(SessionStore, "checkpoints", checkpoints)
 
 
 async def state_of(federation: DaemonsInMemory, party: str, session: str) -> str:
