@@ -134,7 +134,10 @@ class ActiveHalf(ABC):
 
     @abstractmethod
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
-        """Learn what the candidates of ``peer`` are worth in a node; exchanges at least once."""
+        """Learn the sums, or the best, of the candidates of ``peer`` in a node.
+
+        Exchanges at least once.
+        """
 
 
 class PassiveHalf(ABC):

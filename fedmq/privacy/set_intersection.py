@@ -62,7 +62,7 @@ class IdList:
     @classmethod
     def of(cls, ids: Iterable[str]) -> IdList:
         """The list of ``ids``, in their order."""
-        encoded = [each.encode() for each in ids]
+        encoded = [text.encode() for text in ids]
         stops = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
         return cls(np.frombuffer(b"".join(encoded), np.uint8), stops)
 
@@ -84,7 +84,7 @@ class IdList:
 
     def strings(self) -> list[str]:
         """Each id as text."""
-        return [each.decode() for each in self.encoded()]
+        return [text.decode() for text in self.encoded()]
 
 
 def hash_to_curve(name: bytes) -> bytes:
@@ -108,7 +108,7 @@ def _multiplied(key: bytes, points: Sequence[bytes]) -> Points:
     private = X25519PrivateKey.from_private_bytes(key)
     multiple, point = private.exchange, X25519PublicKey.from_public_bytes
     try:
-        products = b"".join([multiple(point(each)) for each in points])
+        products = b"".join([multiple(point(data)) for data in points])
     except ValueError:
         raise DataError("a point of small order is among the blinded ids") from None
     return np.frombuffer(products, np.uint8).reshape(-1, POINT_BYTES)
@@ -123,7 +123,7 @@ class BlindIds:
     ids: IdList
 
     def run(self) -> Points:
-        return _multiplied(self.key, [hash_to_curve(each) for each in self.ids.encoded()])
+        return _multiplied(self.key, [hash_to_curve(text) for text in self.ids.encoded()])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,8 +158,8 @@ class Sorted:
 class SortPoints:
     """The points of all ``pieces`` by ascending value.
 
-    Under a fresh key values are as good as random, so that their order is a shuffle: who knows the
-    list only under fewer keys cannot tell which point became which.
+    Under a fresh key values are as good as random, so that their order is a shuffle: a party that
+    knows the list only under fewer keys cannot match the points.
     """
 
     label: ClassVar[str] = "SortPoints"
@@ -197,9 +197,9 @@ class Intersect:
     def run(self) -> Common:
         common: NDArray[np.bytes_] | None = None
         values = [_values(np.concatenate(pieces)) for pieces in self.lists]
-        orders = [np.argsort(each, kind="stable") for each in values]
-        for each, order in zip(values, orders, strict=True):
-            ascending = each[order]
+        orders = [np.argsort(points, kind="stable") for points in values]
+        for points, order in zip(values, orders, strict=True):
+            ascending = points[order]
             if (ascending[1:] == ascending[:-1]).any():
                 raise DataError("a list of blinded ids holds one of them twice")
             if common is None:
@@ -209,8 +209,8 @@ class Intersect:
         assert common is not None
         return Common(
             tuple(
-                order[np.searchsorted(each, common, sorter=order)].astype(np.uint32)
-                for each, order in zip(values, orders, strict=True)
+                order[np.searchsorted(points, common, sorter=order)].astype(np.uint32)
+                for points, order in zip(values, orders, strict=True)
             )
         )
 

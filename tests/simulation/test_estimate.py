@@ -8,7 +8,7 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.party.operations.broker_pace import BrokerLatency
 from fedmq.simulation import estimate as estimation
-from fedmq.simulation.calibration import Seen
+from fedmq.simulation.calibration import Measurement
 from fedmq.simulation.estimate import Estimate
 from fedmq.simulation.simulate import simulate
 
@@ -113,22 +113,24 @@ def test_stores_are_removed(table: tuple[np.ndarray, np.ndarray], tmp_path: Path
 
 
 def test_rows_and_splits_are_told_apart() -> None:
-    def of(rows: int, splits: float) -> Seen:
+    def of(rows: int, splits: float) -> Measurement:
         seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
-        return Seen(rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits)
+        return Measurement(
+            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits
+        )
 
-    whole = estimation._drawn_out(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
+    whole = estimation._extrapolated(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
     truth = of(10_000, 7.0)
     assert whole.seconds == pytest.approx(truth.seconds)
     assert whole.busy == pytest.approx(truth.busy)
     assert whole.sent == pytest.approx(truth.sent)
     assert whole.messages == pytest.approx(truth.messages)
-    assert estimation._drawn_out(whole, truth, 10_000, 7.0) is truth
+    assert estimation._extrapolated(whole, truth, 10_000, 7.0) is truth
 
 
 def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
-    def of(rows: int, seconds: float) -> Seen:
-        return Seen(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
+    def of(rows: int, seconds: float) -> Measurement:
+        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
 
     assert estimation._affordable([of(1000, 1.0)], 6.0) == 8000
     assert estimation._affordable([of(1000, 1.0)], 1.0) == 4000
