@@ -1,14 +1,14 @@
 """Private set intersection by commuting Diffie-Hellman keys on Curve25519.
 
 Every party multiplies every id, hashed to a curve point, by a key of its own: F(id) = k1·k2·…·H(id)
-is the same whoever held the id, and says nothing about it while one key is secret (Meadows 1986;
-Huberman, Franklin and Hogg 1999; semi-honest, under decisional Diffie-Hellman).
+is the same whichever party held the id, and shows nothing of it while one key is secret (Meadows
+1986; Huberman, Franklin and Hogg 1999; semi-honest, under decisional Diffie-Hellman).
 
 Points travel as X25519's u-coordinates (RFC 7748). Its scalars are multiples of 8, so what is sent
 lies in the subgroup of prime order, where u-coordinates commute. Half of all field elements are
-u-coordinates of the curve, the others of its twist, and a multiple stays where it was: a hash taken
-as u without looking would show one bit of itself through every key. H therefore tries hashes until
-one is on the curve itself; the time that takes depends on the id, and stays at home.
+u-coordinates of the curve, the others of its twist, and a multiple stays on the same one. A hash
+taken as u unchecked would thus show one bit of itself under every key. H therefore tries hashes
+until one is on the curve. The time that takes depends on the id; only the party itself can see it.
 """
 
 from __future__ import annotations

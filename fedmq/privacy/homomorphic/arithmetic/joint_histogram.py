@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FeatureCells", "JointCells", "Tricks", "plan_cells"]
+__all__ = ["Cells", "FeatureCells", "JointCells", "Tricks", "plan_cells", "saved_by_skipping"]
 
 # Products that a joint must save to be worth its bookkeeping.
 _LEAST_SAVING = 64
