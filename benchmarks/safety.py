@@ -210,7 +210,7 @@ class Trainings:
                 Traffic(),
                 lambda _: ends.append(Clocks.now()),
                 sealers=sealers() if sealed else None,
-                keepers=checkpointers,
+                checkpointers=checkpointers,
             )
         first, last, trees = ends[0], ends[-1], len(ends) - 1
         return Clocks((last.wall - first.wall) / trees, (last.processor - first.processor) / trees)

@@ -1,16 +1,6 @@
 """What an engine is: two halves that turn secret gradients into sums per split candidate.
 
-A half does no arithmetic itself. Each of its operations is a *plan*: a generator that yields steps
-and receives their results, so that the protocol's machines can run it without I/O, threads or
-clocks, and the daemon can run its computations in other processes.
-
-========================  ==================================================================
-step                      resumes with
-========================  ==================================================================
-:class:`Compute`          the results of its computations, in their order
-:class:`Exchange`         (active half) the payloads with which the passive half answered
-:class:`Reply`            (passive half) nothing, once the payloads are on their way
-========================  ==================================================================
+A half does no arithmetic itself: each of its operations is a plan (see `fedmq.privacy.plan`).
 """
 
 from __future__ import annotations
@@ -134,7 +124,10 @@ class ActiveHalf(ABC):
 
     @abstractmethod
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
-        """Learn what the candidates of ``peer`` are worth in a node; exchanges at least once."""
+        """Learn the sums, or the best, of the candidates of ``peer`` in a node.
+
+        Exchanges at least once.
+        """
 
 
 class PassiveHalf(ABC):

@@ -109,6 +109,6 @@ class Hybrid(Mechanism):
 _PIECEWISE, _DUCHI = Piecewise(), Duchi()
 
 MECHANISMS: Mapping[MechanismName, Mechanism] = {
-    each.name: each for each in (Laplace(), _DUCHI, _PIECEWISE, Hybrid())
+    mechanism.name: mechanism for mechanism in (Laplace(), _DUCHI, _PIECEWISE, Hybrid())
 }
 """Mechanisms by name."""

@@ -1,4 +1,16 @@
-"""How an engine says what to compute and what to ask."""
+"""How an engine says what to compute and what to ask.
+
+A plan is a generator that yields steps and receives their results, so that the protocol's machines
+can run it without I/O, threads or clocks, and the daemon its computations in other processes.
+
+========================  ==================================================================
+step                      resumes with
+========================  ==================================================================
+:class:`Compute`          the results of its computations, in their order
+:class:`Exchange`         (active half) the payloads with which the passive half answered
+:class:`Reply`            (passive half) nothing, once the payloads are on their way
+========================  ==================================================================
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Private set intersection by commuting Diffie-Hellman keys on Curve25519.
 
 Every party multiplies every id, hashed to a curve point, by a key of its own: F(id) = k1·k2·…·H(id)
-is the same whoever held the id, and says nothing about it while one key is secret (Meadows 1986;
-Huberman, Franklin and Hogg 1999; semi-honest, under decisional Diffie-Hellman).
+is the same whichever party held the id, and shows nothing of it while one key is secret (Meadows
+1986; Huberman, Franklin and Hogg 1999; semi-honest, under decisional Diffie-Hellman).
 
 Points travel as X25519's u-coordinates (RFC 7748). Its scalars are multiples of 8, so what is sent
 lies in the subgroup of prime order, where u-coordinates commute. Half of all field elements are
-u-coordinates of the curve, the others of its twist, and a multiple stays where it was: a hash taken
-as u without looking would show one bit of itself through every key. H therefore tries hashes until
-one is on the curve itself; the time that takes depends on the id, and stays at home.
+u-coordinates of the curve, the others of its twist, and a multiple stays on the same one. A hash
+taken as u unchecked would thus show one bit of itself under every key. H therefore tries hashes
+until one is on the curve. The time that takes depends on the id; only the party itself can see it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class IdList:
     @classmethod
     def of(cls, ids: Iterable[str]) -> IdList:
         """The list of ``ids``, in their order."""
-        encoded = [each.encode() for each in ids]
+        encoded = [text.encode() for text in ids]
         stops = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
         return cls(np.frombuffer(b"".join(encoded), np.uint8), stops)
 
@@ -84,7 +84,7 @@ class IdList:
 
     def strings(self) -> list[str]:
         """Each id as text."""
-        return [each.decode() for each in self.encoded()]
+        return [text.decode() for text in self.encoded()]
 
 
 def hash_to_curve(name: bytes) -> bytes:
@@ -108,7 +108,7 @@ def _multiplied(key: bytes, points: Sequence[bytes]) -> Points:
     private = X25519PrivateKey.from_private_bytes(key)
     multiple, point = private.exchange, X25519PublicKey.from_public_bytes
     try:
-        products = b"".join([multiple(point(each)) for each in points])
+        products = b"".join([multiple(point(data)) for data in points])
     except ValueError:
         raise DataError("a point of small order is among the blinded ids") from None
     return np.frombuffer(products, np.uint8).reshape(-1, POINT_BYTES)
@@ -123,7 +123,7 @@ class BlindIds:
     ids: IdList
 
     def run(self) -> Points:
-        return _multiplied(self.key, [hash_to_curve(each) for each in self.ids.encoded()])
+        return _multiplied(self.key, [hash_to_curve(text) for text in self.ids.encoded()])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,8 +158,8 @@ class Sorted:
 class SortPoints:
     """The points of all ``pieces`` by ascending value.
 
-    Under a fresh key values are as good as random, so that their order is a shuffle: who knows the
-    list only under fewer keys cannot tell which point became which.
+    Under a fresh key values are as good as random, so that their order is a shuffle: a party that
+    knows the list only under fewer keys cannot match the points.
     """
 
     label: ClassVar[str] = "SortPoints"
@@ -197,9 +197,9 @@ class Intersect:
     def run(self) -> Common:
         common: NDArray[np.bytes_] | None = None
         values = [_values(np.concatenate(pieces)) for pieces in self.lists]
-        orders = [np.argsort(each, kind="stable") for each in values]
-        for each, order in zip(values, orders, strict=True):
-            ascending = each[order]
+        orders = [np.argsort(points, kind="stable") for points in values]
+        for points, order in zip(values, orders, strict=True):
+            ascending = points[order]
             if (ascending[1:] == ascending[:-1]).any():
                 raise DataError("a list of blinded ids holds one of them twice")
             if common is None:
@@ -209,8 +209,8 @@ class Intersect:
         assert common is not None
         return Common(
             tuple(
-                order[np.searchsorted(each, common, sorter=order)].astype(np.uint32)
-                for each, order in zip(values, orders, strict=True)
+                order[np.searchsorted(points, common, sorter=order)].astype(np.uint32)
+                for points, order in zip(values, orders, strict=True)
             )
         )
 

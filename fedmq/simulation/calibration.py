@@ -1,8 +1,8 @@
-"""Small trainings of a job's kind, to see what they take of this machine.
+"""Small trainings of a job's kind, to measure what they take of this machine.
 
-They use the pool of worker processes that a daemon uses, its machines, messages and store, over a
-broker in memory. The other parties' columns are made up: as many as they are said to hold, each
-with as many different values as it is said to fill bins, and all of them of some use to the model.
+They use a daemon's pool of worker processes, machines, messages and store, over a broker in
+memory. The other parties' columns are made up: as many as each party holds, with as many different
+values as the column fills bins, and all of them of some use to the model.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from fedmq.simulation.in_process import MEMORY, run_machines
 from fedmq.simulation.memory_watch import MemoryWatch
 from fedmq.simulation.model import ACTIVE
 
-__all__ = ["Calibration", "Seen"]
+__all__ = ["Calibration", "Measurement"]
 
-_SHORT = 0.1  # seconds; several of trees that are over so soon are looked at
+_SHORT = 0.1  # seconds; of trees that take less, several are measured
 _SEVERAL = 5
 # The share of made-up values that the label moves by half of their range: these columns win splits
 # then, and yet no node soon holds one label alone.
@@ -50,10 +50,10 @@ _SIGNAL = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What one training took; per tree after the first, which also makes keys and tables.
+class Measurement:
+    """What one training took, per tree, without the first tree and the last.
 
-    The last tree is left out too, for there is nothing to get ready for the next one in it.
+    The first one also makes keys and tables; in the last one nothing is prepared for a next.
     ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
     ``sent`` and ``received``: bytes, by party; ``memory``: bytes of this process and its workers;
     ``messages`` of the active party with the one that it exchanges most with; ``splits`` of a tree.
@@ -70,8 +70,8 @@ class Seen:
     splits: float
 
 
-class _Lent(ComputePool):
-    """A pool that outlives the session which uses it."""
+class _SharedPool(ComputePool):
+    """A pool that stays open after the session that uses it."""
 
     def __init__(self, pool: ComputePool) -> None:
         self._pool = pool
@@ -85,7 +85,7 @@ class _Lent(ComputePool):
 
 
 class _Trees:
-    """Notes, at the end of each tree, when it was and how long cores had been at work so far."""
+    """Records, at the end of each tree, the time and the seconds of cores spent so far."""
 
     def __init__(self, trace: Timeline) -> None:
         self._trace = trace
@@ -93,18 +93,18 @@ class _Trees:
         self._busy = [dict(trace.busy)]
 
     def ended(self, _: Report) -> None:
-        """A tree is grown."""
+        """Record the end of a tree."""
         self._ends.append(time.time())
         self._busy.append(dict(self._trace.busy))
 
     def seconds(self) -> list[float]:
-        """Of each tree, on the clock."""
+        """Seconds that each tree took on the clock."""
         return np.diff(self._ends).tolist()
 
     def busy(self, party: str) -> float:
         """Seconds of cores per tree, without the first and the last."""
         totals = [
-            sum(spent for (who, _), spent in each.items() if who == party) for each in self._busy
+            sum(spent for (who, _), spent in busy.items() if who == party) for busy in self._busy
         ]
         return (totals[-2] - totals[1]) / (len(totals) - 3)
 
@@ -112,7 +112,7 @@ class _Trees:
 class Calibration:
     """Trains on some of ``active`` (rows, features) and ``label`` (rows,).
 
-    ``passive``: of each other party, how many bins each of its columns fills. ``folder``: where
+    ``passive``: how many bins each column of each other party fills. ``folder``: where
     stores are made, and removed afterwards.
     """
 
@@ -133,40 +133,40 @@ class Calibration:
         self._folder = folder
         self._random = np.random.default_rng(0)
 
-    async def train(self, rows: int, expected: float | None = None) -> Seen:
+    async def train(self, rows: int, expected: float | None = None) -> Measurement:
         """Train on ``rows`` of the rows; ``expected``: seconds per tree, as far as is known."""
         several = expected is not None and expected < _SHORT
         trace, traffic = Timeline(), Traffic()
         trees = _Trees(trace)
         params = self._scaled(rows, 2 + (_SEVERAL if several else 1))
         with MemoryWatch() as watch:
-            async with self._keepers() as keepers:
+            async with self._checkpointers() as checkpointers:
                 share, *_ = await run_machines(
                     self._machines(rows, params, self._engine),
-                    _Lent(self._pool),
+                    _SharedPool(self._pool),
                     MEMORY,
                     "training",
                     traffic,
                     trees.ended,
                     trace,
-                    keepers=keepers,
+                    checkpointers=checkpointers,
                 )
         first, *later, _ = trees.seconds()
         seconds = median(later)
         volumes = {
-            pair: sum(each.bytes for each in kinds.values()) / params.num_boost_round
+            pair: sum(volume.bytes for volume in kinds.values()) / params.num_boost_round
             for pair, kinds in traffic.volumes.items()
         }
         parties = (ACTIVE, *self._passive)
         messages = {
             party: sum(
-                sum(each.messages for each in kinds.values())
+                sum(volume.messages for volume in kinds.values())
                 for pair, kinds in traffic.volumes.items()
                 if party in pair
             )
             for party in self._passive
         }
-        return Seen(
+        return Measurement(
             rows,
             seconds,
             max(0.0, first - seconds),
@@ -179,14 +179,14 @@ class Calibration:
         )
 
     async def splits(self, rows: int) -> float:
-        """Of a tree on ``rows`` of the rows, which is soon known without any encryption."""
+        """How many splits a tree on ``rows`` of the rows has, measured without encryption."""
         params = self._scaled(rows, 2)
         machines = self._machines(rows, params, engine_named("plain", {}, "estimate"))
         share, *_ = await run_machines(machines, ThreadPool(), MEMORY, "training", Traffic())
         return _splits(share)
 
     @asynccontextmanager
-    async def _keepers(self) -> AsyncIterator[dict[str, Checkpointer]]:
+    async def _checkpointers(self) -> AsyncIterator[dict[str, Checkpointer]]:
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             stores = {party: Database(Path(name) / party) for party in (ACTIVE, *self._passive)}
             for store in stores.values():

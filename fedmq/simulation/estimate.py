@@ -1,8 +1,8 @@
-"""What a training will take, foretold from small ones of the same kind.
+"""An estimate of what a training will take, from small ones of the same kind.
 
 The same machines, engine and parameters train on a few rows, and then on more, as long as ten
-seconds allow. All that an engine does grows by the row and by the splits of a tree: how much by
-each is solved for, and how many splits trees on all rows have is seen without encryption.
+seconds allow. What an engine does grows with the rows and with the splits of a tree; both slopes
+are solved for. How many splits trees on all rows have is measured without encryption.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedmq.computation import Given
 from fedmq.party.compute.process_pool import ProcessPool
 from fedmq.party.operations.broker_pace import BrokerLatency
 from fedmq.privacy.registry import engine_named
-from fedmq.simulation.calibration import Calibration, Seen
+from fedmq.simulation.calibration import Calibration, Measurement
 from fedmq.simulation.in_process import in_own_loop
 from fedmq.simulation.model import ACTIVE
 
@@ -30,14 +30,16 @@ __all__ = ["Estimate", "PartyEstimate", "estimate"]
 _FEWEST_ROWS = 1000
 _MOST_ROWS = 200_000  # trees on more have no more splits
 _BUDGET = 8.0  # seconds of trainings
-_STAGES = 5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, told
+_STAGES = (
+    5  # of a message, each as long as the broker's answer: sent, kept, fetched, settled, confirmed
+)
 _FREE = BrokerLatency(0.0, 0.0)
 _TIMES_KEPT = 2  # what a party receives during a tree: as it came, and unpacked
 
 
 @dataclass(frozen=True, slots=True)
 class PartyEstimate:
-    """What one party is in for: seconds of its cores, bytes each way, bytes of memory."""
+    """What a training takes of one party: seconds of cores, bytes each way, bytes of memory."""
 
     core_seconds: float
     bytes_sent: float
@@ -72,21 +74,22 @@ def estimate(
     folder: Path | None = None,
     broker: BrokerLatency = _FREE,
 ) -> Estimate:
-    """Foretell a training on ``active`` (rows, features) and ``label`` (rows,).
+    """Estimate a training on ``active`` (rows, features) and ``label`` (rows,), in ten seconds.
 
-    ``passive``: of each other party, how many bins each of its columns fills. ``folder``: on
-    the disk that the parties' states will be on; ``broker``: the pace of the broker between them.
-    Takes about ten seconds. Raises what
-    `fedmq.simulate` raises.
+    ``passive``: how many bins each column of each other party fills. ``folder``: on the disk that
+    the parties' states will be on; ``broker``: the latency of the broker between them.
+
+    Raises:
+        ConfigError, DataError: as `fedmq.simulate` does.
     """
     spec = engine_named(engine, engine_options, "estimate")
 
-    async def calibrate() -> tuple[list[Seen], float, int]:
+    async def calibrate() -> tuple[list[Measurement], float, int]:
         pool = ProcessPool(workers)
         try:
             await pool.run(Given(None))  # workers take a while to start
             calibration = Calibration(active, label, passive, params, spec, pool, folder)
-            seen = await _climb(calibration, len(label))
+            seen = await _measure(calibration, len(label))
             splits = seen[-1].splits
             if seen[-1].rows < len(label):
                 splits = await calibration.splits(min(_MOST_ROWS, len(label)))
@@ -95,8 +98,8 @@ def estimate(
             await pool.close()
 
     seen, splits, width = in_own_loop(calibrate())
-    whole = _drawn_out(seen[0], seen[-1], len(label), splits)
-    # Where cores wait for messages or for other work, they will do so in the same measure.
+    whole = _extrapolated(seen[0], seen[-1], len(label), splits)
+    # Cores will wait for messages and for other work in the same proportion.
     slack = max(1.0, seen[-1].seconds * width / max(sum(seen[-1].busy.values()), 1e-9))
     sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
     on_the_way = _STAGES * (whole.messages * broker.message + sent * broker.byte)
@@ -121,7 +124,7 @@ def estimate(
     )
 
 
-async def _climb(calibration: Calibration, rows: int) -> list[Seen]:
+async def _measure(calibration: Calibration, rows: int) -> list[Measurement]:
     """What trainings on more and more rows take, up to all ``rows`` or the end of the budget."""
     begun = time.monotonic()
     seen = [await calibration.train(min(_FEWEST_ROWS, rows))]
@@ -134,7 +137,7 @@ async def _climb(calibration: Calibration, rows: int) -> list[Seen]:
     return seen
 
 
-def _affordable(seen: Sequence[Seen], left: float) -> int:
+def _affordable(seen: Sequence[Measurement], left: float) -> int:
     """Rows that a training of three trees can have in ``left`` seconds."""
     last = seen[-1]
     per_tree = max(0.0, left - last.first) / 3
@@ -145,32 +148,32 @@ def _affordable(seen: Sequence[Seen], left: float) -> int:
     return last.rows + int((per_tree - last.seconds) / max(slope, 1e-7))
 
 
-def _drawn_out(small: Seen, large: Seen, rows: int, splits: float) -> Seen:
-    """What ``rows`` rows and trees of ``splits`` will show, from two points that are alike."""
+def _extrapolated(small: Measurement, large: Measurement, rows: int, splits: float) -> Measurement:
+    """What ``rows`` rows and trees of ``splits`` will take, from two measurements."""
     if large.rows == rows:
         return large
-    known = np.array([[each.rows, each.splits] for each in (small, large)])
+    known = np.array([[measured.rows, measured.splits] for measured in (small, large)])
 
     def drawn(before: float, after: float) -> float:
-        return float(_growth(known, np.array([before, after])) @ [rows, splits])
+        return float(_slopes(known, np.array([before, after])) @ [rows, splits])
 
-    def each_drawn(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    def all_drawn(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
         return {party: drawn(before[party], after[party]) for party in after}
 
     return replace(
         large,
         rows=rows,
         seconds=drawn(small.seconds, large.seconds),
-        busy=each_drawn(small.busy, large.busy),
-        sent=each_drawn(small.sent, large.sent),
-        received=each_drawn(small.received, large.received),
+        busy=all_drawn(small.busy, large.busy),
+        sent=all_drawn(small.sent, large.sent),
+        received=all_drawn(small.received, large.received),
         messages=drawn(small.messages, large.messages),
         splits=splits,
     )
 
 
-def _growth(known: NDArray[np.float64], took: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What each of two unknowns adds (2,), never less than 0, to explain ``took`` by ``known``."""
+def _slopes(known: NDArray[np.float64], took: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The two slopes (2,), none below 0, with which ``known`` (2, 2) explains ``took`` (2,)."""
     relative = known / np.maximum(took, 1e-12)[:, None]
     target = (took > 0).astype(np.float64)
     both, *_ = np.linalg.lstsq(relative, target, rcond=None)

@@ -54,13 +54,13 @@ async def run_machines(
     trace: Timeline | None = None,
     sealers: Mapping[str, Sealer] | None = None,
     record: Path | None = None,
-    keepers: Mapping[str, Checkpointer] | None = None,
+    checkpointers: Mapping[str, Checkpointer] | None = None,
 ) -> list[Any]:
     """Run one session of all ``machines``, the first of which begins; their results in order.
 
     Without ``sealers``, one for each party, messages travel in the clear. ``record``: a folder for
-    a recording of each party. ``keepers`` write down how far each party is; nothing is written
-    without them.
+    a recording of each party. ``checkpointers`` save how far each party is; without them nothing
+    is saved.
     """
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
     first = next(iter(machines))
@@ -83,7 +83,7 @@ async def run_machines(
                 publish=_publisher(links[party], lane),
                 pool=pool,
                 sealer=sealers[party] if sealers else None,
-                checkpointer=(keepers or {}).get(party, NULL_CHECKPOINTER),
+                checkpointer=(checkpointers or {}).get(party, NULL_CHECKPOINTER),
                 observer=SessionObserver(
                     traffic=traffic,
                     timeline=trace,
@@ -97,8 +97,8 @@ async def run_machines(
         runners[0].start()
         outcomes = [runner.outcome for runner in runners]
         await asyncio.wait(outcomes, return_when=asyncio.FIRST_EXCEPTION)
-        # The first party knows best what went wrong: the others were told so by it.
-        failed = [each for each in outcomes if each.done() and each.exception() is not None]
+        # The first party knows best what went wrong: the others learnt it from its message.
+        failed = [outcome for outcome in outcomes if outcome.done() and outcome.exception()]
         if failed:
             await asyncio.wait(outcomes[:1], timeout=10)
             raise (outcomes[0] if outcomes[0].done() else failed[0]).exception() or AssertionError

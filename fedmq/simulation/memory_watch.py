@@ -15,8 +15,8 @@ _EVERY = 0.1  # seconds
 class MemoryWatch:
     """Samples until the ``with`` block ends: the private memory of each, and what they share once.
 
-    ``process``: its number; this one by default. ``peak`` is in bytes; 0 where the system does not
-    tell (it is Linux's /proc that does).
+    ``process``: its number; this one by default. ``peak`` is in bytes; 0 where the system has
+    no /proc, which is Linux's.
     """
 
     def __init__(self, process: int | None = None) -> None:
@@ -43,16 +43,16 @@ class MemoryWatch:
         while not over:
             over = self._stop.wait(_EVERY)
             sizes = [_sizes(process) for process in _family(self._process)]
-            private = sum(each.get("RssAnon", 0) for each in sizes)
-            shared = max(each.get("RssShmem", 0) + each.get("RssFile", 0) for each in sizes)
+            private = sum(size.get("RssAnon", 0) for size in sizes)
+            shared = max(size.get("RssShmem", 0) + size.get("RssFile", 0) for size in sizes)
             self.peak = max(self.peak, private + shared)
 
 
 def _family(process: str) -> list[str]:
     """A process and all that descend from it, by number."""
     found = [process]
-    for each in found:
-        for children in Path(f"/proc/{each}/task").glob("*/children"):
+    for member in found:
+        for children in Path(f"/proc/{member}/task").glob("*/children"):
             try:
                 found += children.read_text().split()
             except OSError:  # it has just ended

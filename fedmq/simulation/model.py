@@ -49,7 +49,7 @@ class SimulatedModel:
     ) -> None:
         self.epsilon_spent = epsilon_spent
         self.share = share
-        self.passive_shares = {each.party: each for each in passive_shares}
+        self.passive_shares = {share.party: share for share in passive_shares}
         self._traffic = traffic
 
     @property
@@ -112,7 +112,7 @@ class SimulatedModel:
         return scores.margins if output_margin else scores.predictions
 
     def leaf_weights(self, *, active: Any, passive: Mapping[str, Any]) -> LeafWeights:
-        """What each tree adds to each row, which no passive party is told: for ``fedmq.audit``.
+        """What each tree adds to each row, for ``fedmq.audit``; no passive party learns it.
 
         Raises:
             DataError: a table has other columns.
@@ -125,8 +125,10 @@ class SimulatedModel:
         ]
         weights = [tree.weight[walk_pooled(tree, tables, values)] for tree in self.share.used_trees]
         params = self.share.params
-        told = np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
-        return LeafWeights(told, params.eta, params.reg_lambda, params.base_score)
+        per_tree = (
+            np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
+        )
+        return LeafWeights(per_tree, params.eta, params.reg_lambda, params.base_score)
 
     def joined_trees(self) -> list[PooledTree]:
         """The trees with everybody's thresholds: what no party could see alone."""
@@ -143,7 +145,7 @@ class SimulatedModel:
 
     def _tables(self) -> list[LookupTable]:
         others = (self.passive_shares[party] for party in self.share.parties[1:])
-        return [self.share.lookup_table, *(each.lookup_table for each in others)]
+        return [self.share.lookup_table, *(share.lookup_table for share in others)]
 
     def _table(self, party: str, data: Any, trained: LookupTable) -> NDArray[np.float32]:
         return trained_columns(data, party, trained.feature_names)

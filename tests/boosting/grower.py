@@ -86,5 +86,5 @@ def _grow_tree(
             row_sets = [rows for _, rows in children]
             sums = children_histograms(bins, encoded, sums[parents], row_sets)
             sums = sums.reshape(-1, *sums.shape[2:])
-        level = [each for pair, rows in children for each in zip(pair, rows, strict=True)]
+        level = [child for pair, rows in children for child in zip(pair, rows, strict=True)]
     return tree.finished(), table

@@ -18,7 +18,7 @@ from fedmq.boosting.xgboost.pooled_tree import walk_pooled
 def joined_cuts(cuts: Sequence[Cuts]) -> Cuts:
     """Cuts of the joined columns."""
     return Cuts(
-        thresholds=tuple(each for party in cuts for each in party.thresholds),
+        thresholds=tuple(feature for party in cuts for feature in party.thresholds),
         has_missing=np.concatenate([party.has_missing for party in cuts]),
     )
 

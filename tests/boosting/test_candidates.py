@@ -51,7 +51,9 @@ def test_chosen_features_keep_their_order() -> None:
     cuts = cuts_of([1, 2, 3], [1, 2, NAN], [4, 5, 6])
     assert set(CandidateTable.of(cuts, [2, 0]).feature.tolist()) == {0, 2}
     everything = listed(CandidateTable.of(cuts))
-    assert listed(CandidateTable.of(cuts, [2, 0])) == [each for each in everything if each[0] != 1]
+    assert listed(CandidateTable.of(cuts, [2, 0])) == [
+        candidate for candidate in everything if candidate[0] != 1
+    ]
     assert len(CandidateTable.of(cuts, [])) == 0
 
 

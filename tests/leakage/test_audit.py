@@ -38,9 +38,9 @@ def recorded(folder: Path, engine: str, **options: Any) -> tuple[Any, Any, Any]:
 def found(report: fedmq.AuditReport) -> dict[str, Any]:
     """The best each attack reached."""
     best: dict[str, Any] = {}
-    for each in report.findings:
-        if each.attack not in best or each.value > best[each.attack].value:
-            best[each.attack] = each
+    for finding in report.findings:
+        if finding.attack not in best or finding.value > best[finding.attack].value:
+            best[finding.attack] = finding
     return best
 
 
@@ -85,9 +85,9 @@ def test_leaf_weights_would_tell_the_labels_of_a_first_tree_and_less_of_later_on
     )
     report = fedmq.audit(tmp_path / "telco.recording", label=label, leaf_weights=told)
     counted = {
-        each.where: each
-        for each in report.findings
-        if each.attack == "leaf weights, if told" and each.measure == "share"
+        finding.where: finding
+        for finding in report.findings
+        if finding.attack == "leaf weights, if told" and finding.measure == "share"
     }
     assert counted["first tree"].value == 1
     assert counted["later trees"].value < 0.5
@@ -164,7 +164,7 @@ def test_a_disk_that_refuses_ends_a_recording_and_nothing_else(
         recorder._file = disk
         for _ in range(2):
             recorder.keep(envelope())
-    assert [each for each in caplog.messages if "breaks off" in each] == [
+    assert [message for message in caplog.messages if "breaks off" in message] == [
         f"{tmp_path}/x.recording: the recording breaks off: No space left on device"
     ]
 
@@ -186,7 +186,7 @@ def test_the_command_scores_a_recording_by_csv_files(tmp_path: Path) -> None:
     assert "nodes shared" in heard.output
     features = ["--features", f"telco={tmp_path / 'telco.csv'}", "--json"]
     learned = run.invoke(cli, ["audit", str(tmp_path / "active.recording"), *features])
-    attacks = {each["attack"]: each for each in json.loads(learned.output)["findings"]}
+    attacks = {finding["attack"]: finding for finding in json.loads(learned.output)["findings"]}
     assert attacks["rounding W"]["succeeds"]
 
 

@@ -33,7 +33,7 @@ class EnginePair:
         for plan in self.active.broadcast(gradients):
             self._run(self.passive.receive(gradients.tree, self._run(plan)))
 
-    def ask_wave(
+    def ask_level(
         self,
         nodes: dict[int, np.ndarray],
         candidates: CandidateTable,

@@ -76,7 +76,7 @@ def test_sums_are_exact_down_the_tree_in_the_order_shown(
     level = {1: np.arange(120, dtype=np.int32)}
     for depth in range(3):
         orders = {node: np.random.default_rng(node).permutation(len(candidates)) for node in level}
-        answers = pair.ask_wave(level, candidates, orders)
+        answers = pair.ask_level(level, candidates, orders)
         for node, rows in level.items():
             answer = answers[node]
             assert isinstance(answer, Sums)
@@ -99,7 +99,7 @@ def test_nothing_of_a_tree_is_left_in_the_next(engine: Engine) -> None:
     for tree in range(2):
         held = gradients(40, 4, subsample=0.5, tree=tree)
         pair.start_tree(held)
-        answer = pair.ask_wave({1: rows}, candidates, order)[1]
+        answer = pair.ask_level({1: rows}, candidates, order)[1]
         assert isinstance(answer, Sums)
         np.testing.assert_array_equal(answer.left, expected(bins, held, rows, candidates))
 
@@ -112,7 +112,7 @@ def test_features_left_out_of_a_tree_cost_nothing_and_change_nothing(engine: Eng
     pair.start_tree(held)
     rows = np.arange(60, dtype=np.int32)
     order = np.random.default_rng(0).permutation(len(candidates))
-    answer = pair.ask_wave({1: rows}, candidates, {1: order})[1]
+    answer = pair.ask_level({1: rows}, candidates, {1: order})[1]
     assert isinstance(answer, Sums)
     np.testing.assert_array_equal(answer.left, expected(bins, held, rows, candidates)[order])
 
@@ -122,6 +122,6 @@ def test_a_party_without_features_has_no_candidates(engine: Engine) -> None:
     pair = EnginePair(engine, bins)
     candidates = CandidateTable.of(bins.cuts)
     pair.start_tree(gradients(10, 0))
-    answer = pair.ask_wave({1: np.arange(10, dtype=np.int32)}, candidates, {1: np.arange(0)})[1]
+    answer = pair.ask_level({1: np.arange(10, dtype=np.int32)}, candidates, {1: np.arange(0)})[1]
     assert isinstance(answer, Sums)
     assert answer.left.shape == (0, 2)

@@ -32,7 +32,7 @@ def test_beyond_the_limit_arrays_lie_on_disk_and_leave_nothing_behind(tmp_path: 
     limit_memory(FILES.in_memory + 1_000_000, tmp_path)
     first = large_zeros((800_000,), np.uint8)
     second = large_zeros((800_000,), np.uint8)
-    places = [Path(f"/proc/self/fd/{descriptor_of(each)}").readlink() for each in (first, second)]
+    places = [Path(f"/proc/self/fd/{descriptor_of(array)}").readlink() for array in (first, second)]
     assert "memfd" in str(places[0])
     assert str(places[1]).startswith(str(tmp_path))
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.party.operations.broker_pace import BrokerLatency
 from fedmq.simulation import estimate as estimation
-from fedmq.simulation.calibration import Seen
+from fedmq.simulation.calibration import Measurement
 from fedmq.simulation.estimate import Estimate
 from fedmq.simulation.simulate import simulate
 
@@ -42,14 +42,14 @@ def estimated(table: tuple[np.ndarray, np.ndarray], folder: Path, **changes: obj
 
 
 @pytest.fixture(scope="module")
-def foretold(
+def estimate(
     table: tuple[np.ndarray, np.ndarray], tmp_path_factory: pytest.TempPathFactory
 ) -> Estimate:
     return estimated(table, tmp_path_factory.mktemp("stores"))
 
 
-def test_traffic_is_foretold_within_thirty_percent(
-    foretold: Estimate, table: tuple[np.ndarray, np.ndarray]
+def test_traffic_is_estimated_within_thirty_percent(
+    estimate: Estimate, table: tuple[np.ndarray, np.ndarray]
 ) -> None:
     values, label = table
     model = simulate(
@@ -60,17 +60,17 @@ def test_traffic_is_foretold_within_thirty_percent(
         engine="plain",
     )
     for pair in (("active", "telco"), ("telco", "active")):
-        sent = sum(each.bytes for each in model.traffic[pair].values())
-        assert foretold.parties[pair[0]].bytes_sent == pytest.approx(sent, rel=0.3)
+        sent = sum(volume.bytes for volume in model.traffic[pair].values())
+        assert estimate.parties[pair[0]].bytes_sent == pytest.approx(sent, rel=0.3)
 
 
-def test_every_party_has_its_share_of_the_work(foretold: Estimate) -> None:
-    assert foretold.parties.keys() == {"active", "telco"}
-    assert all(each.core_seconds > 0 for each in foretold.parties.values())
-    assert all(each.memory > 10e6 for each in foretold.parties.values())
-    assert foretold.trees == 4
-    assert foretold.together > 0
-    assert foretold.apart > 0
+def test_every_party_has_its_share_of_the_work(estimate: Estimate) -> None:
+    assert estimate.parties.keys() == {"active", "telco"}
+    assert all(party.core_seconds > 0 for party in estimate.parties.values())
+    assert all(party.memory > 10e6 for party in estimate.parties.values())
+    assert estimate.trees == 4
+    assert estimate.together > 0
+    assert estimate.apart > 0
 
 
 def test_fewer_bins_are_less_to_send(table: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
@@ -90,13 +90,13 @@ def test_fewer_bins_are_less_to_send(table: tuple[np.ndarray, np.ndarray], tmp_p
 
 
 def test_a_slow_broker_adds_to_the_time_and_to_nothing_else(
-    table: tuple[np.ndarray, np.ndarray], foretold: Estimate, tmp_path: Path
+    table: tuple[np.ndarray, np.ndarray], estimate: Estimate, tmp_path: Path
 ) -> None:
     slow = estimated(table, tmp_path, broker=BrokerLatency(1.0, 0.0))
-    assert slow.per_tree > foretold.per_tree + 10
+    assert slow.per_tree > estimate.per_tree + 10
     # Acknowledgements are more where the trial runs beside other work.
     assert slow.parties["telco"].bytes_sent == pytest.approx(
-        foretold.parties["telco"].bytes_sent, rel=0.5
+        estimate.parties["telco"].bytes_sent, rel=0.5
     )
 
 
@@ -112,23 +112,25 @@ def test_stores_are_removed(table: tuple[np.ndarray, np.ndarray], tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_and_splits_are_told_apart() -> None:
-    def of(rows: int, splits: float) -> Seen:
+def test_rows_and_splits_are_separated() -> None:
+    def of(rows: int, splits: float) -> Measurement:
         seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
-        return Seen(rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits)
+        return Measurement(
+            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits
+        )
 
-    whole = estimation._drawn_out(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
+    whole = estimation._extrapolated(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
     truth = of(10_000, 7.0)
     assert whole.seconds == pytest.approx(truth.seconds)
     assert whole.busy == pytest.approx(truth.busy)
     assert whole.sent == pytest.approx(truth.sent)
     assert whole.messages == pytest.approx(truth.messages)
-    assert estimation._drawn_out(whole, truth, 10_000, 7.0) is truth
+    assert estimation._extrapolated(whole, truth, 10_000, 7.0) is truth
 
 
 def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
-    def of(rows: int, seconds: float) -> Seen:
-        return Seen(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
+    def of(rows: int, seconds: float) -> Measurement:
+        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
 
     assert estimation._affordable([of(1000, 1.0)], 6.0) == 8000
     assert estimation._affordable([of(1000, 1.0)], 1.0) == 4000

@@ -47,8 +47,8 @@ def trained(data: tuple[Any, Any, Any], engine: str, trees: int = 2, **options: 
 
 
 def model(simulated: Any) -> Any:
-    return [each.model_dump_json() for each in simulated.share.trees], [
-        each.lookup_table.model_dump_json() for each in simulated.passive_shares.values()
+    return [tree.model_dump_json() for tree in simulated.share.trees], [
+        share.lookup_table.model_dump_json() for share in simulated.passive_shares.values()
     ]
 
 
@@ -143,6 +143,6 @@ def test_a_bad_link_changes_nothing(engine: str) -> None:
         )
         simulation.run()
         assert not simulation.errors
-        return {party: each.model_dump_json() for party, each in simulation.results.items()}
+        return {party: share.model_dump_json() for party, share in simulation.results.items()}
 
     assert shares(Link(drop=0.1, repeat=0.1, delay=0.5)) == shares(Link())

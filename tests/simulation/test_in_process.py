@@ -24,7 +24,7 @@ def train(broker: str) -> fedmq.SimulatedModel:
 
 
 def shares(model: fedmq.SimulatedModel) -> list[str]:
-    return [each.dumps() for each in (model.share, *model.passive_shares.values())]
+    return [share.dumps() for share in (model.share, *model.passive_shares.values())]
 
 
 def test_a_broker_makes_no_difference(

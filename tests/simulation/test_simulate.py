@@ -165,13 +165,13 @@ def test_it_runs_in_a_script_without_a_guard(tmp_path: Path) -> None:
 def test_progress_comes_after_each_tree() -> None:
     reports: list[Any] = []
     model = train(on_report=reports.append)
-    assert [(each.done, each.total, each.unit) for each in reports] == [
+    assert [(report.done, report.total, report.unit) for report in reports] == [
         (1, 3, "tree"),
         (2, 3, "tree"),
         (3, 3, "tree"),
     ]
-    told = [each.details["train-logloss"] for each in reports]
-    assert told == model.evals_result["train"]["logloss"]
+    losses = [report.details["train-logloss"] for report in reports]
+    assert losses == model.evals_result["train"]["logloss"]
 
 
 def test_nothing_is_left_running() -> None:

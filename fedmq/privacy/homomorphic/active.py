@@ -23,12 +23,14 @@ __all__ = ["AdditiveActive"]
 
 _ROW_BYTES = 4
 _MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share out
-# Noise that is made ahead: few at a time, since a decryption may have to wait for them, and not
-# more than some 100 MB.
+# Noise is made ahead in small batches, since a decryption may have to wait for one, and takes at
+# most some 100 MB.
 _NOISE_AT_ONCE = 256
 _MOST_NOISE = 200_000
 
-_FEWEST_AT_ONCE = 8  # ciphertexts; fewer are decrypted before another process has got them
+_FEWEST_AT_ONCE = (
+    8  # ciphertexts; to decrypt fewer takes less time than to send them to another process
+)
 
 
 @dataclass(frozen=True, eq=False)

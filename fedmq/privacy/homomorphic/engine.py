@@ -92,7 +92,6 @@ class AdditiveEngine(Engine):
                 f"key_bits = {self.key_bits}: below {SAFE_KEY_BITS} nothing is kept secret for "
                 "long; set allow_weak_keys = true for a trial"
             )
-
         if self.key_bits > MOST_BITS:
             raise ConfigError(f"key_bits = {self.key_bits}: {MOST_BITS} is the most")
 

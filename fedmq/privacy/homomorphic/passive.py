@@ -31,10 +31,11 @@ from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = ["AdditivePassive"]
 
-# Rows that are summed at once. At least so many of the root's before all have come: with fewer,
-# joint sums lose too much. At most so many: they are unpacked into numbers, a kilobyte each.
-_FEWEST_ROWS = 4096
+# The root is summed while its rows arrive, in about so many parts. With fewer rows in a part, joint
+# sums would save too little.
 _EARLY_PARTS = 4
+_FEWEST_ROWS = 4096
+# Rows of a computation: each is unpacked into a number of about a kilobyte.
 _MOST_ROWS = 32768
 
 _FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes

@@ -12,7 +12,15 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ColumnSpan", "Columns", "OneHotSpan", "is_orthonormal", "leverages", "null_vectors"]
+__all__ = [
+    "ColumnSpan",
+    "Columns",
+    "FewColumnsSpan",
+    "OneHotSpan",
+    "is_orthonormal",
+    "leverages",
+    "null_vectors",
+]
 
 Columns = NDArray[np.float64]
 

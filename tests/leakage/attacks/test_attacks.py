@@ -197,7 +197,7 @@ def test_many_trees_wear_the_noise_down() -> None:
 
 def splits(values: np.ndarray, thresholds: list[float]) -> list[Partition]:
     rows = np.arange(len(values), dtype=np.int32)
-    return [Partition(rows, values <= each) for each in thresholds]
+    return [Partition(rows, values <= threshold) for threshold in thresholds]
 
 
 def test_nested_splits_of_one_feature_sort_the_rows() -> None:
@@ -213,7 +213,7 @@ def test_splits_of_two_features_are_told_apart() -> None:
     partitions = [*splits(values[:, 0], [-1, 0, 1]), *splits(values[:, 1], [-1, 0, 1])]
     orders = inferred_orders(ROWS, partitions)
     assert len(orders) == 2
-    assert [best_concordance(each, values)[0] for each in orders] == [1, 1]
+    assert [best_concordance(order, values)[0] for order in orders] == [1, 1]
 
 
 def test_random_partitions_sort_nothing() -> None:

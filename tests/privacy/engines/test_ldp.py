@@ -15,13 +15,13 @@ from fedmq.privacy.engines.ldp import Ldp
 from tests.privacy.test_engine_contract import gradients
 
 
-def told(engine: Ldp, held: Gradients, half: ActiveHalf | None = None) -> np.ndarray:
-    """g and h as a passive party is told them, for all carried rows."""
+def disclosed(engine: Ldp, held: Gradients, half: ActiveHalf | None = None) -> np.ndarray:
+    """g and h as they are disclosed to a passive party, for all carried rows."""
     pieces = []
     for plan in (half or engine.active(1)).broadcast(held):
         step = next(plan)
         with pytest.raises(StopIteration) as stop:
-            plan.send([each.run() for each in step.computations])
+            plan.send([computation.run() for computation in step.computations])
         pieces.append(stop.value.value)
     scale = engine.scale(int(held.carried.sum()), held.params)
     return scale.to_float(np.concatenate([piece.values["pairs"] for piece in pieces]))
@@ -30,14 +30,14 @@ def told(engine: Ldp, held: Gradients, half: ActiveHalf | None = None) -> np.nda
 def test_a_row_is_perturbed_on_both_channels_each_in_its_own_range() -> None:
     held = gradients(20_000, 1)
     exact = held.scale.to_float(held.pairs)
-    noise = told(Ldp(epsilon=1, noise_seed=0), held) - exact
+    noise = disclosed(Ldp(epsilon=1, noise_seed=0), held) - exact
     # Laplace of scale 2 / epsilon on [-1, 1], and on [0, 1/4], which is an eighth as wide.
     assert noise.std(axis=0) == pytest.approx([np.sqrt(8), np.sqrt(8) / 8], rel=0.03)
     assert np.abs(noise.mean(axis=0) / noise.std(axis=0)).max() < 4.5 / np.sqrt(20_000)
 
 
 def test_the_first_order_sends_no_h() -> None:
-    assert not told(Ldp(order=1), gradients(100, 1))[:, 1].any()
+    assert not disclosed(Ldp(order=1), gradients(100, 1))[:, 1].any()
 
 
 def test_a_constant_h_is_public_and_needs_no_noise() -> None:
@@ -45,42 +45,42 @@ def test_a_constant_h_is_public_and_needs_no_noise() -> None:
     params = TrainParams(objective="reg:squarederror")
     pairs = held.pairs.copy()
     pairs[:, 1] = 1 << held.scale.h_bits
-    told_pairs = told(Ldp(clip=2.0), replace(held, params=params, pairs=pairs))
-    assert (told_pairs[:, 1] == 1).all()
+    pairs_sent = disclosed(Ldp(clip=2.0), replace(held, params=params, pairs=pairs))
+    assert (pairs_sent[:, 1] == 1).all()
 
 
 def test_gradients_beyond_clip_are_cut() -> None:
     held = gradients(200, 1)
     exact = held.scale.to_float(held.pairs)[:, 0]
-    cut = told(Ldp(epsilon=1e12, clip=0.25), held)[:, 0]
+    cut = disclosed(Ldp(epsilon=1e12, clip=0.25), held)[:, 0]
     np.testing.assert_allclose(cut, np.clip(exact, -0.25, 0.25), atol=1e-9)
 
 
-def test_what_is_told_does_not_depend_on_the_largest_gradient_of_others() -> None:
+def test_what_is_disclosed_does_not_depend_on_the_largest_gradient_of_others() -> None:
     labels, margins = np.ones(50, np.float32), np.full(50, 4, np.float32)
     engine, everybody = Ldp(mechanism="duchi", noise_seed=0), np.ones(50, np.bool_)
     sent = []
     for first in (4, -8):
         margins[0] = first
         held = Gradients.of(margins, labels, everybody, TrainParams(), 0)
-        sent.append(told(engine, held)[1:])
+        sent.append(disclosed(engine, held)[1:])
     np.testing.assert_array_equal(*sent)
 
 
 def test_a_tree_that_is_sent_again_carries_the_same_noise_and_the_next_another() -> None:
     engine, held = Ldp(), gradients(100, 1)
     half = engine.active(1)
-    first = told(engine, held, half)
-    np.testing.assert_array_equal(first, told(engine, held, half))
-    assert (first != told(engine, replace(held, tree=1), half)).all()
+    first = disclosed(engine, held, half)
+    np.testing.assert_array_equal(first, disclosed(engine, held, half))
+    assert (first != disclosed(engine, replace(held, tree=1), half)).all()
 
 
 def test_noise_drawn_for_a_session_is_the_same_in_all_its_attempts() -> None:
     engine, held = Ldp(), gradients(100, 1)
     session = replace(engine, **engine.drawn())
-    np.testing.assert_array_equal(told(session, held), told(session, held))
+    np.testing.assert_array_equal(disclosed(session, held), disclosed(session, held))
     other = replace(engine, **engine.drawn())
-    assert (told(session, held) != told(other, held)).all()
+    assert (disclosed(session, held) != disclosed(other, held)).all()
     assert session.drawn() == {}
 
 
@@ -123,4 +123,4 @@ def test_goss_is_refused() -> None:
 
 def test_noise_that_would_leave_the_integers_is_refused() -> None:
     with pytest.raises(ConfigError, match="epsilon"):
-        told(Ldp(epsilon=1e-9), gradients(1000, 1))
+        disclosed(Ldp(epsilon=1e-9), gradients(1000, 1))

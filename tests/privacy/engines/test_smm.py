@@ -41,7 +41,7 @@ def asked(engine: Engine, held: Gradients, rows: int, *, features: int = 3):
     pair = EnginePair(engine, bins)
     pair.start_tree(held)
     candidates = CandidateTable.of(bins.cuts)
-    answer = pair.ask_wave({1: all_rows(rows)}, candidates, {1: in_order(candidates)})[1]
+    answer = pair.ask_level({1: all_rows(rows)}, candidates, {1: in_order(candidates)})[1]
     return answer, expected(bins, held, all_rows(rows), candidates)
 
 
@@ -137,7 +137,7 @@ def test_smm2_hides_a_large_node_in_its_own_way_and_a_small_one_as_smm1() -> Non
     assert isinstance(asked(Smm2(), gradients(20, 9), 20)[0], Sums)
 
 
-def test_smm2_gives_up_on_a_small_node_if_told_so() -> None:
+def test_smm2_gives_up_on_a_small_node_if_asked_to() -> None:
     with pytest.raises(Refused, match=r"node 1 \(20 rows\) from telco"):
         asked(Smm2(when_exposed="refuse"), gradients(20, 9), 20)
 
@@ -222,5 +222,5 @@ def test_a_reply_is_made_for_each_query_of_a_wave() -> None:
     ]
     plan = passive.answer(queries)
     step = next(plan)
-    replies = [plan.send([each.run() for each in step.computations]), next(plan)]
+    replies = [plan.send([computation.run() for computation in step.computations]), next(plan)]
     assert [reply.node for reply in replies if isinstance(reply, Reply)] == [2, 3]

@@ -1,4 +1,4 @@
-"""What makes the encrypting engines fast changes nothing of what they say."""
+"""What makes the encrypting engines fast changes nothing of their sums."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedmq.simulation.simulate import simulate
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
 
-SWITCHES = [each.name for each in fields(AdditiveEngine) if each.type == "bool"]
+SWITCHES = [option.name for option in fields(AdditiveEngine) if option.type == "bool"]
 SWITCHES.remove("allow_weak_keys")
 
 
@@ -41,7 +41,7 @@ def test_sums_are_the_same_with_a_trick_switched_off(
             orders = {
                 node: np.random.default_rng(node).permutation(len(candidates)) for node in level
             }
-            answers = pair.ask_wave(level, candidates, orders)
+            answers = pair.ask_level(level, candidates, orders)
             for node, standing in level.items():
                 answer = answers[node]
                 assert isinstance(answer, Sums)
@@ -85,8 +85,8 @@ def test_the_root_is_summed_while_its_gradients_come_in(monkeypatch: pytest.Monk
         try:
             step = next(receiving)
             assert isinstance(step, Compute)
-            early += sum(len(each.rows) for each in step.computations)
-            receiving.send([each.run() for each in step.computations])
+            early += sum(len(computation.rows) for computation in step.computations)
+            receiving.send([computation.run() for computation in step.computations])
         except StopIteration:
             pass
     assert early == 300
@@ -102,7 +102,7 @@ def test_noise_that_was_made_ahead_is_used_once(monkeypatch: pytest.MonkeyPatch)
         for plan in pair.active.broadcast(gradients(100, tree)):
             step = next(plan)
             [encrypt] = step.computations
-            seen += [each.tobytes() for each in encrypt.noise]
+            seen += [noise.tobytes() for noise in encrypt.noise]
             fresh.append(len(encrypt.pairs) - len(encrypt.noise))
             with pytest.raises(StopIteration):
                 plan.send([encrypt.run()])

@@ -51,10 +51,12 @@ def sum_bins(
 
     ``bins`` (rows, features) holds bin codes below ``codes``, a missing value being a code like any
     other. ``slots`` (rows,) holds each row's node in [0, nodes), or -1 if it is not asked for.
-    ``tricks`` (see `joint`) save products. To share the work among processes split the rows and
-    `merge`: the work falls evenly, and joint sums lose less than by splitting features. Raises
-    `DataError` if shapes or codes do not fit, and `MessageError` if a ciphertext shares a factor
-    with the modulus.
+    ``tricks`` (see `joint_histogram`) save products. To share the work among processes split the
+    rows and `merge`: the work falls evenly, and joint sums lose less than by splitting features.
+
+    Raises:
+        DataError: shapes or codes do not fit.
+        MessageError: a ciphertext shares a factor with the modulus.
     """
     _check(len(ciphertexts), bins, slots, nodes, codes)
     sums = np.full((nodes, bins.shape[1], codes), _ZERO, dtype=np.object_)
@@ -71,8 +73,8 @@ def sum_bins(
             for group in plan_cells(bins[rows, block], tricks)
         ]
         # One group is summed in full, for the total: the one that loses least by it.
-        groups.sort(key=lambda each: saved_by_skipping(each[0]))
-        skips = tricks.skip_fullest and any(saved_by_skipping(each) > 0 for each, _ in groups[1:])
+        groups.sort(key=lambda pair: saved_by_skipping(pair[0]))
+        skips = tricks.skip_fullest and any(saved_by_skipping(group) > 0 for group, _ in groups[1:])
         total: mpz | None = None
         for group, target in groups:
             if total is not None and saved_by_skipping(group) > 0:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FeatureCells", "JointCells", "Tricks", "plan_cells"]
+__all__ = ["Cells", "FeatureCells", "JointCells", "Tricks", "plan_cells", "saved_by_skipping"]
 
 # Products that a joint must save to be worth its bookkeeping.
 _LEAST_SAVING = 64
@@ -104,8 +104,9 @@ def saved_by_skipping(group: Cells) -> int:
 
 def products(groups: Sequence[Cells], tricks: Tricks) -> int:
     """Products that it takes to sum all rows into the bins of all features of ``groups``."""
-    taken = sum(len(each.cell_of) - each.size + each.spread for each in groups)
-    saved = [max(0, saved_by_skipping(each)) for each in groups] if tricks.skip_fullest else []
+    taken = sum(len(group.cell_of) - group.size + group.spread for group in groups)
+    skipping = groups if tricks.skip_fullest else ()
+    saved = [max(0, saved_by_skipping(group)) for group in skipping]
     return taken - sum(saved) + min(saved, default=0)
 
 
@@ -134,7 +135,7 @@ def _joined(features: Sequence[Cells]) -> list[Cells]:
             break
         union = _join(groups.pop(a), groups.pop(b))
         savings = {pair: saving for pair, saving in savings.items() if not {a, b} & set(pair)}
-        savings |= {(name, joined): _saving(each, union) for name, each in groups.items()}
+        savings |= {(name, joined): _saving(group, union) for name, group in groups.items()}
         groups[joined] = union
         joined += 1
     return list(groups.values())

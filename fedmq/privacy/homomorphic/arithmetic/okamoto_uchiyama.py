@@ -6,12 +6,12 @@ power. As in J.-S. Coron, D. Naccache, P. Paillier, "Accelerating Okamoto-Uchiya
 cryptosystem", Electronics Letters 35 (1999), p-1 has a prime factor of twice the strength's bits,
 and it is the order of h modulo p²: exponents of noise and decryption are short.
 
-Since only the owner encrypts, g stays at home: the owner computes the ciphertext modulo p², and
-modulo q, where nothing is said, draws it at random, as it is for r of full length. All noise is
-square, so that no quadratic character, of which q's is public (the Jacobi symbol modulo n), tells
-anything.
+Since only the owner encrypts, g stays secret. The owner computes a ciphertext modulo p², and draws
+it at random modulo q, where it holds nothing of the plaintext, as for r of full length. All noise
+is square: then quadratic characters, of which q's is public (the Jacobi symbol modulo n), show
+nothing.
 
-Never show a decryption to whoever made the ciphertext: of a plaintext beyond p it tells p.
+Never show a decryption to whoever made the ciphertext: that of a plaintext beyond p betrays p.
 """
 
 from __future__ import annotations

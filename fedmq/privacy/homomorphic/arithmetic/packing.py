@@ -104,7 +104,9 @@ class SlotLayout:
             for index, plaintext in enumerate(plaintexts)
         ]
         size = -(-self.capacity * self.slot_bits // 8)
-        rows = np.frombuffer(b"".join(each.to_bytes(size, "little") for each in joined), np.uint8)
+        rows = np.frombuffer(
+            b"".join(digits.to_bytes(size, "little") for digits in joined), np.uint8
+        )
         bits = np.unpackbits(rows.reshape(-1, size), axis=1, bitorder="little")
         slots = bits[:, : self.capacity * self.slot_bits].reshape(-1, self.slot_bits)[:count]
         g = _numbers(slots[:, self.h_bits :])

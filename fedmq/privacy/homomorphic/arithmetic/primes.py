@@ -16,8 +16,8 @@ __all__ = [
     "rough_part",
 ]
 
-# (p-1)/2 shares no factor with it: then the powers of hardly any noise base miss a part of the
-# noise, and there are no small subgroups to tell noise apart in.
+# (p-1)/2 shares no factor with it, so that noise has no part in a small subgroup. Such a part would
+# distinguish ciphertexts, and the powers of one base often cannot cover it.
 _SMALL_PRIMES = primorial(1000)
 
 # GMP runs Baillie-PSW first, and Miller-Rabin with random bases for the rounds beyond 24.

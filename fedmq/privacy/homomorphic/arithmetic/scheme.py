@@ -84,7 +84,7 @@ class PrivateKey(ABC):
     def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
         """The plaintexts, signed, exact.
 
-        Ciphertexts must lie in (0, modulus), as `wire.from_wire` makes sure of. Raises
+        Ciphertexts must lie in (0, modulus), as `ciphertext_bytes.from_wire` makes sure of. Raises
         `MessageError` for one that cannot be a product of this key's ciphertexts and noise.
         """
 

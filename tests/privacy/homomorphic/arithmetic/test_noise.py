@@ -52,8 +52,8 @@ def test_hiding_noise_is_uniform_over_a_small_group() -> None:
 
 def test_exponents_are_uniform_below_the_order_and_as_long_as_it() -> None:
     drawn = noise.draw_exponents(mpz(300), 30_000)
-    assert {len(each) for each in drawn} == {2}
-    counts = Counter(int.from_bytes(each, "little") for each in drawn)
+    assert {len(exponent) for exponent in drawn} == {2}
+    counts = Counter(int.from_bytes(exponent, "little") for exponent in drawn)
     assert max(counts) == 299
     chi_square = sum((count - 100) ** 2 / 100 for count in counts.values())
     # 299 degrees of freedom, a standard deviation of 24.5: outside once in a million runs or less.

@@ -52,7 +52,7 @@ def test_a_ciphertext_decrypts_by_the_definition_of_the_scheme() -> None:
     p, square = int(key.prime.p), int(key.prime.p) ** 2
     g = 1 + int(key.t) * p
     for m in (0, 1, 12345, p // 5):
-        [c] = (int(each) for each in key.encrypt([m]))
+        [c] = map(int, key.encrypt([m]))
         found = (
             logarithm(pow(c, p - 1, square), p)
             * pow(logarithm(pow(g, p - 1, square), p), -1, p)

@@ -209,7 +209,7 @@ def test_a_private_key_does_not_print_itself(key: PrivateKey) -> None:
 
 
 def check(scheme: ModuleType, public: PublicKey, smallest_bits: int = 16) -> PublicKey:
-    """What a passive party does with what it was told."""
+    """What a passive party does with what it received."""
     checked: PublicKey = scheme.check_public(
         int(public.n), int(public.noise_base), public.noise_bits, smallest_bits, "bank"
     )
