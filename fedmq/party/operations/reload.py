@@ -37,7 +37,9 @@ class FileReload:
         party = self._context.party
         log.info("%s: keys and policy are taken up", party)
         if needs_restart:
-            log.warning("%s: restart to take up what changed in %s", party, ", ".join(needs_restart))
+            log.warning(
+                "%s: restart to take up what changed in %s", party, ", ".join(needs_restart)
+            )
         return needs_restart
 
     async def reload_or_log(self) -> None:
