@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.party.compute.process_pool import ProcessPool
-from fedmq.party.operations.broker_pace import BrokerLatency
+from fedmq.party.operations.broker_latency import BrokerLatency
 from fedmq.privacy.registry import engine_named
 from fedmq.simulation.calibration import Calibration, Measurement
 from fedmq.simulation.in_process import in_own_loop

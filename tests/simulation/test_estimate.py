@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.party.operations.broker_pace import BrokerLatency
+from fedmq.party.operations.broker_latency import BrokerLatency
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.calibration import Measurement
 from fedmq.simulation.estimate import Estimate

@@ -16,7 +16,7 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import LoadActiveTable
-from fedmq.party.operations.broker_pace import BrokerLatency, latency_of_broker
+from fedmq.party.operations.broker_latency import BrokerLatency, latency_of_broker
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.model import ACTIVE
 

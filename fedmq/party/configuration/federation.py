@@ -48,7 +48,7 @@ class Federation(Section):
     """Every party's public keys; more than one while a party changes its own."""
 
     @model_validator(mode="after")
-    def _each_once(self) -> Self:
+    def _distinct_parties(self) -> Self:
         if len(set(self.parties)) < len(self.parties):
             raise ValueError("passive: a party is named twice")
         if self.keys and set(self.keys) != set(self.parties):
@@ -69,4 +69,4 @@ class Federation(Section):
 
     def pinned(self, party: str) -> tuple[PublicKeys, ...]:
         """The public keys of ``party``, the newest last; none where messages are not sealed."""
-        return tuple(PublicKeys.from_text(each) for each in self.keys.get(party, ()))
+        return tuple(PublicKeys.from_text(key) for key in self.keys.get(party, ()))

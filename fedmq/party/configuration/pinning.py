@@ -1,4 +1,4 @@
-"""Public keys written into a federation's file, which is otherwise left as people wrote it."""
+"""Public keys written into a federation's file; the rest of it stays as people wrote it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def pin(path: Path, party: str, keys: Sequence[PublicKeys]) -> None:
         names = (document["active"], *document["passive"])
         if party not in names:
             raise ConfigError(f"{path}: {party!r} is not among the parties: {', '.join(names)}")
-        edited = _edited(text, party, [str(each) for each in keys])
-        if _document(edited, path).get("keys", {}).get(party) != [str(each) for each in keys]:
+        edited = _edited(text, party, [str(key) for key in keys])
+        if _document(edited, path).get("keys", {}).get(party) != [str(key) for key in keys]:
             raise ConfigError(
                 f"{path}: keys.{party}: write it as one line below [keys], then try again"
             )

@@ -8,13 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
 
 from fedmq.errors import ConfigError
 from fedmq.messages.body import NAME_OF_MODEL
@@ -24,7 +18,6 @@ __all__ = ["FilePath", "Section", "in_folder", "read_toml"]
 
 Model = TypeVar("Model", bound="Section")
 
-
 _NAMES = {
     NAME_OF_PARTY: "a small letter, and up to 31 small letters, digits, _ or -",
     NAME_OF_MODEL: "a letter or digit, and up to 63 letters, digits, dots, _ or -",
@@ -32,7 +25,7 @@ _NAMES = {
 
 
 def in_folder(path: Path, info: ValidationInfo) -> Path:
-    """``path`` as seen from the folder of the file that is being read."""
+    """``path``, relative to the folder of the file that is being read."""
     folder = (info.context or {}).get("folder", Path())
     return Path(folder) / path
 
@@ -42,7 +35,7 @@ FilePath = Annotated[Path, AfterValidator(in_folder)]
 
 
 class Section(BaseModel):
-    """A table of a configuration file: frozen, and nothing but the declared keys.
+    """A table of a configuration file: frozen, with no keys but the declared ones.
 
     The text below a key is its description in the reference.
     """
@@ -51,14 +44,14 @@ class Section(BaseModel):
         frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
     )
     file: ClassVar[str] = ""
-    """What users call the file, where this is all of one."""
+    """What users call the file, if the section is a whole file."""
 
 
 def read_toml(path: Path, model: type[Model]) -> Model:
     """The file at ``path`` as ``model``; paths inside it are relative to its folder.
 
     Raises:
-        ConfigError: the file is missing, is no TOML, or a key is wrong; one line that names both.
+        ConfigError: the file is missing, is no TOML, or a key is wrong; a line names both.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -83,8 +76,8 @@ def read_toml(path: Path, model: type[Model]) -> Model:
                 f"{path}: this is no {model.file}, where there is no {foreign[0]!r}; is it the "
                 "right file?"
             ) from None
-        # A key that is misspelt is missing too: the misspelling says more.
-        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        # A misspelt key is also a missing key: the line names the misspelling, which says more.
+        first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
         raise ConfigError(f"{path}: {_line(first, model)}") from None
 
 

@@ -1,4 +1,4 @@
-"""What a party's files say, and what of it a running daemon takes up when they change."""
+"""A party's files, and what of them a running daemon reloads when they change."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class PartyFiles:
         """The same files as they are now; errors as for ``read``."""
         return self.read(self.path, self.passphrase)
 
-    def fixed(self, newer: PartyFiles) -> list[str]:
-        """What differs in ``newer`` and is taken up at the daemon's next start alone."""
+    def needs_restart(self, newer: PartyFiles) -> list[str]:
+        """The keys that differ in ``newer`` and that only a restart of the daemon reads."""
         kept = self.config.model_copy(update={"policy": newer.config.policy})
         names = [
             name
@@ -50,11 +50,11 @@ class PartyFiles:
             names.append("federation")
         return names
 
-    def taken_up(self, newer: PartyFiles) -> PartyFiles:
-        """These files with the keys and the policy of ``newer``.
+    def reloaded(self, newer: PartyFiles) -> PartyFiles:
+        """These files with the private keys, public keys and policy of ``newer``.
 
         Raises:
             ConfigError: only one of them seals messages.
         """
-        self.sealer.take_up(newer.sealer)
+        self.sealer.reload(newer.sealer)
         return replace(self, config=self.config.model_copy(update={"policy": newer.config.policy}))

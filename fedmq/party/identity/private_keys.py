@@ -22,6 +22,7 @@ from fedmq.transport.sealing.keys import KEY_BYTES, PrivateKeys
 __all__ = [
     "PASSPHRASE_VARIABLE",
     "KeyRing",
+    "Passphrase",
     "is_locked",
     "passphrase_from_environment",
     "read",
@@ -32,10 +33,11 @@ PASSPHRASE_VARIABLE = "FEDMQ_KEYS_PASSPHRASE"
 
 _FORMAT = "fedmq keys 1"
 _DAMAGED = "this is no file of private keys, or it is damaged"
-# OWASP's first choice for scrypt: 128 MB and a third of a second for each guess.
+# OWASP's first choice for scrypt: a guess takes 128 MB and a third of a second.
 _COST = {"n": 2**17, "r": 8, "p": 1}
 
 Passphrase = Callable[[], str]
+"""Asked for a passphrase once keys turn out to be locked."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,18 @@ class KeyRing:
     @property
     def all(self) -> tuple[PrivateKeys, ...]:
         """Every pair that opens messages."""
-        return tuple(each for each in (self.current, self.next, self.previous) if each)
+        return tuple(pair for pair in (self.current, self.next, self.previous) if pair)
 
     def prepared(self) -> KeyRing:
-        """With a next pair, fresh if there is none: it opens messages but does not sign yet.
+        """With a next pair, new if there is none: it opens messages but does not sign yet.
 
-        One that is there stays: others may seal to it already.
+        An old next pair stays: others may seal to it already.
         """
         newest = self.next or PrivateKeys.generate()
         return KeyRing(self.party, self.current, self.previous, newest)
 
     def advanced(self) -> KeyRing:
-        """The next pair signs; the one before still opens what is under way.
+        """The next pair signs; the pair before it still opens messages that are under way.
 
         Raises:
             ConfigError: there is no next pair.
@@ -72,7 +74,7 @@ class KeyRing:
 
 
 def passphrase_from_environment() -> str:
-    """What ``FEDMQ_KEYS_PASSPHRASE`` says; ConfigError where it says nothing."""
+    """The value of ``FEDMQ_KEYS_PASSPHRASE``; ConfigError if it is not set."""
     try:
         return os.environ[PASSPHRASE_VARIABLE]
     except KeyError:

@@ -14,22 +14,19 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.identity import private_keys as private_keys
-from fedmq.party.identity.private_keys import KeyRing
+from fedmq.party.identity import private_keys
+from fedmq.party.identity.private_keys import KeyRing, Passphrase
 from fedmq.transport.sealing.keys import PublicKeys
 from fedmq.transport.sealing.seal import LONGEST_DELAY, Channel, Incoming, Introduction, Outgoing
 
 __all__ = ["Clear", "EndToEnd", "Sealer", "sealer_of"]
 
-"""Seconds for which an introduction is good: no message travels longer, the broker's expiry is
-the same."""
-
 _CLOCK_SKEW = 3600
 _RENEWED = 24 * 3600
 _CHANNELS = 4096
 
-# Nothing on disk remembers questions for scores, as openings are remembered. So whoever restarts
-# takes none that was sealed before, and whoever asks introduces itself every so often.
+# Sessions that were opened are recorded on disk, questions for scores are not. So a daemon refuses
+# questions that were sealed before it started, and the asking party introduces itself again often.
 _QUESTIONS = (OnlineHop.kind, OnlineRows.kind)
 _RENEWED_TO_ASK = 2
 
@@ -57,13 +54,13 @@ class Sealer(ABC):
         """
 
     @abstractmethod
-    def take_up(self, newer: Sealer) -> None:
-        """Seal as ``newer`` does from now on; sessions that run keep the keys they began with.
+    def reload(self, newer: Sealer) -> None:
+        """Seal with the keys of ``newer`` from now on; running sessions keep the keys they have.
 
-        Only to a key that is pinned no more nothing is sealed, not even in these.
+        But nothing more is sealed to a key that is no longer pinned, also in running sessions.
 
         Raises:
-            ConfigError: only one of them seals at all.
+            ConfigError: one of the two seals, and the other does not.
         """
 
 
@@ -78,7 +75,7 @@ class Clear(Sealer):
     def open(self, data: bytes) -> Envelope:
         return decode(data)
 
-    def take_up(self, newer: Sealer) -> None:
+    def reload(self, newer: Sealer) -> None:
         if newer.sealed:
             raise ConfigError("there were no keys when the daemon started; restart it to seal")
 
@@ -86,8 +83,8 @@ class Clear(Sealer):
 class EndToEnd(Sealer):
     """Seals with this party's ``ring`` between it and the others' ``pinned`` keys.
 
-    To a party with several pinned keys, which is about to change them, the last one is used: it
-    has that one already, or it could not have been pinned.
+    A party that is changing its keys has several pinned ones. The last one is used: the party has
+    made it before it was pinned.
     """
 
     sealed = True
@@ -109,7 +106,7 @@ class EndToEnd(Sealer):
         channel = _channel(envelope.header)
         seal = self._outgoing.get(channel)
         now = int(self._clock())
-        # A long session introduces itself anew, or a peer that restarts would find it too old.
+        # A long session introduces itself again: a peer that restarts would refuse an old one.
         good_for = _RENEWED_TO_ASK if envelope.header.kind in _QUESTIONS else _RENEWED
         if seal is None or now - seal.issued > good_for:
             peer = self._pinned[channel.recipient][-1]
@@ -139,8 +136,8 @@ class EndToEnd(Sealer):
             self._incoming.put(key, incoming)
         return Envelope(header, read_body(header, body))
 
-    def take_up(self, newer: Sealer) -> None:
-        # What is under way has its own keys by now, in both caches.
+    def reload(self, newer: Sealer) -> None:
+        # Sessions under way have derived their keys already; both caches hold those.
         if not isinstance(newer, EndToEnd):
             raise ConfigError("the federation file holds no keys any more; restart without seals")
         if newer._pinned.keys() != self._pinned.keys():
@@ -167,7 +164,7 @@ class EndToEnd(Sealer):
 
 
 class _Recent(OrderedDict[K, V]):
-    """The entries used last; nobody can make it grow."""
+    """The ``most`` entries used last, so that no peer can fill the memory."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -193,13 +190,13 @@ def _channel(header: Header) -> Channel:
 def sealer_of(
     config: PartyFile,
     federation: Federation,
-    passphrase: Callable[[], str] = private_keys.passphrase_from_environment,
+    passphrase: Passphrase = private_keys.passphrase_from_environment,
 ) -> Sealer:
-    """The sealer that a party's files ask for.
+    """The sealer that fits a party's files.
 
     Raises:
-        ConfigError: the federation has no keys and the policy does not allow that; or this party's
-            private keys cannot be read, or are not the ones that the others know.
+        ConfigError: the federation has no keys, and the policy does not allow that; or this party's
+            private keys cannot be read, or do not fit its public ones.
     """
     if not federation.keys:
         if config.policy.allow_unsealed:

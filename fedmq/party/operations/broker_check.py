@@ -1,6 +1,6 @@
-"""Proof, from where a party stands, that its broker refuses what it must refuse.
+"""Whether a party's broker refuses what it must refuse.
 
-Nothing that is tried could do harm where it is wrongly allowed, but for a message of no meaning.
+What the check tries does no harm where it is wrongly allowed: at most a message without meaning.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fedmq.transport.link import LANES
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
 from fedmq.transport.rabbitmq.topology import (
+    Topology,
     dead_exchange_name,
     dead_queue_name,
     exchange_name,
@@ -27,15 +28,16 @@ from fedmq.transport.rabbitmq.topology import (
     topology,
 )
 
-__all__ = ["Finding", "check_broker"]
+__all__ = ["NOBODY", "Finding", "check_broker"]
 
 _REFUSED = "ACCESS_REFUSED"
-_NOBODY = "nobody"  # no party has this name, so what is sent to it reaches nobody
+NOBODY = "nobody"
+"""No party has this name, so a message to it reaches no queue."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was tried as ``party``, whether it must be ``allowed``, and if that is ``right``."""
+    """What was tried as ``party``, whether it must be ``allowed``, and whether it was so."""
 
     party: str
     tried: str
@@ -45,7 +47,7 @@ class Finding:
 
 
 async def check_broker(config: PartyFile, federation: Federation) -> list[Finding]:
-    """Try everything as this party; LinkError if it cannot even connect."""
+    """Try everything as this party; LinkError without a connection."""
     check = _Check(config, federation)
     await check.rights()
     await check.logins()
@@ -66,7 +68,7 @@ class _Check:
         exchange = exchange_name(name)
         async with self._connected():
             pass
-        nobody = routing_key(me, _NOBODY, "training")
+        nobody = routing_key(me, NOBODY, "training")
         await self._try("publish under its own name", True, _publish(exchange, nobody))
         for other in self._federation.parties:
             if other == me:
@@ -77,16 +79,16 @@ class _Check:
             await self._try(
                 f"publish under the name of {other}",
                 False,
-                _publish(exchange, routing_key(other, _NOBODY, "training")),
+                _publish(exchange, routing_key(other, NOBODY, "training")),
             )
             await self._try(
                 f"write into the queue of {other} past the exchange",
                 False,
                 _publish("", queue_name(name, other, "training")),
             )
-        await self._try("write dead letters", False, _publish(dead_exchange_name(name), _NOBODY))
+        await self._try("write dead letters", False, _publish(dead_exchange_name(name), NOBODY))
         layout = topology(name, self._federation.parties)
-        await self._try("declare queues and exchanges", False, lambda it: it.declare(layout))
+        await self._try("declare queues and exchanges", False, _declare(layout))
 
     async def logins(self) -> None:
         """Who gets in at all."""
@@ -98,7 +100,7 @@ class _Check:
             await self._try_login("log in as guest", f"amqp://guest:guest@{host}/{path}", None)
             return
         stranger = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # The broker is to refuse us: whether we would trust it is another question.
+        # The broker must refuse this client. Whether the client trusts the broker does not matter.
         stranger.check_hostname = False
         stranger.verify_mode = ssl.CERT_NONE
         login = f"amqps://{wrong}"
@@ -117,7 +119,7 @@ class _Check:
     async def _try(
         self, tried: str, allowed: bool, act: Callable[[BrokerConnection], Awaitable[object]]
     ) -> None:
-        # A connection for each: a refusal ends its channel.
+        # Every try has a connection of its own: a refusal ends the channel.
         async with self._connected() as connection:
             try:
                 await act(connection)
@@ -144,6 +146,10 @@ class _Check:
 
 def _publish(exchange: str, key: str) -> Callable[[BrokerConnection], Awaitable[bool]]:
     return lambda connection: connection.publish(exchange, key, b"broker check", "broker check")
+
+
+def _declare(layout: Topology) -> Callable[[BrokerConnection], Awaitable[None]]:
+    return lambda connection: connection.declare(layout)
 
 
 def _consume(queue: str) -> Callable[[BrokerConnection], Awaitable[None]]:

@@ -37,7 +37,7 @@ def socket_path(state: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
+def _short_name(path: Path) -> Iterator[str]:
     """A name of ``path`` that fits the 108 bytes of a Unix socket's address."""
     if len(os.fsencode(path)) < 100 or not Path("/proc/self/fd").exists():
         yield str(path)
@@ -50,7 +50,7 @@ def _short(path: Path) -> Iterator[str]:
 
 
 class ControlServer:
-    """Answers requests by ``commands``, as long as the daemon runs."""
+    """Answers requests by ``commands`` while the daemon runs."""
 
     def __init__(self, state: Path, commands: Mapping[str, Command]) -> None:
         self._path = socket_path(state)
@@ -72,7 +72,7 @@ class ControlServer:
             self._path.unlink(missing_ok=True)
             before = os.umask(0o177)
             try:
-                with _short(self._path) as name:
+                with _short_name(self._path) as name:
                     self._server = await asyncio.start_unix_server(
                         self._serve, name, limit=_LARGEST_LINE
                     )
@@ -84,14 +84,14 @@ class ControlServer:
             ) from None
 
     async def close(self) -> None:
-        """Stop listening; those who still wait are answered when their command ends."""
+        """Stop listening; open requests are answered when their command ends."""
         if self._server is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
 
     async def _is_alive(self) -> bool:
         try:
-            with _short(self._path) as name:
+            with _short_name(self._path) as name:
                 _, writer = await asyncio.open_unix_connection(name)
         except OSError:
             return False
@@ -147,7 +147,7 @@ async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str
     """
     path = socket_path(state)
     try:
-        with _short(path) as name:
+        with _short_name(path) as name:
             reader, writer = await asyncio.open_unix_connection(name, limit=_LARGEST_LINE)
     except PermissionError as error:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""A party's dead letters: they lie on the broker, and why they died is noted here.
+"""A party's dead letters: they lie on the broker; the reasons for refusing them are noted here.
 
-A party may not publish under another's name, so a letter cannot go back into its queue: its own
-daemon takes it once more.
+No party may publish under another's name, so nobody can put a letter back into its queue. Instead,
+the party's own daemon is given the letter once more.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _MOST_LETTERS = 10_000
 
 
 def letter_id(body: bytes) -> str:
-    """What people call a letter by: message ids are the sender's own words, and may repeat."""
+    """The letter's name for people: message ids are chosen by senders, and may repeat."""
     return hashlib.sha256(body).hexdigest()[:12]
 
 
 class DeadLetterNotes:
-    """A file of one line per refused message, the newest last; old lines go."""
+    """A file with one line per refused message, the newest last; old lines are removed."""
 
     def __init__(self, state: Path) -> None:
         self._path = state / "dead-letters.jsonl"
         self._lines: int | None = None
 
     def add(self, delivery: Delivery, reason: str) -> None:
-        """Note why ``delivery`` was refused; a full disk is logged, and stops nothing."""
+        """Note why ``delivery`` was refused; a full disk is only logged."""
         note = {
             "letter": letter_id(delivery.body),
             "at": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -91,7 +91,7 @@ def _parsed(line: str) -> dict[str, str] | None:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A letter in the dead queue. Its header is in the clear, but nobody vouches for it."""
+    """A letter in the dead queue. Its header is readable, but not authenticated."""
 
     id: str
     reason: str
@@ -102,7 +102,7 @@ class DeadLetter:
 
     @property
     def sender(self) -> str:
-        """As the broker vouched for it when the letter was published."""
+        """The sender, which the broker checked when the letter was published."""
         return self.received.routing_key.partition(".")[0]
 
     def described(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class DeadLetter:
         }
 
     def request(self) -> dict[str, Any]:
-        """What asks the daemon to take it once more."""
+        """The request to the daemon to take the letter once more."""
         return {
             "do": "redeliver",
             "body": b64encode(self.received.body).decode(),
@@ -127,7 +127,7 @@ class DeadLetter:
 
 
 class DeadLetterBox:
-    """The dead queue, as long as the connection is open; letters not dropped stay in it."""
+    """The dead queue, while the connection is open; letters that are not dropped stay in it."""
 
     def __init__(self, connection: BrokerConnection, queue: str, notes: DeadLetterNotes) -> None:
         self._connection = connection
@@ -185,7 +185,7 @@ class DeadLetterBox:
 
 @dataclass
 class Redelivery:
-    """A dead letter on its second way through the daemon; the box settles it, not the broker."""
+    """A dead letter that the daemon takes once more; the box settles it, not the broker."""
 
     body: bytes
     message_id: str

@@ -1,4 +1,4 @@
-"""How a daemon is, as supervisors, load balancers and its owner ask."""
+"""Whether a daemon is well: for supervisors, load balancers and its owner."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Health", "Probe"]
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``reasons``: why it can serve nothing now, in a line each; none: it is ready.
+    """``reasons``: lines that say why the daemon cannot serve now; without any it is ready.
 
-    ``away``: parties that have not answered questions for scores for a while. What becomes of
-    scores meanwhile is the policy's; a party that is away is no reason to send callers elsewhere.
+    ``away``: parties that have not answered questions for scores for a while. The setting
+    ``degrade`` decides what scores are made meanwhile; the daemon is ready all the same.
     """
 
     reasons: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether it can serve."""
+        """Whether the daemon can serve."""
         return not self.reasons
 
     def described(self) -> dict[str, Any]:

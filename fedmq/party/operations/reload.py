@@ -30,15 +30,17 @@ class FileReload:
         """
         async with self._reading:
             newer = await asyncio.to_thread(self._files.read_again)
-            fixed = self._files.fixed(newer)
-            self._files = self._files.taken_up(newer)
+            needs_restart = self._files.needs_restart(newer)
+            self._files = self._files.reloaded(newer)
         self._context.config = self._files.config
         self._context.consent.reload(self._files.config.policy)
         party = self._context.party
         log.info("%s: keys and policy are taken up", party)
-        if fixed:
-            log.warning("%s: restart to take up what changed in %s", party, ", ".join(fixed))
-        return fixed
+        if needs_restart:
+            log.warning(
+                "%s: restart to take up what changed in %s", party, ", ".join(needs_restart)
+            )
+        return needs_restart
 
     async def reload_or_log(self) -> None:
         """The same for somebody who only reads the log."""

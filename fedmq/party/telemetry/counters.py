@@ -1,4 +1,4 @@
-"""What a daemon counts of its own work, as plain numbers; other files show them to people."""
+"""What a daemon counts of its own work, as plain numbers; other rooms show them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Counters", "Gauges"]
 
 @dataclass
 class Counters:
-    """Counted since the daemon began. Kinds, peers and purposes are few: none is a peer's text."""
+    """Counted since the daemon started. Keys are few: none is a text that a peer chose."""
 
     clock: Callable[[], float] = time.time
     messages_sent: Counter[str] = field(default_factory=Counter)
@@ -31,9 +31,9 @@ class Counters:
     refused: Counter[str] = field(default_factory=Counter)
     """By the kind of reason."""
     dropped: int = 0
-    """Messages of sessions that are not known here."""
+    """Messages of unknown sessions."""
     queue_age: float = 0.0
-    """Seconds between the sending of the message that came last, and its arrival here."""
+    """Seconds from the sending to the arrival of the last message."""
     trees: int = 0
     sessions_ended: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By purpose and outcome."""
@@ -46,13 +46,13 @@ class Counters:
         self.bytes_sent[header.kind] += size
 
     def arrived(self, delivery: Delivery) -> None:
-        """A delivery came, whatever becomes of it."""
+        """A delivery has arrived; it may still be refused."""
         self.redeliveries += delivery.redelivered
         if delivery.sent is not None:
             self.queue_age = max(0.0, self.clock() - delivery.sent)
 
     def received(self, header: Header, size: int) -> None:
-        """A delivery proved to be a message."""
+        """A delivery has turned out to be a message."""
         self.messages_received[header.kind] += 1
         self.bytes_received[header.kind] += size
 
@@ -68,11 +68,11 @@ class Counters:
 
 @dataclass(frozen=True)
 class Gauges:
-    """How things stand at the moment, beside what the meters count."""
+    """The present state, beside what the counters count."""
 
     connected: bool
     dead_letters: int
     sessions: Mapping[tuple[str, str], int] = field(default_factory=Counter)
-    """Sessions that run, by purpose and state."""
+    """Running sessions, by purpose and state."""
     waiting: int = 0
     """Peers that sessions wait for."""

@@ -1,4 +1,4 @@
-"""Timelines that several parties wrote of one session, laid into one."""
+"""Timelines that several parties wrote of one session, joined into one."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def read_trace(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JoinedTrace:
-    """``document`` opens as each of its parts does; ``parties`` in the order of the parts.
+    """``document`` has the format of its parts; ``parties`` are in the order of the parts.
 
-    ``arrows``: messages of which both ends are in it. ``early``: seconds by which the earliest of
-    them arrived before it left, which only clocks that disagree can make happen; 0 if none did.
+    ``arrows``: the number of messages with both ends in it. ``early``: if clocks disagree, a
+    message may arrive before it was sent; the seconds of the earliest such one, else 0.
     """
 
     document: Mapping[str, Any]
@@ -43,7 +43,7 @@ class JoinedTrace:
 
     @classmethod
     def of(cls, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> JoinedTrace:
-        """From names, for messages, and documents; DataError if two hold the same party."""
+        """From documents, with their names for errors; DataError if two hold the same party."""
         owner: dict[str, str] = {}
         left: dict[str, float] = {}
         arrived: dict[str, float] = {}
@@ -60,7 +60,7 @@ class JoinedTrace:
                 elif event["ph"] == "f":
                     arrived.setdefault(str(event["id"]), event["ts"] / 1e6)
                 events.append(event)
-        gaps = [arrived[each] - left[each] for each in arrived.keys() & left.keys()]
+        gaps = [arrived[message] - left[message] for message in arrived.keys() & left.keys()]
         return cls(
             {"displayTimeUnit": "ms", "traceEvents": events},
             tuple(owner),

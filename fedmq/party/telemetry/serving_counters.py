@@ -1,4 +1,4 @@
-"""What requests for scores came to, as plain numbers; other files show them to people."""
+"""How many requests for scores there were, and how they ended; other rooms show the numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 __all__ = ["BOUNDS", "LookupCounters", "ScoreCounters", "Times"]
 
 BOUNDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Seconds at which the histogram is cut; beyond the last one is one more piece."""
+"""Upper bounds of the histogram's buckets, in seconds; one more bucket has no bound."""
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Times:
     """A histogram of seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    """How often a time fell into each piece."""
+    """Number of times by bucket."""
     sum: float = 0.0
 
     def add(self, seconds: float) -> None:
@@ -31,11 +31,11 @@ class Times:
 
 @dataclass
 class LookupCounters:
-    """What rows were asked for in a database, counted since the daemon began."""
+    """Lookups of rows in a database, counted since the daemon started."""
 
     clock: Callable[[], float] = time.perf_counter
     hits: int = 0
-    """Ids that were known from before."""
+    """Ids whose rows were in the cache."""
     misses: int = 0
     """Ids that had to be looked up."""
     failures: int = 0
@@ -54,16 +54,16 @@ class LookupCounters:
 
 @dataclass
 class ScoreCounters:
-    """Counted since the daemon began, for HTTP and messages together."""
+    """Counted since the daemon started, for HTTP and messages together."""
 
     clock: Callable[[], float] = time.perf_counter
     requests: Counter[int] = field(default_factory=Counter)
-    """By status, as in HTTP; 200 is answered."""
+    """By HTTP status, also for messages; 200 is answered."""
     seconds: Times = field(default_factory=Times)
     rows: int = 0
     """Rows of the requests that were answered."""
     degraded: int = 0
-    """Answers in which some party's part was guessed."""
+    """Answers in which a party's part was guessed."""
 
     @contextmanager
     def request(self) -> Iterator[None]:

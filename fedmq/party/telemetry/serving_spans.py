@@ -1,8 +1,8 @@
 """OpenTelemetry spans of online scores: requests, rounds, questions, and what parties answer.
 
-Each batch is a trace, whose id is a hash of federation, session and number of the batch. The span
-of a question has an id that is a hash too, so that whoever is asked can put its answer below it:
-both know all that it takes from the question itself. Spans hold no ids of people and no values.
+Every batch is a trace. Its id is a hash of federation, session and number of the batch. The id of a
+question's span is a hash, too: the party that is asked computes both from the question, and puts
+its answer below it. Spans hold no ids of people and no values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["AnswerSpan", "BatchSpans", "OnlineSpans"]
 
 
 class OnlineSpans:
-    """Follows a ``share`` of all batches; parties with the same share follow the same ones."""
+    """Follows a ``share`` (0 to 1) of all batches; parties with the same share follow the same."""
 
     def __init__(self, telemetry: Telemetry, federation: str, party: str, share: float) -> None:
         self._telemetry = telemetry
@@ -35,9 +35,9 @@ class OnlineSpans:
     def batch(
         self, session: str, number: int, model: str, mode: Mode, arrived: Sequence[tuple[int, int]]
     ) -> BatchSpans | None:
-        """Spans of a batch that sets out; None if it is not among those that are followed.
+        """Spans of a batch that begins now; None if it is not followed.
 
-        ``arrived``: when each of its requests came (nanoseconds), and how many rows it has.
+        ``arrived``: by request, when it came (nanoseconds), and its number of rows.
         """
         context = self._context(session, number)
         if context is None:
@@ -46,7 +46,7 @@ class OnlineSpans:
         return BatchSpans(self._telemetry, context, shown, arrived)
 
     def answer(self, header: Header, body: Body) -> AnswerSpan | None:
-        """The span of an answer to ``body``, from now on; None if that is not followed."""
+        """The span of an answer to ``body``, begun now; None if the batch is not followed."""
         if not isinstance(body, OnlineHop | OnlineRows):
             return None
         context = self._context(header.session, body.batch)
@@ -70,20 +70,20 @@ class OnlineSpans:
 
 
 class AnswerSpan:
-    """A party looks its rows up and answers."""
+    """A party looks up its rows and answers."""
 
     def __init__(self, span: otel.Span) -> None:
         self._span = span
 
-    def end(self, said: Body | None) -> None:
-        """It has said this."""
-        if isinstance(said, OnlineRefusal):
-            self._span.set_status(otel.Status(otel.StatusCode.ERROR, said.cause))
+    def end(self, answer: Body | None) -> None:
+        """The party has answered, or refused, or has nothing to answer."""
+        if isinstance(answer, OnlineRefusal):
+            self._span.set_status(otel.Status(otel.StatusCode.ERROR, answer.cause))
         self._span.end()
 
 
 class BatchSpans:
-    """The batch; below it its requests, and its rounds with the questions of each."""
+    """The batch; below it its requests and its rounds, below a round its questions."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class BatchSpans:
         self._questions: dict[int, tuple[int, otel.Span]] = {}
 
     def asked(self, party: str, body: Body, turn: int) -> None:
-        """``party`` was asked ``body``, perhaps once more, in round number ``turn``."""
+        """``party`` was asked ``body``, perhaps not for the first time, in round ``turn``."""
         if not isinstance(body, OnlineHop | OnlineRows):
             return
         if body.hop in self._asked:
@@ -137,7 +137,7 @@ class BatchSpans:
             self._rounds.pop(turn).end()
 
     def done(self, index: int, result: Any) -> None:
-        """Request number ``index`` came to ``result``: scores, or an error."""
+        """Request number ``index`` ended with ``result``: scores, or an error."""
         span = self._requests.pop(index)
         if isinstance(result, OnlineScores):
             if result.degraded:

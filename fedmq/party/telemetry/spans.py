@@ -1,7 +1,7 @@
 """OpenTelemetry spans of what this party does in each session, in a trace that all parties share.
 
-The trace's id is a hash of federation and session, so every party knows it, and no message has to
-carry it. Spans hold names, numbers of trees and times: what the logs hold, and no data.
+The trace's id is a hash of federation and session, so every party knows it without a message.
+Spans hold names, numbers of trees and times, as the logs do, and no data.
 Needs the extra ``fedmq[otel]``.
 """
 
@@ -37,10 +37,10 @@ _EXPORT_SECONDS = 2  # a collector that is away must not hold up the end of a da
 
 
 def trace_context(federation: str, session: str) -> otel.SpanContext:
-    """What all parties take for the parent of their side of ``session``."""
+    """The parent that all parties give to their spans of ``session``."""
     digest = hashlib.sha256(f"fedmq trace\0{federation}\0{session}".encode()).digest()
     return otel.SpanContext(
-        # Zero would be no valid id.
+        # Zero is no valid id.
         trace_id=int.from_bytes(digest[:16]) or 1,
         span_id=int.from_bytes(digest[16:24]) or 1,
         is_remote=True,
@@ -49,7 +49,7 @@ def trace_context(federation: str, session: str) -> otel.SpanContext:
 
 
 class _Ids(RandomIdGenerator):
-    """Random span ids, but for a next one that is ``chosen``."""
+    """Random span ids, except the next one if it is ``chosen``."""
 
     chosen: int | None = None
 
@@ -59,7 +59,7 @@ class _Ids(RandomIdGenerator):
 
 
 class Telemetry:
-    """Where the spans of one party go."""
+    """The exporter of one party's spans."""
 
     def __init__(self, party: str, processor: SpanProcessor) -> None:
         resource = Resource.create({"service.name": "fedmq", "service.instance.id": party})
@@ -72,12 +72,12 @@ class Telemetry:
 
     @classmethod
     def to(cls, endpoint: str, party: str) -> Self:
-        """Send them to a collector in the background; it may be away."""
+        """Send the spans to a collector in the background; it may be away."""
         exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS)
         return cls(party, BatchSpanProcessor(exporter))
 
     def follow(self, address: Address, purpose: str, model: str) -> SessionSpans:
-        """A span for one attempt at a session, from now on."""
+        """The span of one attempt at a session, which begins now."""
         return SessionSpans(self._tracer, address, purpose, model)
 
     def begin(
@@ -119,7 +119,7 @@ class SessionSpans:
         self._since = time.time_ns()
 
     def computed(self, what: str, asked: float, span: Span) -> None:
-        """``what`` was wanted at ``asked`` (seconds), and done in ``span``."""
+        """The computation ``what`` was asked for at ``asked`` (seconds), and ran in ``span``."""
         if self._trees and self._tree is None:
             above = otel.set_span_in_context(self._session)
             self._tree = self._tracer.start_span("tree", above, start_time=self._since)
@@ -137,14 +137,14 @@ class SessionSpans:
         done.end(_nanoseconds(span.end))
 
     def tree_done(self, number: int) -> None:
-        """Tree ``number``, counted from 1, is grown; what comes now belongs to the next one."""
+        """Tree ``number``, counted from 1, is grown; later computations belong to the next."""
         if self._tree is not None:
             self._tree.set_attribute("fedmq.tree", number)
             self._tree.end()
         self._tree, self._since = None, time.time_ns()
 
     def end(self, outcome: asyncio.Future[Any]) -> None:
-        """The attempt is over; ``outcome`` may be open, where another one follows."""
+        """The attempt is over; ``outcome`` is open if another attempt follows."""
         if self._tree is not None:
             self._tree.end()
         if not outcome.done() or outcome.cancelled():

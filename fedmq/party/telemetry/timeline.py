@@ -1,9 +1,9 @@
-"""Who computed, said and waited for what, and when: a timeline in Chrome's trace event format.
+"""Who computed and sent what, when, and what it waited for: in Chrome's trace event format.
 
-It opens in https://ui.perfetto.dev and in chrome://tracing. Each party is a process; its states,
-its messages and each of its workers are threads. An arrow leads from where a message left to
-where it arrived, if both ends are in the file. Times are wall-clock times, so that the timelines
-of several parties can be laid into one.
+The file opens in https://ui.perfetto.dev and in chrome://tracing. Every party is a process; its
+states, its messages and its workers are threads of it. An arrow leads from the sending of a message
+to its arrival, if both are in the file. Times are wall-clock times, so that the timelines of
+several parties can be joined.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _STATES, _SENT, _RECEIVED, _FIRST_WORKER = 0, 1, 2, 10
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When and by which worker (a process or thread number) something was done; seconds.
+    """When a computation ran, in seconds, and on which worker (number of its process or thread).
 
-    ``busy``: how much of it a core was really at work, and not taken by others.
+    ``busy``: the seconds of processor time that it took.
     """
 
     worker: int
@@ -43,12 +43,12 @@ class Span:
 class Timeline:
     """Collects the timeline of one session, or of all parties' sides of it.
 
-    A training's trace holds some hundred bytes per computation and message.
+    The timeline of a training takes some hundred bytes per computation and message.
     """
 
     def __init__(self) -> None:
         self.busy: dict[tuple[str, str], float] = defaultdict(float)
-        """Seconds of a core by party and computation."""
+        """Seconds of processor time by party and computation."""
         self.begun = time.time()
         self._events: list[dict[str, Any]] = []
         self._parties: dict[str, int] = {}
@@ -66,30 +66,30 @@ class Timeline:
         self._entered[party] = (name, now)
 
     def computed(self, party: str, what: str, asked: float, span: Span) -> None:
-        """``party`` wanted ``what`` at ``asked`` (seconds), and it was done in ``span``."""
+        """``party`` wanted the computation ``what`` at ``asked`` (seconds); it ran in ``span``."""
         worker = self._workers.setdefault(
             (party, span.worker),
-            _FIRST_WORKER + sum(each == party for each, _ in self._workers),
+            _FIRST_WORKER + sum(owner == party for owner, _ in self._workers),
         )
         self.busy[party, what] += span.busy
-        said = {
+        args = {
             "waited ms": round(1e3 * (span.start - asked), 3),
             "busy ms": round(1e3 * span.busy, 3),
         }
-        self._span(party, worker, what, span.start, span.end, said)
+        self._span(party, worker, what, span.start, span.end, args)
 
     def sent(self, header: Header, size: int, start: float) -> None:
         """A message of ``size`` bytes left between ``start`` and now, and the broker has it."""
         now = time.time()
-        said = {"to": header.recipient, "bytes": size, "sequence": header.sequence}
-        self._span(header.sender, _SENT, header.kind, start, now, said)
+        args = {"to": header.recipient, "bytes": size, "sequence": header.sequence}
+        self._span(header.sender, _SENT, header.kind, start, now, args)
         self._add(header.sender, _SENT, "s", start, name="message", cat="message", id=header.id)
 
     def received(self, header: Header) -> None:
         """A message arrived just now."""
         now = time.time()
-        said = {"from": header.sender, "sequence": header.sequence}
-        self._span(header.recipient, _RECEIVED, header.kind, now, now + 1e-5, said)
+        args = {"from": header.sender, "sequence": header.sequence}
+        self._span(header.recipient, _RECEIVED, header.kind, now, now + 1e-5, args)
         self._add(
             header.recipient,
             _RECEIVED,
@@ -110,7 +110,7 @@ class Timeline:
                 yield names[event["pid"]], event["name"], start, start + event["dur"] / 1e6
 
     def document(self) -> dict[str, Any]:
-        """The trace as Chrome's JSON object format has it."""
+        """The timeline in Chrome's JSON object format."""
         for party in list(self._entered):
             state, since = self._entered.pop(party)
             self._span(party, _STATES, state, since, time.time(), {})
@@ -130,7 +130,7 @@ class Timeline:
         self._add(party, thread, "X", start, name=name, dur=round(1e6 * (end - start)), args=args)
 
     def _add(self, party: str, thread: int, phase: str, at: float, **fields: Any) -> None:
-        # The same in every file, so that the files of several parties can be put together.
+        # A party has the same number in every file, so that files of several parties can be joined.
         number = self._parties.setdefault(party, 1 + zlib.crc32(party.encode()) % 2**20)
         when = round(1e6 * at)
         self._events.append({"ph": phase, "pid": number, "tid": thread, "ts": when, **fields})

@@ -35,5 +35,7 @@ class Traffic:
     @property
     def total(self) -> Volume:
         """Everything together."""
-        volumes = [each for kinds in self.volumes.values() for each in kinds.values()]
-        return Volume(sum(each.messages for each in volumes), sum(each.bytes for each in volumes))
+        volumes = [volume for kinds in self.volumes.values() for volume in kinds.values()]
+        return Volume(
+            sum(volume.messages for volume in volumes), sum(volume.bytes for volume in volumes)
+        )

@@ -47,4 +47,4 @@ async def test_whoever_gives_up_waiting_takes_nobody_s_turn() -> None:
         results = await asyncio.gather(*waiting, return_exceptions=True)
     finally:
         await pool.close()
-    assert [each for each in results if isinstance(each, str)] == ["0", "1", "2", "4", "5"]
+    assert [name for name in results if isinstance(name, str)] == ["0", "1", "2", "4", "5"]

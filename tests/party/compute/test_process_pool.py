@@ -61,7 +61,7 @@ async def test_workers_of_a_daemon_that_serves_scores_run_when_nobody_else_would
     processes.give_way(priority_gate)
 
     found = set(await asyncio.gather(*(processes.run(ProcessId()) for _ in range(20))))
-    assert {os.sched_getscheduler(each) for each in found} == {os.SCHED_IDLE}
+    assert {os.sched_getscheduler(process) for process in found} == {os.SCHED_IDLE}
     with priority_gate.taken():
         computing = asyncio.create_task(processes.run(ProcessId()))
         await asyncio.wait([computing], timeout=0.01)

@@ -17,7 +17,7 @@ LARGE = 1 << 20
 
 
 def open_files() -> set[str]:
-    return {each.name for each in Path("/proc/self/fd").iterdir()}
+    return {file.name for file in Path("/proc/self/fd").iterdir()}
 
 
 def arrays() -> list[tuple[str, NDArray[Any]]]:

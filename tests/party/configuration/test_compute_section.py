@@ -32,14 +32,14 @@ def test_workers_and_memory_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compute", "said"),
+    ("compute", "message"),
     [
         ('compute = "head:8786"', "no address of a Dask scheduler"),
         ('compute = { memory = "lots" }', "is no size"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_key(tmp_path: Path, compute: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=f"compute.*{said}"):
+def test_what_cannot_be_is_refused_with_its_key(tmp_path: Path, compute: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"compute.*{message}"):
         party(tmp_path, compute)
 
 

@@ -50,17 +50,17 @@ def undisturbed() -> tuple[list[Attack], str]:
 def secrets_in(recorded: list[Attack]) -> set[bytes]:
     """What messages without seals say: gradients, sums, directions, blinded ids, ids."""
 
-    def said(value: object) -> Iterator[bytes]:
+    def pieces(value: object) -> Iterator[bytes]:
         if isinstance(value, Array | Bitmap):
             yield value.data
         elif isinstance(value, dict):
-            for each in value.values():
-                yield from said(each)
+            for inner in value.values():
+                yield from pieces(inner)
         elif isinstance(value, tuple):
-            yield from (each.encode() for each in value if isinstance(each, str))
+            yield from (text.encode() for text in value if isinstance(text, str))
 
-    bodies = (decode(each.body).body for each in recorded)
-    found = (data for body in bodies for _, value in body for data in said(value))
+    bodies = (decode(message.body).body for message in recorded)
+    found = (data for body in bodies for _, value in body for data in pieces(value))
     return {data[:64] for data in found if len(data) >= 14 and len(set(data[:64])) > 4}
 
 
@@ -90,14 +90,14 @@ async def test_recorded_traffic_reveals_no_id_blinded_or_not_and_no_direction(
 ) -> None:
     clear = await recorded_by_the_broker(session())
     wanted = secrets_in(clear)
-    seen_in_the_clear = b"".join(each.body for each in clear)
+    seen_in_the_clear = b"".join(message.body for message in clear)
     assert len(wanted) >= fewest
     assert all(secret in seen_in_the_clear for secret in wanted)
 
     again = session()
     sealed = await recorded_by_the_broker(again, sealers(again))
 
-    seen = b"".join(each.body for each in sealed)
+    seen = b"".join(message.body for message in sealed)
     assert not [secret for secret in wanted if secret in seen]
     assert b"customer-" not in seen
 
@@ -107,7 +107,7 @@ async def test_recorded_traffic_reveals_no_gradient_sum_or_direction(
 ) -> None:
     clear, model = undisturbed
     wanted = secrets_in(clear)
-    seen_in_the_clear = b"".join(each.body for each in clear)
+    seen_in_the_clear = b"".join(message.body for message in clear)
     assert b"stays-at-home" not in seen_in_the_clear  # the digests of the tables
     assert len(wanted) > 50
     assert all(secret in seen_in_the_clear for secret in wanted)
@@ -116,7 +116,7 @@ async def test_recorded_traffic_reveals_no_gradient_sum_or_direction(
     training = Training(sealers(PARTIES))
     share = await training.run(recorder.links())
 
-    seen = b"".join(each.body for each in recorder.recorded)
+    seen = b"".join(message.body for message in recorder.recorded)
     assert not [secret for secret in wanted if secret in seen]
     assert share.dumps() == model
 
@@ -125,7 +125,7 @@ async def test_recorded_traffic_reveals_no_gradient_sum_or_direction(
 async def test_forgeries_are_refused_and_counted_and_the_model_is_the_same(
     seed: int, undisturbed: tuple[list[Attack], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)  # what is refused is said, too
+    caplog.set_level(logging.INFO)  # refusals are logged, too
     forger = Forger(seed)
     training = Training(sealers(PARTIES))
 
@@ -206,7 +206,7 @@ async def test_a_training_on_rabbitmq_under_attack_ends_right(
 
     assert share.dumps() == undisturbed[1]
     assert forged > 20
-    seen = b"".join(each.body for each in recorded)
+    seen = b"".join(message.body for message in recorded)
     assert not [secret for secret in secrets_in(undisturbed[0]) if secret in seen]
 
 
@@ -220,11 +220,11 @@ async def test_a_broker_that_allows_too_much_is_found_out(node: RabbitNode, tmp_
         '[data]\npath = "data.csv"\nid = "id"\n'
     )
     findings = await check_broker(*PartyFile.read(tmp_path / "party.toml"))
-    wrong = {each.tried for each in findings if not each.right}
+    wrong = {finding.tried for finding in findings if not finding.right}
     assert {
         "read fedmq.demo.bank.dead",
         "publish under the name of bank",
         "write into the queue of retail past the exchange",
         "declare queues and exchanges",
     } <= wrong
-    assert not any("log in" in each for each in wrong)
+    assert not any("log in" in tried for tried in wrong)

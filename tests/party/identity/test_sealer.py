@@ -30,8 +30,8 @@ from tests.party.sealed_parties import envelope, sealers
 def test_an_envelope_arrives_as_it_was_sent() -> None:
     both = sealers(["bank", "telco"])
     for sequence in range(1, 4):
-        said = envelope(sequence=sequence)
-        assert both["telco"].open(both["bank"].seal(said)) == said
+        sent = envelope(sequence=sequence)
+        assert both["telco"].open(both["bank"].seal(sent)) == sent
 
 
 def test_a_message_without_a_seal_is_refused() -> None:
@@ -74,15 +74,15 @@ def test_a_session_of_months_is_taken_by_a_peer_that_restarts() -> None:
     both = sealers(["bank", "telco"], clock=lambda: now)
     both["bank"].seal(envelope())
     now += 60 * 24 * 3600
-    said = envelope(sequence=2)
-    assert both["telco"].open(both["bank"].seal(said)) == said
+    sent = envelope(sequence=2)
+    assert both["telco"].open(both["bank"].seal(sent)) == sent
 
 
 def question(number: int) -> Envelope:
     body = example(OnlineRows)
-    said = envelope(sequence=0)
+    sent = envelope(sequence=0)
     return Envelope(
-        said.header.model_copy(update={"kind": body.kind, "id": f"question {number}"}), body
+        sent.header.model_copy(update={"kind": body.kind, "id": f"question {number}"}), body
     )
 
 
@@ -148,15 +148,15 @@ def test_a_running_session_keeps_its_keys_when_others_are_taken_up() -> None:
     stolen = KeyRing("bank", PrivateKeys.generate())
     new = {**old, "bank": (stolen.current.public,)}
     recorded = EndToEnd(rings[0], old).seal(envelope(session="s2"))
-    telco.take_up(EndToEnd(rings[1], new))
+    telco.reload(EndToEnd(rings[1], new))
 
-    said = envelope(sequence=2)
-    assert telco.open(bank.seal(said)) == said
+    sent = envelope(sequence=2)
+    assert telco.open(bank.seal(sent)) == sent
     with pytest.raises(Untrusted, match="not pinned"):
         telco.open(recorded)
-    bank.take_up(EndToEnd(stolen, new))
-    said = envelope(sequence=3)
-    assert telco.open(bank.seal(said)) == said
+    bank.reload(EndToEnd(stolen, new))
+    sent = envelope(sequence=3)
+    assert telco.open(bank.seal(sent)) == sent
     fresh = envelope(session="s3")
     assert telco.open(bank.seal(fresh)) == fresh
 
@@ -169,19 +169,19 @@ def test_nothing_more_is_sealed_to_a_key_that_is_forgotten() -> None:
 
     renewed = KeyRing("telco", PrivateKeys.generate())
     new = {**old, "telco": (renewed.current.public,)}
-    bank.take_up(EndToEnd(rings[0], new))
+    bank.reload(EndToEnd(rings[0], new))
 
-    said = envelope(sequence=2)
-    assert EndToEnd(renewed, new).open(bank.seal(said)) == said
+    sent = envelope(sequence=2)
+    assert EndToEnd(renewed, new).open(bank.seal(sent)) == sent
 
 
 def test_whether_messages_are_sealed_at_all_is_decided_at_the_start() -> None:
     sealed = sealers(["bank", "telco"])["bank"]
     with pytest.raises(ConfigError, match="restart it to seal"):
-        Clear().take_up(sealed)
+        Clear().reload(sealed)
     with pytest.raises(ConfigError, match="no keys any more"):
-        sealed.take_up(Clear())
-    Clear().take_up(Clear())
+        sealed.reload(Clear())
+    Clear().reload(Clear())
 
 
 class TestFiles:
@@ -246,15 +246,15 @@ class TestFiles:
         party.write_text(f"wait_for_broker = true\n{text}[policy]\nmost_trees = 7\n")
 
         newer = files.read_again()
-        assert files.fixed(newer) == ["wait_for_broker"]
-        now = files.taken_up(newer)
+        assert files.needs_restart(newer) == ["wait_for_broker"]
+        now = files.reloaded(newer)
         assert now.config.policy.most_trees == 7
         assert not now.config.wait_for_broker
         assert now.sealer is files.sealer
 
         federation = party.with_name("federation.toml")
         federation.write_text(federation.read_text().replace('"demo"', '"other"'))
-        assert "federation" in files.fixed(files.read_again())
+        assert "federation" in files.needs_restart(files.read_again())
 
     def test_private_keys_are_for_their_owner_alone(
         self, party: Path, rings: list[KeyRing]
@@ -272,7 +272,7 @@ class TestFiles:
         text = path.read_bytes()
         assert private_keys.is_locked(path)
         opened = private_keys.read(path, "bank", lambda: "open sesame")
-        assert [each.to_bytes() for each in opened.all] == [each.to_bytes() for each in ring.all]
+        assert [pair.to_bytes() for pair in opened.all] == [pair.to_bytes() for pair in ring.all]
         assert ring.current.to_bytes() not in text
         with pytest.raises(ConfigError, match="the passphrase does not open"):
             private_keys.read(path, "bank", lambda: "open barley")

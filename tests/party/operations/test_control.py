@@ -14,9 +14,9 @@ from fedmq.errors import ConfigError, DaemonError, DataError
 from fedmq.party.operations.control import ControlServer, OnProgress, ask, socket_path
 
 
-async def count(request: Mapping[str, Any], say: OnProgress) -> Any:
+async def count(request: Mapping[str, Any], on_progress: OnProgress) -> Any:
     for number in range(request["to"]):
-        await say({"event": "progress", "done": number})
+        await on_progress({"event": "progress", "done": number})
     return {"counted": request["to"]}
 
 

@@ -72,9 +72,9 @@ async def spans_of_a_training(cancel: bool = False) -> dict[str, tuple[ReadableS
         running[0].runner.start()
         if cancel:
             running[0].runner.cancel("enough")
-        # Before anybody is asked, nobody has to be told.
-        for each in running[:1] if cancel else running:
-            await each.runner.closed
+        # No peer hears of a training that is cancelled before its first message.
+        for session in running[:1] if cancel else running:
+            await session.runner.closed
     return {party: exporter.get_finished_spans() for party, exporter in exporters.items()}
 
 
@@ -82,8 +82,8 @@ async def test_the_spans_of_all_parties_are_one_trace_that_no_message_had_to_car
     spans = await spans_of_a_training()
     context = trace_context("demo", "0123")
     for party, found in spans.items():
-        assert {each.context.trace_id for each in found if each.context} == {context.trace_id}
-        [session] = [each for each in found if each.name == "training"]
+        assert {span.context.trace_id for span in found if span.context} == {context.trace_id}
+        [session] = [span for span in found if span.name == "training"]
         assert session.parent is not None
         assert session.parent.span_id == context.span_id
         assert dict(session.attributes or {}) == {
@@ -100,23 +100,23 @@ async def test_the_spans_of_all_parties_are_one_trace_that_no_message_had_to_car
 async def test_computations_lie_in_trees_and_trees_in_the_session() -> None:
     spans = await spans_of_a_training()
     for found in spans.values():
-        by_id = {each.context.span_id: each for each in found if each.context}
-        [session] = [each for each in found if each.name == "training"]
-        trees = [each for each in found if each.name == "tree"]
-        numbers = [(each.attributes or {}).get("fedmq.tree") for each in trees]
+        by_id = {span.context.span_id: span for span in found if span.context}
+        [session] = [span for span in found if span.name == "training"]
+        trees = [span for span in found if span.name == "tree"]
+        numbers = [(span.attributes or {}).get("fedmq.tree") for span in trees]
         assert numbers == [1, 2, 3]
         above: Counter[str] = Counter()
-        for each in found:
-            if each is not session:
-                assert each.parent is not None
-                above[by_id[each.parent.span_id].name] += 1
+        for span in found:
+            if span is not session:
+                assert span.parent is not None
+                above[by_id[span.parent.span_id].name] += 1
         assert above["training"] == len(trees)
         assert above["tree"] == len(found) - len(trees) - 1 > TREES
 
 
 async def test_a_training_that_fails_is_an_error_with_its_reason() -> None:
     spans = await spans_of_a_training(cancel=True)
-    [session] = [each for each in spans["bank"] if each.name == "training"]
+    [session] = [span for span in spans["bank"] if span.name == "training"]
     assert session.status.status_code is StatusCode.ERROR
     assert "enough" in str(session.status.description)
 
