@@ -75,10 +75,10 @@ class AnswerSpan:
     def __init__(self, span: otel.Span) -> None:
         self._span = span
 
-    def end(self, said: Body | None) -> None:
-        """It has said this."""
-        if isinstance(said, OnlineRefusal):
-            self._span.set_status(otel.Status(otel.StatusCode.ERROR, said.cause))
+    def end(self, answer: Body | None) -> None:
+        """The party has answered."""
+        if isinstance(answer, OnlineRefusal):
+            self._span.set_status(otel.Status(otel.StatusCode.ERROR, answer.cause))
         self._span.end()
 
 
