@@ -27,7 +27,7 @@ def world() -> World:
 
 
 class Traced:
-    """A serving harness whose parties each have a collector of their own."""
+    """A serving harness whose parties each export their spans to a list of their own."""
 
     def __init__(self, world: World, share: float = 1.0, **options: object) -> None:
         self.exporters = {party: InMemorySpanExporter() for party in PARTIES}
@@ -41,7 +41,7 @@ class Traced:
 
     def spans(self, party: str, name: str) -> list[ReadableSpan]:
         found = self.exporters[party].get_finished_spans()
-        return [each for each in found if each.name == name]
+        return [span for span in found if span.name == name]
 
 
 def _number(span: ReadableSpan) -> int:
@@ -49,45 +49,51 @@ def _number(span: ReadableSpan) -> int:
     return span.context.span_id
 
 
-def _above(span: ReadableSpan) -> int:
+def _parent(span: ReadableSpan) -> int:
     assert span.parent is not None
     return span.parent.span_id
 
 
-def _said(span: ReadableSpan) -> Mapping[str, object]:
+def _attributes(span: ReadableSpan) -> Mapping[str, object]:
     return dict(span.attributes or {})
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_score_is_one_trace_down_to_the_answers_of_others(world: World, mode: Mode) -> None:
     traced = Traced(world, mode=mode)
-    await asyncio.gather(*(traced.harness.margins([each]) for each in world.ids[:3]))
+    await asyncio.gather(*(traced.harness.margins([name]) for name in world.ids[:3]))
 
     [batch] = traced.spans(ACTIVE, "batch")
     context = trace_context("demo", f"{traced.harness.scorer.session}/1")
-    everything = [each for one in traced.exporters.values() for each in one.get_finished_spans()]
-    assert {each.context.trace_id for each in everything if each.context} == {context.trace_id}
-    assert _above(batch) == context.span_id
-    assert _said(batch) == {
+    spans = [
+        span for exporter in traced.exporters.values() for span in exporter.get_finished_spans()
+    ]
+    assert {span.context.trace_id for span in spans if span.context} == {context.trace_id}
+    assert _parent(batch) == context.span_id
+    assert _attributes(batch) == {
         "fedmq.party": ACTIVE, "fedmq.model": "simulated", "fedmq.mode": mode,
     }  # fmt: skip
 
     requests, rounds = traced.spans(ACTIVE, "request"), traced.spans(ACTIVE, "round")
     assert len(requests) == 3
     assert len(rounds) == (world.served.rounds if mode == "hop" else 1)
-    assert [_said(each)["fedmq.round"] for each in rounds] == list(range(1, len(rounds) + 1))
-    assert {_above(each) for each in (*requests, *rounds)} == {_number(batch)}
-    assert all(each.status.status_code is StatusCode.OK for each in requests)
+    assert [_attributes(turn)["fedmq.round"] for turn in rounds] == list(range(1, len(rounds) + 1))
+    assert {_parent(span) for span in (*requests, *rounds)} == {_number(batch)}
+    assert all(request.status.status_code is StatusCode.OK for request in requests)
 
     questions = traced.spans(ACTIVE, "question")
-    assert {_above(each) for each in questions} == {_number(each) for each in rounds}
+    assert {_parent(question) for question in questions} == {_number(turn) for turn in rounds}
     for party in PARTIES[1:]:
-        asked = [_number(each) for each in questions if _said(each)["fedmq.peer"] == party]
+        asked = [
+            _number(question)
+            for question in questions
+            if _attributes(question)["fedmq.peer"] == party
+        ]
         answers = traced.spans(party, "answer")
-        assert sorted(map(_above, answers)) == sorted(asked) != []
-    for each in everything:
-        assert not any(name in str(_said(each)) for name in world.ids[:3])
-        assert each.end_time is not None
+        assert sorted(map(_parent, answers)) == sorted(asked) != []
+    for span in spans:
+        assert not any(name in str(_attributes(span)) for name in world.ids[:3])
+        assert span.end_time is not None
 
 
 async def test_what_is_not_answered_shows_where_and_why(world: World) -> None:
@@ -99,9 +105,10 @@ async def test_what_is_not_answered_shows_where_and_why(world: World) -> None:
     [request] = traced.spans(ACTIVE, "request")
     assert request.status.status_code is StatusCode.ERROR
     assert "waited for telco" in str(request.status.description)
-    by_peer = {_said(each)["fedmq.peer"]: each for each in traced.spans(ACTIVE, "question")}
+    questions = traced.spans(ACTIVE, "question")
+    by_peer = {_attributes(question)["fedmq.peer"]: question for question in questions}
     assert by_peer["telco"].status.description == "no answer"
-    assert [each.name for each in by_peer["telco"].events][:2] == ["asked again"] * 2
+    assert [event.name for event in by_peer["telco"].events][:2] == ["asked again"] * 2
     assert by_peer["retail"].status.description is None
 
 
@@ -110,15 +117,15 @@ async def test_a_guess_and_a_refusal_are_marked(world: World) -> None:
     await traced.harness.margins(world.ids[:50])
 
     [request] = traced.spans(ACTIVE, "request")
-    assert _said(request)["fedmq.degraded"] == ("retail", "telco")
+    assert _attributes(request)["fedmq.degraded"] == ("retail", "telco")
     refused = [*traced.spans("telco", "answer"), *traced.spans(ACTIVE, "question")]
-    assert {each.status.description for each in refused} == {"rate"}
+    assert {span.status.description for span in refused} == {"rate"}
 
 
 async def test_parties_with_the_same_share_follow_the_same_batches(world: World) -> None:
     traced = Traced(world, share=0.5, mode="bitmap")
-    for each in world.ids[:40]:
-        await traced.harness.margins([each])
+    for name in world.ids[:40]:
+        await traced.harness.margins([name])
 
     followed = len(traced.spans(ACTIVE, "batch"))
     assert 5 < followed < 35
