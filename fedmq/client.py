@@ -18,7 +18,7 @@ __all__ = ["AsyncClient", "Client", "ScoreList"]
 
 @dataclass(frozen=True, slots=True)
 class ScoreList:
-    """Scores in the order of the ids that were asked for; None where there is none.
+    """Scores in the order of the ids of the request; None where there is none.
 
     ``unknown_at`` by id: parties that do not know it. ``degraded`` by party that did not answer:
     the share of (row, tree) pairs that were guessed there; empty when all is exact.
@@ -38,8 +38,8 @@ def _httpx() -> ModuleType:
     return httpx
 
 
-class _Caller(ABC):
-    """What a call says and how its answer reads; how it travels is for those below."""
+class _BaseClient(ABC):
+    """Requests and responses; how they travel is for the two clients below."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class _Caller(ABC):
         self._seconds = seconds
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._httpx = _httpx()
-        self._http = self._opened()
+        self._http = self._new_http_client()
 
     @abstractmethod
-    def _opened(self) -> Any:
-        """httpx's client of the right kind."""
+    def _new_http_client(self) -> Any:
+        """A client of httpx, for threads or for asyncio."""
 
-    def _asked(
+    def _request(
         self,
         ids: Sequence[str] | str,
         features: Sequence[Mapping[str, float | None]] | None,
@@ -71,18 +71,18 @@ class _Caller(ABC):
         names = [ids] if isinstance(ids, str) else list(ids)
         body: dict[str, Any] = {"ids": names, "output": output}
         if features is not None:
-            body["features"] = [dict(each) for each in features]
+            body["features"] = [dict(row) for row in features]
         if seconds is not None:
             body["deadline_ms"] = seconds * 1000
         return {
             "url": f"{self._url}/v1/models/{model or self._model}/predict",
             "json": body,
             "headers": self._headers,
-            # The service keeps the deadline; this is for a service that does not answer at all.
+            # The service keeps the deadline; the time-out is for one that does not answer at all.
             "timeout": (seconds or self._seconds) + 1.0,
         }
 
-    def _read(self, response: Any) -> ScoreList:
+    def _scores(self, response: Any) -> ScoreList:
         if response.status_code != 200:
             raise _error(response)
         answer = response.json()
@@ -105,14 +105,14 @@ def _error(response: Any) -> FedmqError:
     return error_of_status(response.status_code)(text)
 
 
-class Client(_Caller):
+class Client(_BaseClient):
     """Asks the daemon at ``url``, such as ``http://127.0.0.1:8470``, with an API ``token``.
 
-    ``model`` is a model's id or a name; ``seconds`` is how long the service usually takes at most.
-    Safe to use from several threads.
+    ``model`` is a model's id or a name. ``seconds`` is how long to wait for an answer where a call
+    does not set a time of its own. Safe to use from several threads.
     """
 
-    def _opened(self) -> Any:
+    def _new_http_client(self) -> Any:
         return self._httpx.Client()
 
     def predict(
@@ -132,15 +132,15 @@ class Client(_Caller):
             PeerSilent: a party is away, or there was no score in time.
             DaemonError: no service, or the token is wrong.
         """
-        call = self._asked(ids, features, model, output, seconds)
+        request = self._request(ids, features, model, output, seconds)
         try:
-            response = self._http.post(**call)
+            response = self._http.post(**request)
         except self._httpx.TransportError as error:
             raise self._unreachable(error) from None
-        return self._read(response)
+        return self._scores(response)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -155,10 +155,10 @@ class Client(_Caller):
         self.close()
 
 
-class AsyncClient(_Caller):
+class AsyncClient(_BaseClient):
     """As :class:`Client`, for asyncio."""
 
-    def _opened(self) -> Any:
+    def _new_http_client(self) -> Any:
         return self._httpx.AsyncClient()
 
     async def predict(
@@ -171,15 +171,15 @@ class AsyncClient(_Caller):
         seconds: float | None = None,
     ) -> ScoreList:
         """As :meth:`Client.predict`."""
-        call = self._asked(ids, features, model, output, seconds)
+        request = self._request(ids, features, model, output, seconds)
         try:
-            response = await self._http.post(**call)
+            response = await self._http.post(**request)
         except self._httpx.TransportError as error:
             raise self._unreachable(error) from None
-        return self._read(response)
+        return self._scores(response)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

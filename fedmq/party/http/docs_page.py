@@ -37,7 +37,7 @@ def docs_router(openapi: Callable[[], Mapping[str, Any]]) -> APIRouter:
 
 
 def docs_page(document: Mapping[str, Any]) -> str:
-    """The page of an OpenAPI document, as HTML."""
+    """The page of an OpenAPI ``document``, as HTML."""
     title = escape(document["info"]["title"])
     body = "".join(
         part
@@ -66,8 +66,8 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
         yield f"<p>{escape(description)}</p>"
     if parameters := operation.get("parameters"):
         rows = [
-            (each["name"], each["in"], "required" if each.get("required") else "optional")
-            for each in parameters
+            (field["name"], field["in"], "required" if field.get("required") else "optional")
+            for field in parameters
         ]
         yield "<h3>Parameters</h3>" + _table(rows)
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
@@ -80,9 +80,9 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
 
 
 def _references(response: Mapping[str, Any]) -> str:
-    """The schemas by name that an answer has."""
-    schemas = (each.get("schema", {}) for each in response.get("content", {}).values())
-    return ", ".join(each["$ref"].rpartition("/")[2] for each in schemas if "$ref" in each)
+    """The names of the schemas that an answer has."""
+    schemas = (content.get("schema", {}) for content in response.get("content", {}).values())
+    return ", ".join(schema["$ref"].rpartition("/")[2] for schema in schemas if "$ref" in schema)
 
 
 def _schema(schema: Mapping[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""Whom the HTTP server lets in, and with how much. Plain ASGI: a prediction pays for no more."""
+"""Whom the HTTP server lets in, and with how long a body.
+
+Plain ASGI, so that a prediction pays for nothing else.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 __all__ = ["BodyGuard", "HostGuard", "TokenGuard", "is_stranger"]
 
 _OPEN = ("/docs", "/openapi.json")
-"""Answered without a token, for a browser shows none; they tell nothing of data, models or peers.
-"""
+"""Answered without a token, as a browser sends none. They show nothing of data, models or peers."""
 
 
 _STRANGER = "fedmq.stranger"
@@ -26,7 +28,7 @@ def is_stranger(request: Request) -> bool:
 
 
 class TokenGuard:
-    """Lets in who shows a token."""
+    """Lets in callers that show one of ``tokens``, and all others to the open paths."""
 
     def __init__(self, app: ASGIApp, tokens: Sequence[str]) -> None:
         self._app = app
@@ -35,7 +37,7 @@ class TokenGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
         shown = _header(scope, b"authorization")
-        known = any(hmac.compare_digest(shown, each) for each in self._expected)
+        known = any(hmac.compare_digest(shown, header) for header in self._expected)
         if scope["type"] != "http" or known or path in _OPEN or path.startswith("/health/"):
             await self._app({**scope, _STRANGER: not known}, receive, send)
             return
@@ -45,9 +47,9 @@ class TokenGuard:
 
 
 class HostGuard:
-    """Where no token is asked for, lets in who calls this machine by its own name.
+    """Lets in callers that call this machine by its own name; for servers without tokens.
 
-    A web page whose name was pointed at this machine (DNS rebinding) calls it by the page's.
+    A web page whose name was pointed at this machine (DNS rebinding) calls it by the page's name.
     """
 
     def __init__(self, app: ASGIApp, host: str) -> None:

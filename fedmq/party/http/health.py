@@ -13,8 +13,8 @@ from fedmq.party.operations.health import Health
 __all__ = ["health_router"]
 
 
-def health_router(condition: Callable[[], Health]) -> APIRouter:
-    """``condition`` says how the daemon is now."""
+def health_router(health: Callable[[], Health]) -> APIRouter:
+    """The endpoints that show the ``health`` of this moment."""
     router = APIRouter(prefix="/health")
 
     @router.get("/live")
@@ -26,10 +26,10 @@ def health_router(condition: Callable[[], Health]) -> APIRouter:
     async def ready(request: Request) -> JSONResponse:
         """200 when sessions can be served, 503 when not. No need to restart.
 
-        The reasons name the broker and its parties, so where there are tokens they are for whoever
-        shows one.
+        The reasons name the broker and parties; where tokens are needed, only a caller that shows
+        one sees them.
         """
-        now = condition()
+        now = health()
         answer = {"ready": now.ready} if is_stranger(request) else now.described()
         return JSONResponse(answer, status_code=200 if now.ready else 503)
 

@@ -1,4 +1,4 @@
-"""``/metrics``: the daemon's meters in the form that Prometheus reads."""
+"""``/metrics``: the daemon's counters in the form that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _Values = Iterable[tuple[tuple[str, ...], float]]
 
 
 def metrics_router(
-    counters: Counters, standing: Callable[[], Gauges], *others: Collector
+    counters: Counters, gauges: Callable[[], Gauges], *others: Collector
 ) -> APIRouter:
-    """Serves ``counters``, what ``standing`` says when asked, and ``others``, from one registry."""
+    """Serves ``counters``, the ``gauges`` of this moment, and ``others``, from one registry."""
     registry = CollectorRegistry()
-    for collector in (_MeterCollector(counters, standing), *others):
+    for collector in (_DaemonCollector(counters, gauges), *others):
         registry.register(collector)
     router = APIRouter()
 
@@ -33,13 +33,13 @@ def metrics_router(
     return router
 
 
-class _MeterCollector(Collector):
-    def __init__(self, counters: Counters, standing: Callable[[], Gauges]) -> None:
+class _DaemonCollector(Collector):
+    def __init__(self, counters: Counters, gauges: Callable[[], Gauges]) -> None:
         self._counters = counters
-        self._standing = standing
+        self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
-        counters, now = self._counters, self._standing()
+        counters, now = self._counters, self._gauges()
         yield GaugeMetricFamily(
             "fedmq_broker_connected", "1 while the broker is connected", float(now.connected)
         )

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
-from fedmq.party.online.scoring.prediction_service import Answered, PredictionService
-from fedmq.party.online.scoring.request import PredictRequest, PredictResponse, RequestError
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.scoring.request import PredictRequest, RequestError
+from fedmq.party.online.scoring.response import Prediction, PredictResponse
 
 __all__ = ["predict_router"]
 
@@ -19,7 +20,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 JSON = "application/json"
 
-_REQUEST_ID = 128
+_LONGEST_REQUEST_ID = 128
 _ERRORS = {
     400: "the body cannot be read",
     404: "no such model, or the only id is unknown",
@@ -33,14 +34,14 @@ _ERRORS = {
 
 
 def predict_router(predictions: PredictionService) -> APIRouter:
-    """The endpoints over ``predictions``."""
+    """The endpoints through which ``predictions`` is asked."""
     router = APIRouter(prefix="/v1", tags=["scores"])
 
     @router.get("/models", summary="The models that are served")
     async def models() -> dict[str, Any]:
         return {
-            name: {"model": each.id, "mode": each.mode}
-            for name, each in sorted(predictions.scorer.models.items())
+            name: {"model": served.id, "mode": served.mode}
+            for name, served in sorted(predictions.scorer.models.items())
         }
 
     @router.get("/serving", summary="What is under way, who is away, and what has happened")
@@ -65,38 +66,37 @@ def predict_router(predictions: PredictionService) -> APIRouter:
     async def predict(
         model: str,
         request: Request,
-        x_request_id: Annotated[str | None, Header(max_length=_REQUEST_ID)] = None,
+        x_request_id: Annotated[str | None, Header(max_length=_LONGEST_REQUEST_ID)] = None,
     ) -> Response:
         headers = {"X-Request-ID": x_request_id or secrets.token_hex(8)}
         try:
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             body = await request.body()
             with predictions.counters.request():
-                # A web page may send anything else to this machine without asking first.
+                # A browser lets any web page send other types here without asking first.
                 if kind not in (ARROW, JSON):
                     raise RequestError(415, f"Content-Type: {JSON} or {ARROW} is taken")
-                is_arrow = kind == ARROW
                 asked = (
                     _from_arrow(body, request, predictions.scorer.most_rows)
-                    if is_arrow
+                    if kind == ARROW
                     else PredictRequest.read(body)
                 )
-                answered = await predictions.answer(model, asked)
+                prediction = await predictions.answer(model, asked)
             if ARROW in request.headers.get("accept", ""):
-                return Response(_to_arrow(answered), headers=headers, media_type=ARROW)
-        except RequestError as wrong:
-            return _refused(wrong, headers)
-        return JSONResponse(answered.json(), headers=headers)
+                return Response(_to_arrow(prediction), headers=headers, media_type=ARROW)
+        except RequestError as error:
+            return _error_response(error, headers)
+        return JSONResponse(prediction.json(), headers=headers)
 
     return router
 
 
-def _refused(wrong: RequestError, headers: Mapping[str, str]) -> JSONResponse:
-    after = {"Retry-After": "1"} if wrong.http_status in (429, 503) else {}
+def _error_response(error: RequestError, headers: Mapping[str, str]) -> JSONResponse:
+    retry_after = {"Retry-After": "1"} if error.http_status in (429, 503) else {}
     return JSONResponse(
-        {"error": str(wrong), "request_id": headers["X-Request-ID"]},
-        status_code=wrong.http_status,
-        headers={**headers, **after},
+        {"error": str(error), "request_id": headers["X-Request-ID"]},
+        status_code=error.http_status,
+        headers={**headers, **retry_after},
     )
 
 
@@ -105,7 +105,7 @@ def _from_arrow(body: bytes, request: Request, most_rows: int) -> PredictRequest
     arrow = _arrow()
     try:
         table = _read_table(arrow, body, most_rows)
-        ids = [None if each is None else str(each) for each in table.column("id").to_pylist()]
+        ids = [None if cell is None else str(cell) for cell in table.column("id").to_pylist()]
     except (arrow.ArrowException, OSError, ValueError):
         raise RequestError(400, "body: no Arrow stream") from None
     if not ids or None in ids or "" in ids:
@@ -119,11 +119,11 @@ def _from_arrow(body: bytes, request: Request, most_rows: int) -> PredictRequest
             if not numeric and not arrow.types.is_boolean(kind):
                 raise RequestError(422, f"{name}: {kind} is no number")
         features = table.select(columns).to_pylist()
-    asked = {"ids": ids, "features": features}
-    asked |= {key: request.query_params.get(key) for key in ("output", "deadline_ms")}
+    fields = {"ids": ids, "features": features}
+    fields |= {name: request.query_params.get(name) for name in ("output", "deadline_ms")}
     try:
         return PredictRequest.model_validate(
-            {key: value for key, value in asked.items() if value is not None}, strict=False
+            {name: value for name, value in fields.items() if value is not None}, strict=False
         )
     except ValidationError as error:
         raise RequestError.field(error) from None
@@ -143,24 +143,23 @@ def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
     batches, rows = [], 0
     for batch in reader:
         rows += batch.num_rows
-        if rows > most_rows:  # before any is made into objects
+        if rows > most_rows:  # before any cell becomes a Python object
             raise RequestError(413, f"id: more than {most_rows} rows in one request")
         batches.append(batch)
     return arrow.Table.from_batches(batches, reader.schema)
 
 
-def _to_arrow(answered: Answered) -> bytes:
+def _to_arrow(prediction: Prediction) -> bytes:
     arrow = _arrow()
     table = arrow.table(
         {
-            "id": answered.ids,
-            "score": arrow.array(answered.given, arrow.float64()),
-            "unknown_at": arrow.array(answered.unknown_at, arrow.list_(arrow.string())),
+            "id": prediction.ids,
+            "score": arrow.array(prediction.values, arrow.float64()),
+            "unknown_at": arrow.array(prediction.unknown_at, arrow.list_(arrow.string())),
         }
     )
-    scores = answered.scored.scores
-    degraded = ",".join(f"{party}={share:g}" for party, share in scores.degraded.items())
-    table = table.replace_schema_metadata({"model": answered.scored.model, "degraded": degraded})
+    degraded = ",".join(f"{party}={share:g}" for party, share in prediction.degraded.items())
+    table = table.replace_schema_metadata({"model": prediction.model, "degraded": degraded})
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

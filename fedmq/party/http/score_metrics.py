@@ -22,7 +22,7 @@ __all__ = ["AnsweringCollector", "LookupCollector", "ScoreCollector"]
 
 
 class ScoreCollector(Collector):
-    """What the label holder is asked for, and who does not answer it."""
+    """Requests for scores at the label holder, and parties that do not answer it."""
 
     def __init__(self, predictions: PredictionService) -> None:
         self._predictions = predictions
@@ -34,7 +34,7 @@ class ScoreCollector(Collector):
 
 
 class AnsweringCollector(Collector):
-    """What a feature holder is asked."""
+    """Questions that a feature holder was asked."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering
@@ -53,7 +53,7 @@ class AnsweringCollector(Collector):
 
 
 class LookupCollector(Collector):
-    """How a party fares with the database where it looks rows up."""
+    """How often and how fast a party looks rows up in its database."""
 
     def __init__(self, counters: LookupCounters) -> None:
         self._counters = counters
@@ -102,8 +102,8 @@ def _parties(scorer: Scorer) -> Iterator[Metric]:
     opened = CounterMetricFamily(
         "fedmq_online_breaker_opened", "Times that it began to count as away", labels=("party",)
     )
-    for party, circuit_breaker in sorted(scorer.breakers.items()):
-        away.add_metric((party,), float(circuit_breaker.is_open))
-        opened.add_metric((party,), circuit_breaker.opened)
+    for party, breaker in sorted(scorer.breakers.items()):
+        away.add_metric((party,), float(breaker.is_open))
+        opened.add_metric((party,), breaker.times_opened)
     yield away
     yield opened

@@ -26,8 +26,8 @@ _CLOSE_SECONDS = 2
 class HttpServer:
     """Serves ``routers`` as ``section`` says.
 
-    A router is made by a factory function that is given what its endpoints need, so this class
-    knows none of them. An error of fedmq's own becomes ``{"error": ..., "exit_code": ...}``,
+    A router is made by a factory function, which takes what its endpoints need; this class knows
+    none of them. An error of fedmq's own becomes ``{"error": ..., "exit_code": ...}``,
     with the status that its class has in HTTP.
     """
 
@@ -35,7 +35,7 @@ class HttpServer:
         self._section = section
         self._app = FastAPI(title="fedmq", docs_url=None, redoc_url=None)
         self._app.add_exception_handler(FedmqError, _as_json)
-        self._app.add_exception_handler(HTTPException, _in_our_words)
+        self._app.add_exception_handler(HTTPException, _http_error_as_json)
         for router in (*routers, docs_router(self._app.openapi)):
             self._app.include_router(router)
         self._server: _Server | None = None
@@ -52,7 +52,7 @@ class HttpServer:
         section = self._section
         app: ASGIApp = BodyGuard(self._app, section.body_bytes)
         if section.tokens:
-            app = TokenGuard(app, [each.get_secret_value() for each in section.tokens])
+            app = TokenGuard(app, [token.get_secret_value() for token in section.tokens])
         elif section.client_ca is None:
             app = HostGuard(app, section.host)
         settings = uvicorn.Config(
@@ -79,7 +79,7 @@ class HttpServer:
         await self._server.listening.wait()
 
     async def close(self) -> None:
-        """Answer what was asked, for two seconds at most, and stop listening."""
+        """Stop listening; requests that are under way have two seconds to end."""
         server, serving = self._server, self._serving
         if server is not None and serving is not None:
             server.should_exit = True
@@ -122,6 +122,6 @@ async def _as_json(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse(body, status_code=error.http_status)
 
 
-async def _in_our_words(_: Request, error: Exception) -> JSONResponse:
+async def _http_error_as_json(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)

@@ -64,7 +64,7 @@ class OnlineLane:
         self.scorer = Scorer(
             config.party,
             section,
-            self._sender.say,
+            self._sender.send,
             self._report_not_served,
             spans,
             self._gate,
@@ -137,4 +137,4 @@ class OnlineLane:
             span.end(answer)
         if answer is not None:
             seconds = body.budget if isinstance(body, OnlineHop | OnlineRows) else 1.0
-            self._sender.say(header.sender, answer, header.session, seconds)
+            self._sender.send(header.sender, answer, header.session, seconds)

@@ -84,8 +84,10 @@ async def test_it_loads_nothing_and_runs_nothing(client: httpx.AsyncClient) -> N
 
     page = Page(answer.text)
     assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "link", "iframe", "base"})
-    assert [each["href"] for _, each in page.tags if "href" in each] == ["openapi.json"]
-    assert not any("src" in each for _, each in page.tags)
+    assert [attributes["href"] for _, attributes in page.tags if "href" in attributes] == [
+        "openapi.json"
+    ]
+    assert not any("src" in attributes for _, attributes in page.tags)
     assert not re.search(r"https?://|url\(|@import", answer.text)
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 

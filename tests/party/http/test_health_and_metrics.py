@@ -1,4 +1,4 @@
-"""What supervisors and Prometheus are told."""
+"""What supervisors and Prometheus see of a daemon."""
 
 from __future__ import annotations
 

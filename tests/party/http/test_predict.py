@@ -68,7 +68,7 @@ async def test_scores_come_in_the_order_of_the_ids(served: httpx.AsyncClient, wo
 
 async def test_an_id_that_normalisation_makes_too_long_is_named(harness: ServingHarness) -> None:
     predictions = PredictionService(
-        harness.scorer, ACTIVE, False, lambda ids: [each.upper() for each in ids]
+        harness.scorer, ACTIVE, False, lambda ids: [name.upper() for name in ids]
     )
     asked = PredictRequest(ids=["P1", "ß" * 129])
     with pytest.raises(
@@ -245,7 +245,7 @@ async def test_a_deadline_that_expires_is_504_and_a_party_known_to_be_away_503(
     first = [await served.post(PREDICT, json=asked) for _ in range(2)]
     later = await served.post(PREDICT, json=asked)
 
-    assert [each.status_code for each in first] == [504, 504]
+    assert [answer.status_code for answer in first] == [504, 504]
     error = first[0].json()["error"]
     assert re.fullmatch(r"deadline_ms: no score within 0\.2\d* s; waited for telco", error)
     assert later.status_code == 503
@@ -253,7 +253,7 @@ async def test_a_deadline_that_expires_is_504_and_a_party_known_to_be_away_503(
     assert later.json()["error"] == "telco is away"
 
 
-class Nowhere(ServedRows):
+class UnreadableRows(ServedRows):
     """A source that cannot be read."""
 
     def __init__(self, features: tuple[str, ...]) -> None:
@@ -268,7 +268,7 @@ async def test_without_its_own_rows_the_label_holder_answers_503_unless_they_are
 ) -> None:
     model = harness.scorer.models["production"]
     names = model.rows.features
-    harness.scorer.models["production"] = replace(model, rows=Nowhere(names))
+    harness.scorer.models["production"] = replace(model, rows=UnreadableRows(names))
 
     lacking = await served.post(PREDICT, json={"ids": ["P1"]})
     own = {
@@ -295,7 +295,7 @@ async def test_a_party_whose_rows_cannot_be_looked_up_counts_as_away(
     telco = harness.parties["telco"]
     for name, share in telco.shares.items():
         features = share.share.lookup_table.feature_names
-        telco.shares[name] = replace(share, rows=Nowhere(features))
+        telco.shares[name] = replace(share, rows=UnreadableRows(features))
     server = HttpServer(
         HttpSection(port=0), [predict_router(PredictionService(harness.scorer, ACTIVE, True))]
     )
@@ -318,7 +318,7 @@ async def test_a_full_queue_is_429(
     asked = {"ids": world.ids[:600] * 16, "deadline_ms": 300}
     answers = await asyncio.gather(*(served.post(PREDICT, json=asked) for _ in range(8)))
 
-    statuses = [each.status_code for each in answers]
+    statuses = [answer.status_code for answer in answers]
     assert 429 in statuses
     assert set(statuses) <= {429, 503, 504}
 

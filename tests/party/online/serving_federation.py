@@ -58,7 +58,7 @@ class ServingFederation:
     ) -> None:
         self.folder = folder
         port = free_port()
-        passives = [each for name in PARTIES[1:] for each in ("--passive", name)]
+        passives = [argument for party in PARTIES[1:] for argument in ("--passive", party)]
         fedmq(
             "init", folder, "--active", "bank", *passives, "--broker", f"127.0.0.1:{port}"
         )  # fmt: skip
@@ -76,8 +76,8 @@ class ServingFederation:
             skip = unknown_at_telco if party == "telco" else 0
             self._write_data(party, label, skip)
             self._configure(party, online)
-        for number, each in enumerate(params, 1):
-            self._train(f"model-{number}", label, each)
+        for number, params_of_model in enumerate(params, 1):
+            self._train(f"model-{number}", label, params_of_model)
 
     def _write_data(self, party: str, label: NDArray[np.int64], skip: int) -> None:
         columns = self.columns[party]
@@ -111,8 +111,8 @@ class ServingFederation:
         )
         share = trained.share.model_copy(update={"model_id": model, "parties": PARTIES})
         ModelStore(self.folder / "bank" / "state").save(share)
-        for party, each in trained.passive_shares.items():
-            renamed = each.model_copy(update={"model_id": model})
+        for party, passive_share in trained.passive_shares.items():
+            renamed = passive_share.model_copy(update={"model_id": model})
             ModelStore(self.folder / party / "state").save(renamed)
         booster = trained.to_xgboost()
         matrix = xgboost.DMatrix(self.table, feature_names=booster.feature_names)

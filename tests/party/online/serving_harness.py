@@ -20,13 +20,18 @@ from fedmq.party.online.scoring.scorer import Scorer
 from fedmq.party.online.scoring.served_model import ServedModel
 from fedmq.party.telemetry.serving_spans import OnlineSpans
 from fedmq.protocol.online.options import Mode
+from fedmq.transport.background_tasks import BackgroundTasks
 from tests.protocol.online.test_online import World
 
 ACTIVE = "active"
 
 
 class ServingHarness:
-    """``away``: parties whose messages are lost. ``drop`` and ``delay`` befall all the others."""
+    """Serves the model of ``world`` in one process, from the scorer to the answering parties.
+
+    Messages of the parties in ``away`` are lost. Of all others a share ``drop`` is lost, and the
+    rest comes after ``delay`` seconds at most.
+    """
 
     def __init__(
         self,
@@ -43,8 +48,8 @@ class ServingHarness:
         self.world = world
         self.away: set[str] = set()
         self.not_served: list[tuple[str, str]] = []
-        self.said: list[tuple[str, Body]] = []
-        self._answers: set[asyncio.Task[None]] = set()
+        self.sent: list[tuple[str, Body]] = []
+        self._answers = BackgroundTasks()
         self._drop = drop
         self._delay = delay
         self._random = np.random.default_rng(seed)
@@ -60,7 +65,7 @@ class ServingHarness:
         self.scorer = Scorer(
             ACTIVE,
             settings,
-            self._say,
+            self._send,
             lambda peer, model: self.not_served.append((peer, model)),
             self._spans.get(ACTIVE),
         )
@@ -75,8 +80,8 @@ class ServingHarness:
     async def margins(self, ids: list[str], **options: Any) -> NDArray[np.float32]:
         return (await self.scorer.score("production", ids, **options)).scores.margins
 
-    def _say(self, recipient: str, body: Body, session: str, _: float) -> None:
-        self.said.append((recipient, body))
+    def _send(self, recipient: str, body: Body, session: str, _: float) -> None:
+        self.sent.append((recipient, body))
         self._carry(ACTIVE, recipient, body, session)
 
     def _carry(self, sender: str, recipient: str, body: Body, session: str) -> None:
@@ -95,15 +100,13 @@ class ServingHarness:
         if header.recipient == ACTIVE:
             self.scorer.receive(envelope)
             return
-        task = asyncio.create_task(self._answer(header, envelope.body))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        self._answers.spawn(self._answer(header, envelope.body))
 
     async def _answer(self, header: Header, body: Body) -> None:
         spans = self._spans.get(header.recipient)
         span = None if spans is None else spans.answer(header, body)
-        said = await self.parties[header.recipient].answer(header, body)
+        answer = await self.parties[header.recipient].answer(header, body)
         if span is not None:
-            span.end(said)
-        if said is not None:
-            self._carry(header.recipient, ACTIVE, said, header.session)
+            span.end(answer)
+        if answer is not None:
+            self._carry(header.recipient, ACTIVE, answer, header.session)

@@ -62,10 +62,10 @@ class Caller:
         self.longest = max(self.longest, time.perf_counter() - start)
         if answer.status_code != 200:
             return answer.status_code, False, False
-        said = answer.json()
-        margins = np.array([each["score"] for each in said["scores"]], dtype=np.float32)
-        exact = np.array_equal(margins, self.federation.margins[said["model"]][rows])
-        return 200, "degraded" in said, exact
+        body = answer.json()
+        margins = np.array([row["score"] for row in body["scores"]], dtype=np.float32)
+        exact = np.array_equal(margins, self.federation.margins[body["model"]][rows])
+        return 200, "degraded" in body, exact
 
     async def load_while(
         self, what: Callable[[], Awaitable[object]], rate: float = 20.0

@@ -163,13 +163,13 @@ def test_every_question_is_in_the_audit_of_whom_was_asked(
     key = folder / "key"
     assert key.stat().st_mode & 0o777 == 0o600
     hashed = {
-        hmac.new(key.read_bytes(), each.encode(), hashlib.sha256).hexdigest()[:32] for each in asked
+        hmac.new(key.read_bytes(), name.encode(), hashlib.sha256).hexdigest()[:32] for name in asked
     }
     last = _noted(folder, lambda line: set(line["ids"]) == hashed)
     assert (last["mode"], last["model"], last["answer"]) == ("bitmap", "model-1", "yes")
     assert (last["event"], last["peer"]) == ("asked online", "bank")
     text = "".join(path.read_text() for path in folder.glob("*.jsonl"))
-    assert not any(each in text for each in federation.ids)
+    assert not any(name in text for name in federation.ids)
     assert not (federation.folder / "bank" / "state" / "audit").exists()
 
     listed = fedmq("audit-log", "list", telco, "--online", "--json").result

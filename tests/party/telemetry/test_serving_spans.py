@@ -27,7 +27,7 @@ def world() -> World:
 
 
 class Traced:
-    """A serving harness in which every party has a collector of its own."""
+    """A serving harness whose parties each export their spans to a list of their own."""
 
     def __init__(self, world: World, share: float = 1.0, **options: object) -> None:
         self.exporters = {party: InMemorySpanExporter() for party in PARTIES}
@@ -49,7 +49,7 @@ def _number(span: ReadableSpan) -> int:
     return span.context.span_id
 
 
-def _above(span: ReadableSpan) -> int:
+def _parent(span: ReadableSpan) -> int:
     assert span.parent is not None
     return span.parent.span_id
 
@@ -65,11 +65,11 @@ async def test_a_score_is_one_trace_down_to_the_answers_of_others(world: World, 
 
     [batch] = traced.spans(ACTIVE, "batch")
     context = trace_context("demo", f"{traced.harness.scorer.session}/1")
-    everything = [
+    spans = [
         span for exporter in traced.exporters.values() for span in exporter.get_finished_spans()
     ]
-    assert {span.context.trace_id for span in everything if span.context} == {context.trace_id}
-    assert _above(batch) == context.span_id
+    assert {span.context.trace_id for span in spans if span.context} == {context.trace_id}
+    assert _parent(batch) == context.span_id
     assert _attributes(batch) == {
         "fedmq.party": ACTIVE, "fedmq.model": "simulated", "fedmq.mode": mode,
     }  # fmt: skip
@@ -77,17 +77,21 @@ async def test_a_score_is_one_trace_down_to_the_answers_of_others(world: World, 
     requests, rounds = traced.spans(ACTIVE, "request"), traced.spans(ACTIVE, "round")
     assert len(requests) == 3
     assert len(rounds) == (world.served.rounds if mode == "hop" else 1)
-    assert [_attributes(span)["fedmq.round"] for span in rounds] == list(range(1, len(rounds) + 1))
-    assert {_above(span) for span in (*requests, *rounds)} == {_number(batch)}
-    assert all(span.status.status_code is StatusCode.OK for span in requests)
+    assert [_attributes(turn)["fedmq.round"] for turn in rounds] == list(range(1, len(rounds) + 1))
+    assert {_parent(span) for span in (*requests, *rounds)} == {_number(batch)}
+    assert all(request.status.status_code is StatusCode.OK for request in requests)
 
     questions = traced.spans(ACTIVE, "question")
-    assert {_above(span) for span in questions} == {_number(span) for span in rounds}
+    assert {_parent(question) for question in questions} == {_number(turn) for turn in rounds}
     for party in PARTIES[1:]:
-        asked = [_number(span) for span in questions if _attributes(span)["fedmq.peer"] == party]
+        asked = [
+            _number(question)
+            for question in questions
+            if _attributes(question)["fedmq.peer"] == party
+        ]
         answers = traced.spans(party, "answer")
-        assert sorted(map(_above, answers)) == sorted(asked) != []
-    for span in everything:
+        assert sorted(map(_parent, answers)) == sorted(asked) != []
+    for span in spans:
         assert not any(name in str(_attributes(span)) for name in world.ids[:3])
         assert span.end_time is not None
 
@@ -101,7 +105,8 @@ async def test_what_is_not_answered_shows_where_and_why(world: World) -> None:
     [request] = traced.spans(ACTIVE, "request")
     assert request.status.status_code is StatusCode.ERROR
     assert "waited for telco" in str(request.status.description)
-    by_peer = {_attributes(span)["fedmq.peer"]: span for span in traced.spans(ACTIVE, "question")}
+    questions = traced.spans(ACTIVE, "question")
+    by_peer = {_attributes(question)["fedmq.peer"]: question for question in questions}
     assert by_peer["telco"].status.description == "no answer"
     assert [event.name for event in by_peer["telco"].events][:2] == ["asked again"] * 2
     assert by_peer["retail"].status.description is None

@@ -1,4 +1,4 @@
-"""A feature holder's side of online scores: questions in, answers out, nothing kept."""
+"""What a feature holder answers to an online question; it keeps no state between two of them."""
 
 from __future__ import annotations
 
@@ -22,44 +22,51 @@ log = logging.getLogger(__name__)
 
 
 class Answering:
-    """Answers for ``shares`` by model id, within the owner's limits."""
+    """Answers for ``shares``, which lie by model id, within the owner's limits and policy.
+
+    ``consent`` raises `Refused` where the policy forbids answering. ``agree`` does so where it
+    forbids that many rows more.
+    """
 
     def __init__(
         self,
         section: OnlineSection,
-        audit: QuestionLog | None,
+        question_log: QuestionLog | None,
         clock: Callable[[], float] = time.monotonic,
         consent: Callable[[Header], None] = lambda _: None,
         agree: Callable[[Header, int], None] = lambda _, __: None,
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
+        """How many were asked since the start."""
         self.rate_limits = RateLimits(section, clock)
         self._section = section
-        self._audit = audit
+        self._question_log = question_log
         self._consent = consent
         self._agree = agree
 
     def forget_all_but(self, kept: Set[str]) -> None:
-        """Keep the shares of these models in memory, and no others."""
+        """Keep the shares of the models with these ids, and no others."""
         for model in set(self.shares) - kept:
             del self.shares[model]
 
     async def answer(self, header: Header, body: Body) -> Body | None:
-        """What to say to ``body``; None where it is no question."""
+        """The answer to ``body``, perhaps a refusal; None where it is no question."""
         if isinstance(body, OnlinePing):
             return OnlinePong()
         if not isinstance(body, OnlineHop | OnlineRows):
             return None
         self.questions += 1
-        said = await self._answered(header, body)
-        if self._audit is not None:
+        answer = await self._answer(header, body)
+        if self._question_log is not None:
             mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
-            outcome = said.cause if isinstance(said, OnlineRefusal) else "yes"
-            self._audit.note(header.sender, header.session, body.model, mode, body.ids, outcome)
-        return said
+            outcome = answer.cause if isinstance(answer, OnlineRefusal) else "yes"
+            self._question_log.note(
+                header.sender, header.session, body.model, mode, body.ids, outcome
+            )
+        return answer
 
-    async def _answered(self, header: Header, body: OnlineHop | OnlineRows) -> Body:
+    async def _answer(self, header: Header, body: OnlineHop | OnlineRows) -> Body:
         # A question of one row takes some 100 microseconds, one of 250 rows a few milliseconds:
         # less than it would take to hand it to another process.
         try:
@@ -87,12 +94,12 @@ class Answering:
                 return (await share.about(body.ids, body.budget)).exits(body)
             self.rate_limits.check(header.sender, header.session, body.batch, body.ids, agree=agree)
             return (await share.about(body.ids, body.budget)).bitmaps(body)
-        except RateLimited as turned:
-            return self._refusal(body, turned.cause, str(turned))
+        except RateLimited as error:
+            return self._refusal(body, error.cause, str(error))
         except RowsUnavailable as error:
             return self._refusal(body, "data", str(error))
         except ProtocolError as error:
-            log.warning("%s asks amiss: %s", header.sender, error)
+            log.warning("%s sent a malformed question: %s", header.sender, error)
             return self._refusal(body, "data", str(error))
 
     def _refusal(self, body: OnlineHop | OnlineRows, cause: str, reason: str) -> OnlineRefusal:

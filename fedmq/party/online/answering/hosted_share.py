@@ -1,4 +1,4 @@
-"""A feature holder's share of a model, and the rows that it is asked about."""
+"""A feature holder's share of a model, together with the rows that it is asked about."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["HostedShare", "LoadShare", "LoadedShare"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostedShare:
-    """What answers for one model."""
+    """What answers for one model, whose records are linked as ``chains`` says."""
 
     share: PassiveShare
     chains: Chains
     rows: ServedRows
 
     async def about(self, ids: Sequence[str], seconds: float) -> AnsweringShare:
-        """What answers for the rows ``ids``.
+        """The share with the rows ``ids``, as far as they are known.
 
         Raises:
             RowsUnavailable: the source cannot be read now, or not within ``seconds``.
@@ -38,7 +38,7 @@ class HostedShare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedShare:
-    """A share as it comes from the process that loaded it, where nothing could stay open."""
+    """A share as it comes from the process that loaded it; connections are opened afterwards."""
 
     share: PassiveShare
     chains: Chains
@@ -61,7 +61,12 @@ class LoadShare:
     right: tuple[int, ...]
 
     def run(self) -> LoadedShare:
-        """Raises DaemonError if the share is another model's, DataError for the rows."""
+        """The share and its rows, or how to look them up.
+
+        Raises:
+            DaemonError: the share is another model's.
+            DataError: the rows cannot be read.
+        """
         share = self.store.passive(self.model)
         try:
             chains = Chains.of(self.left, self.right)

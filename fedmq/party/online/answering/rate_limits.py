@@ -1,4 +1,4 @@
-"""What a data owner lets others ask: how often, about whom, and how much about one person."""
+"""How much a data owner lets others ask: rows per second, scores and records per person."""
 
 from __future__ import annotations
 
@@ -13,34 +13,40 @@ from fedmq.party.configuration.online import OnlineSection
 
 __all__ = ["RateLimits"]
 
-_BURST = 10.0  # seconds of the rate that may come at once
-_HOUR = 3600.0
-_BATCHES = 1024  # whose rows are remembered as counted
-_REMEMBERED = 200_000  # ids of the current hour; beyond, the oldest are forgotten
+_BURST_SECONDS = 10.0  # of the rate that may come at once
+_HOUR_SECONDS = 3600.0
+_MOST_BATCHES = 1024  # of which the counted rows are remembered
+_MOST_IDS = 200_000  # that are remembered for an hour; beyond, the oldest are forgotten
 
 
-class _Asked:
-    __slots__ = ("records", "since", "times")
+class _HourOfId:
+    """What one caller asked about one id within an hour that begins at ``since``."""
+
+    __slots__ = ("records", "scores", "since")
 
     def __init__(self, since: float) -> None:
         self.since = since
-        self.times = 0
+        self.scores = 0
         self.records: set[int] = set()
 
 
 class RateLimits:
-    """Counts what each caller asks. ``clock`` gives seconds.
+    """Counts what each caller asks; ``clock`` gives seconds.
 
-    A row counts once per batch, in whatever rounds and however often its questions come.
+    A row counts once per batch, whatever the number of its questions and of their repetitions.
     """
 
     def __init__(self, limits: OnlineSection, clock: Callable[[], float]) -> None:
         self.turned_away = 0
+        """How many questions went beyond a limit."""
         self._limits = limits
         self._clock = clock
-        self._filled: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[str, tuple[float, float]] = {}
+        """By caller: rows that may come at once, and when that was so (a token bucket)."""
         self._batches: OrderedDict[tuple[str, str, int], set[str]] = OrderedDict()
-        self._asked: OrderedDict[tuple[str, str], _Asked] = OrderedDict()
+        """By caller, session and batch: ids that are counted already."""
+        self._hours: OrderedDict[tuple[str, str], _HourOfId] = OrderedDict()
+        """By caller and id."""
 
     def check(
         self,
@@ -52,15 +58,17 @@ class RateLimits:
         records: NDArray[np.uint32] | None = None,
         agree: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Count a question about ``ids``, in mode hop with the pairs (``rows``, ``records``).
+        """Count a question about ``ids``; in mode hop ``records`` are asked of ``rows``.
 
-        ``agree`` is asked last, with the number of rows that were not counted before.
+        ``rows`` are places in ``ids``, uint32 (pairs,), as are the ``records`` beside them.
+        ``agree`` is called last, with the number of rows that were not counted before; it may
+        raise `Refused`.
 
         Raises:
             RateLimited: it exceeds a limit; nothing was counted.
         """
         counted = self._batches.setdefault((caller, session, batch), set())
-        if len(self._batches) > _BATCHES:
+        if len(self._batches) > _MOST_BATCHES:
             self._batches.popitem(last=False)
         fresh = set(ids) - counted
         try:
@@ -80,22 +88,22 @@ class RateLimits:
         agree: Callable[[int], None],
     ) -> None:
         limits, now = self._limits, self._clock()
-        left, asked, wanted = 0.0, list[_Asked](), list[set[int]]()
+        left, hours, wanted = 0.0, list[_HourOfId](), list[set[int]]()
         if limits.rows_per_second is not None:
-            most = limits.rows_per_second * _BURST
-            before, at = self._filled.get(caller, (most, now))
-            left = min(most, before + (now - at) * limits.rows_per_second) - len(fresh)
+            most = limits.rows_per_second * _BURST_SECONDS
+            before, since = self._buckets.get(caller, (most, now))
+            left = min(most, before + (now - since) * limits.rows_per_second) - len(fresh)
             if left < 0:
                 raise RateLimited("rate", f"more than {limits.rows_per_second} rows per second")
         if limits.scores_per_id is not None or limits.records_per_id is not None:
-            asked = [self._about(caller, each, now) for each in ids]
+            hours = [self._hour(caller, name, now) for name in ids]
             wanted = self._wanted(len(ids), rows, records)
-            for name, each, more in zip(ids, asked, wanted, strict=True):
+            for name, hour, more in zip(ids, hours, wanted, strict=True):
                 most_scores = limits.scores_per_id
-                if most_scores is not None and name in fresh and each.times >= most_scores:
+                if most_scores is not None and name in fresh and hour.scores >= most_scores:
                     raise RateLimited("rate", f"more than {most_scores} scores per id and hour")
                 most_records = limits.records_per_id
-                if most_records is not None and len(each.records | more) > most_records:
+                if most_records is not None and len(hour.records | more) > most_records:
                     raise RateLimited(
                         "records", f"more than {most_records} records per id and hour"
                     )
@@ -103,26 +111,27 @@ class RateLimits:
             agree(len(fresh))
         except Refused as refused:
             raise RateLimited("rate", str(refused)) from None
-        for name, each, more in zip(ids, asked, wanted, strict=False):
-            each.times += name in fresh
-            each.records |= more
+        for name, hour, more in zip(ids, hours, wanted, strict=False):
+            hour.scores += name in fresh
+            hour.records |= more
         if limits.rows_per_second is not None:
-            self._filled[caller] = (left, now)
+            self._buckets[caller] = (left, now)
 
     def _wanted(
         self, ids: int, rows: NDArray[np.uint32] | None, records: NDArray[np.uint32] | None
     ) -> list[set[int]]:
+        """By place in the ids: the records that are asked for."""
         wanted: list[set[int]] = [set() for _ in range(ids)]
         if rows is not None and records is not None:
             for row, record in zip(rows.tolist(), records.tolist(), strict=True):
                 wanted[row].add(record)
         return wanted
 
-    def _about(self, caller: str, each: str, now: float) -> _Asked:
-        key = (caller, each)
-        found = self._asked.get(key)
-        if found is None or now - found.since > _HOUR:
-            found = self._asked[key] = _Asked(now)
-            if len(self._asked) > _REMEMBERED:
-                self._asked.popitem(last=False)
-        return found
+    def _hour(self, caller: str, name: str, now: float) -> _HourOfId:
+        key = (caller, name)
+        hour = self._hours.get(key)
+        if hour is None or now - hour.since > _HOUR_SECONDS:
+            hour = self._hours[key] = _HourOfId(now)
+            if len(self._hours) > _MOST_IDS:
+                self._hours.popitem(last=False)
+        return hour

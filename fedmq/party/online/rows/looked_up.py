@@ -22,10 +22,10 @@ _IDS_PER_STATEMENT = 500  # the smallest limit of a database in use, SQLite's of
 
 
 class LookedUpRows(ServedRows):
-    """What ``lookup`` finds through ``pool``; an id that does not exist is remembered too.
+    """The rows that ``lookup`` finds through ``pool``, kept in a cache, unknown ids among them.
 
-    An id that is being fetched is waited for by all who ask: questions that are repeated because
-    a database is slow do not make it slower.
+    All who ask for an id that is being fetched wait for the one statement: questions that are
+    repeated because a database is slow do not make it slower.
     """
 
     def __init__(
@@ -42,32 +42,34 @@ class LookedUpRows(ServedRows):
         self._pool = pool
         self._counters = counters
         self._cache = RowCache(entries, max_age, clock)
-        self._coming: dict[str, asyncio.Task[Known | None]] = {}
+        self._fetching: dict[str, asyncio.Task[Known | None]] = {}
 
     async def about(self, ids: Sequence[str], seconds: float) -> Rows:
         asked = dict.fromkeys(ids)
-        found = dict(self._cache.find(asked))
-        lacking = [each for each in asked if each not in found]
-        self._counters.hits += len(found)
-        self._counters.misses += len(lacking)
-        for part in _parts([each for each in lacking if each not in self._coming]):
-            self._coming |= dict.fromkeys(part, asyncio.create_task(self._fetch(part)))
-        fetching = {self._coming[each] for each in lacking}
-        if fetching:
-            _, late = await asyncio.wait(fetching, timeout=seconds)
-            for each in fetching - late:
-                known = None if each.cancelled() else each.result()
-                late |= {each} if known is None else set()
-                found |= known or {}
-            if late:
+        known = dict(self._cache.find(asked))
+        missing = [name for name in asked if name not in known]
+        self._counters.hits += len(known)
+        self._counters.misses += len(missing)
+        for part in _parts([name for name in missing if name not in self._fetching]):
+            self._fetching |= dict.fromkeys(part, asyncio.create_task(self._fetch(part)))
+        fetches = {self._fetching[name] for name in missing}
+        if fetches:
+            done, failed = await asyncio.wait(fetches, timeout=seconds)
+            for fetch in done:
+                fetched = None if fetch.cancelled() else fetch.result()
+                if fetched is None:
+                    failed.add(fetch)
+                else:
+                    known |= fetched
+            if failed:
                 raise RowsUnavailable(f"{self._lookup.party}: its rows cannot be looked up now")
-        rows = {each: row for each in asked if (row := found[each]) is not None}
+        rows = {name: row for name in asked if (row := known[name]) is not None}
         shape = len(rows), len(self.features)
         values = np.array(list(rows.values()), np.float32).reshape(shape)
         return Rows.of(self.features, values, tuple(rows))
 
     async def _fetch(self, ids: Sequence[str]) -> Known | None:
-        """The rows of ``ids``; None if the database does not tell, which is in the log."""
+        """The rows of ``ids``; None if the database does not answer, which is in the log."""
         with self._counters.lookup():
             try:
                 known = await self._pool.run(partial(self._lookup.read, ids=ids))
@@ -75,8 +77,8 @@ class LookedUpRows(ServedRows):
                 self._counters.failures += 1
                 return None
             finally:
-                for each in ids:
-                    del self._coming[each]
+                for name in ids:
+                    del self._fetching[name]
         self._cache.put(known)
         return known
 

@@ -45,39 +45,39 @@ class Lookup:
     def read(self, connection: Any, ids: Sequence[str]) -> Known:
         """The rows of ``ids``, by one statement if all is well.
 
-        A row that cannot be read, or an id with several rows where the data section allows but
-        one, counts as unknown and stands in the log: it must not cost all others their answer.
+        An id counts as unknown if its row cannot be read, or if it has several rows where the
+        data section allows one. That is logged; all others get their answer.
         """
-        # What no such column can hold is unknown, and would be an error to ask about.
-        wanted = [each for each in ids if self._may_be_there(each)]
+        # A database reports an error for an id that no column of this type can hold.
+        wanted = [name for name in ids if self._fits_column(name)]
         known = dict.fromkeys(ids)
         rows = self._fetched(connection, wanted) if wanted else []
         if rows:
-            known |= {each: row for each, row in self._read(rows).items() if each in known}
+            known |= {name: row for name, row in self._read(rows).items() if name in known}
         return known
 
-    def _may_be_there(self, each: str) -> bool:
+    def _fits_column(self, name: str) -> bool:
         if not self.whole:
-            return _TEXT.fullmatch(each) is not None
-        return _WHOLE.fullmatch(each) is not None and -_LARGEST <= int(each) <= _LARGEST
+            return _TEXT.fullmatch(name) is not None
+        return _WHOLE.fullmatch(name) is not None and -_LARGEST <= int(name) <= _LARGEST
 
     def _fetched(self, connection: Any, ids: Sequence[str]) -> Sequence[Sequence[Any]]:
-        from sqlalchemy.exc import DataError as Unfit
+        from sqlalchemy.exc import DataError as DatabaseDataError
 
         try:
             rows: Sequence[Sequence[Any]] = connection.execute(self._statement(ids)).all()
-        except Unfit as error:
-            # An id that the database cannot spell, or a row on which the query itself fails.
+        except DatabaseDataError as error:
+            # The database cannot represent an id, or the query fails on one row; halving finds it.
             if len(ids) == 1:
-                self._log(ids[0], driver_line(error))
+                self._log_unknown(ids[0], driver_line(error))
                 return []
             half = len(ids) // 2
             first = self._fetched(connection, ids[:half])
             return [*first, *self._fetched(connection, ids[half:])]
         return rows
 
-    def _log(self, unread: str, reason: str) -> None:
-        log.warning("%s: id %r counts as unknown: %s", self.party, unread, reason)
+    def _log_unknown(self, name: str, reason: str) -> None:
+        log.warning("%s: id %r counts as unknown: %s", self.party, name, reason)
 
     def _statement(self, ids: Sequence[str]) -> Any:
         import sqlalchemy as sql
@@ -85,9 +85,9 @@ class Lookup:
         assert self.data.query is not None
         query = self.data.query.rstrip().removesuffix(";") + "\n"  # it may end in a comment
         asked = sql.text(query).columns(*map(sql.column, self.roles.all)).subquery("asked")
-        keys = [int(each) for each in ids] if self.whole else ids
-        chosen = [asked.c[name] for name in self.roles.all]
-        return sql.select(*chosen).where(asked.c[self.roles.id].in_(keys))
+        keys = [int(name) for name in ids] if self.whole else ids
+        columns = [asked.c[column] for column in self.roles.all]
+        return sql.select(*columns).where(asked.c[self.roles.id].in_(keys))
 
     def _read(self, rows: Sequence[Sequence[Any]]) -> Known:
         try:
@@ -97,11 +97,11 @@ class Lookup:
             for row in rows:
                 by_id.setdefault(str(row[0]), []).append(row)
             known: dict[str, Any] = {}
-            for each, own in by_id.items():
+            for name, own_rows in by_id.items():
                 try:
-                    known |= self._values(own)
+                    known |= self._values(own_rows)
                 except DataError as error:
-                    self._log(each, str(error))
+                    self._log_unknown(name, str(error))
             return known
 
     def _values(self, rows: Sequence[Sequence[Any]]) -> Known:
@@ -118,7 +118,7 @@ def _known(name: str, batch: Batch, lookup: Lookup) -> Known:
 
 @dataclass(frozen=True, slots=True)
 class PlanLookup:
-    """Find out how the ``features`` of model ``model`` are looked up in ``data`` at ``party``."""
+    """Find out how to look up the ``features`` of model ``model`` in ``data`` at ``party``."""
 
     label: ClassVar[str] = "PlanLookup"
     party: str
@@ -127,7 +127,7 @@ class PlanLookup:
     model: str
 
     def run(self) -> Lookup:
-        """Look at the first rows, to see now what would go wrong with every one later.
+        """Read the first rows: what is wrong with the source as a whole shows now.
 
         Raises:
             DataError: naming party, source, column, and what to do.
@@ -145,7 +145,7 @@ class PlanLookup:
             first = next(source.batches(roles.all), None)
         if first is None:
             raise DataError(f"{where}: there are no rows")
-        # A few rows do not show of what type a column is; the model's features do.
+        # The model's features show of what type a column is; a few rows do not.
         types = {**_types(self.features, roles.features), **data.types}
         ids = first.cells[roles.id]
         lookup = Lookup(
@@ -157,10 +157,10 @@ class PlanLookup:
             whole=isinstance(ids[0], int),
         )
         _known(where, first, lookup)
-        for each, compared in zip(ids, comparable(list(map(str, ids)), data), strict=True):
-            if str(each) != compared:
+        for name, compared in zip(ids, comparable(list(map(str, ids)), data), strict=True):
+            if str(name) != compared:
                 raise DataError(
-                    f"{where}: the id {str(each)[:40]!r} is compared as {compared[:40]!r}, by "
+                    f"{where}: the id {str(name)[:40]!r} is compared as {compared[:40]!r}, by "
                     "which it cannot be found; let the query yield ids in that form, or keep the "
                     "rows in memory with online.lookup.enabled = false"
                 )
@@ -168,5 +168,5 @@ class PlanLookup:
 
 
 def _types(features: Sequence[str], columns: Sequence[str]) -> Mapping[str, ColumnType]:
-    """What ``columns`` hold if ``features`` came from them: COLUMN is a number, COLUMN=X none."""
-    return {each: "number" if each in features else "category" for each in columns}
+    """The types of ``columns``: a number's feature is named COLUMN, a category's COLUMN=VALUE."""
+    return {column: "number" if column in features else "category" for column in columns}

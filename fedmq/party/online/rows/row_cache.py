@@ -1,4 +1,4 @@
-"""What was looked up, for as long as it may count as true."""
+"""Rows that were looked up, for as long as they count as fresh."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ class RowCache:
     """At most ``entries`` ids, each for ``max_age`` seconds of ``clock``; the oldest go first."""
 
     def __init__(self, entries: int, max_age: float, clock: Callable[[], float]) -> None:
-        self._entries = entries
+        self._most_entries = entries
         self._max_age = max_age
         self._clock = clock
-        self._kept: dict[str, tuple[float, NDArray[np.float32] | None]] = {}
+        self._entries: dict[str, tuple[float, NDArray[np.float32] | None]] = {}
+        """By id, in the order in which they came: when its row was looked up, and its values."""
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def find(self, ids: Iterable[str]) -> Known:
-        """Those of ``ids`` that are known here."""
+        """Those of ``ids`` that are here and fresh."""
         oldest = self._clock() - self._max_age
         found = {}
-        for each in ids:
-            entry = self._kept.get(each)
+        for name in ids:
+            entry = self._entries.get(name)
             if entry is not None and entry[0] > oldest:
-                found[each] = entry[1]
+                found[name] = entry[1]
         return found
 
     def put(self, known: Known) -> None:
         """Keep ``known`` from now on."""
         now = self._clock()
-        for each, values in known.items():
-            self._kept.pop(each, None)  # what is new goes to the end
-            self._kept[each] = now, values
-        while len(self._kept) > self._entries:
-            del self._kept[next(iter(self._kept))]
+        for name, values in known.items():
+            self._entries.pop(name, None)  # so that it goes to the end
+            self._entries[name] = now, values
+        while len(self._entries) > self._most_entries:
+            del self._entries[next(iter(self._entries))]

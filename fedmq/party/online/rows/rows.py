@@ -1,4 +1,4 @@
-"""The rows about which scores are asked, from a source that changes underneath."""
+"""The rows for which scores are asked: their values, wherever the source keeps them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["LoadRows", "Rows", "RowsInMemory", "ServedRows"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """``values`` float32 (rows + 1, features): the last row is all missing, for unknown ids."""
+    """Values of rows: ``values`` is float32 (rows + 1, features), ``row_of`` has the row of an id.
+
+    The last row is all missing (NaN); it stands for unknown ids.
+    """
 
     features: tuple[str, ...]
     values: NDArray[np.float32]
@@ -26,14 +29,14 @@ class Rows:
 
     @classmethod
     def of(cls, features: tuple[str, ...], values: NDArray[np.float32], ids: Sequence[str]) -> Rows:
-        """The rows ``values`` (ids, features), and the one for all others."""
-        nobody = np.full((1, len(features)), np.nan, np.float32)
-        row_of = {each: row for row, each in enumerate(ids)}
-        return cls(features, np.vstack([values, nobody]), row_of)
+        """Rows of ``ids`` with ``values``, float32 (ids, features), and one for unknown ids."""
+        unknown = np.full((1, len(features)), np.nan, np.float32)
+        row_of = {name: row for row, name in enumerate(ids)}
+        return cls(features, np.vstack([values, unknown]), row_of)
 
     def places(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The row of each id; -1, the row without values, where it is unknown."""
-        return np.array([self.row_of.get(each, -1) for each in ids], dtype=np.int64)
+        """The row of each id, int64 (ids,); -1, the row without values, where it is unknown."""
+        return np.array([self.row_of.get(name, -1) for name in ids], dtype=np.int64)
 
 
 class ServedRows(ABC):
@@ -44,7 +47,7 @@ class ServedRows(ABC):
 
     @abstractmethod
     async def about(self, ids: Sequence[str], seconds: float) -> Rows:
-        """Rows with those of ``ids`` among them, as far as the source knows them.
+        """Rows that have those of ``ids`` which the source knows, and perhaps others.
 
         Raises:
             RowsUnavailable: the source cannot be read, or not within ``seconds``.
@@ -73,6 +76,10 @@ class LoadRows:
     model: str
 
     def run(self) -> Rows:
-        """Raises DataError naming party, source and column."""
+        """All rows of the source.
+
+        Raises:
+            DataError: naming party, source and column.
+        """
         values, row_of = served_columns(self.party, self.data, self.features, self.model)
         return Rows.of(self.features, values, tuple(row_of))

@@ -1,4 +1,4 @@
-"""The serving source of one party: in memory, or looked up by id if it is a database."""
+"""The serving source of a party: held in memory, or looked up by id if it is a database."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["Reading", "ServingSource"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How rows are read at ``party``; what takes long is a computation, for another process."""
+    """How rows are read at ``party``: by a computation, which runs in another process."""
 
     party: str
     data: DataSection
     by_id: bool
 
     def of(self, features: tuple[str, ...], model: str) -> LoadRows | PlanLookup:
-        """What reads the ``features`` of ``model``, or finds out how to look them up."""
+        """A computation: read the ``features`` of ``model``, or plan how to look them up."""
         kind = PlanLookup if self.by_id else LoadRows
         return kind(self.party, self.data, features, model)
 
 
 class ServingSource:
-    """Gives each model its rows, all from one pool of connections if they are looked up."""
+    """Gives every model its rows; those that look them up share one pool of connections."""
 
     def __init__(self, party: str, data: DataSection, section: OnlineSection) -> None:
         self.counters = LookupCounters()
@@ -43,7 +43,7 @@ class ServingSource:
         self._pool: SqlPool | None = None
 
     async def open(self) -> None:
-        """Get ready; a database may still be away.
+        """Connect to a database; it may still be away.
 
         Raises:
             ConfigError: its driver is not installed, or its URL is none.
@@ -61,7 +61,7 @@ class ServingSource:
             section.timeout,
         )
         with contextlib.suppress(DataError):
-            await self._pool.run(lambda _: None)  # so that the first question need not wait
+            await self._pool.run(lambda _: None)  # so that the first question finds a connection
 
     @property
     def trouble(self) -> str:
@@ -69,7 +69,7 @@ class ServingSource:
         return "" if self._pool is None else self._pool.trouble
 
     def served(self, loaded: Rows | Lookup) -> ServedRows:
-        """The rows that a computation of :class:`Reading` came to."""
+        """The rows of a model, from the result of the computation of :class:`Reading`."""
         if isinstance(loaded, Rows):
             return RowsInMemory(loaded)
         section = self._section.lookup
@@ -83,10 +83,10 @@ class ServingSource:
         )
 
     def stamp(self) -> Any:
-        """What changes when rows in memory are out of date; None while it cannot be seen."""
+        """Changes when rows in memory are out of date; None while the source cannot be seen."""
         path = self.reading.data.path
         if path is None:
-            # Nobody can tell whether a query's result changed.
+            # Whether the result of a query has changed cannot be seen: no two stamps are equal.
             return "" if self.reading.by_id else object()
         try:
             seen = path.stat()

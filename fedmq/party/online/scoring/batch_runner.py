@@ -35,15 +35,16 @@ log = logging.getLogger(__name__)
 
 
 class BatchRunner:
-    """Runs ``machine``. ``on_answer`` takes each request's result, ``on_end`` the run itself.
+    """Runs ``machine``, for ``seconds`` at most.
 
-    ``spans`` are told what happens.
+    ``send`` takes (recipient, body, seconds for which it is of use), ``on_answer`` the number of
+    a request and its scores or its error, ``on_end`` this runner. ``spans`` trace the batch.
     """
 
     def __init__(
         self,
         machine: OnlineBatch,
-        say: Callable[[str, Body, float], None],
+        send: Callable[[str, Body, float], None],
         seconds: float,
         on_answer: Callable[[int, Any], None],
         on_end: Callable[[BatchRunner], None],
@@ -51,25 +52,25 @@ class BatchRunner:
     ) -> None:
         self.machine = machine
         self._loop = asyncio.get_running_loop()
-        self._say = say
-        self._until = self._loop.time() + seconds
+        self._send = send
+        self._deadline = self._loop.time() + seconds
         self._on_answer = on_answer
         self._on_end = on_end
         self._spans = spans
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
-        """Set out."""
+        """Ask the first questions."""
         self._act_on(Start())
 
     def receive(self, sender: str, body: Body) -> None:
-        """Hand in an answer of ``sender``.
+        """Take an answer of ``sender``.
 
         Raises:
-            ProtocolError: it fits no question; nothing has changed.
+            ProtocolError: it fits no open question; nothing has changed.
         """
         if self._spans is not None:
-            self._spans.answered(body)  # first, as the batch may end with it
+            self._spans.answered(body)  # before the answer is handled, which may end the batch
         self._feed(Received(sender, body))
 
     def _feed(self, first: Event) -> None:
@@ -80,7 +81,7 @@ class BatchRunner:
                     case Send(recipient, body):
                         if self._spans is not None:
                             self._spans.asked(recipient, body, self.machine.rounds)
-                        self._say(recipient, body, max(0.0, self._until - self._loop.time()))
+                        self._send(recipient, body, max(0.0, self._deadline - self._loop.time()))
                     case RunPlan():
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
                         # few milliseconds; another process would cost more than it takes over.
@@ -102,10 +103,10 @@ class BatchRunner:
         self._act_on(TimerFired(name))
 
     def _act_on(self, event: Event) -> None:
-        """``_feed``, where whatever fails ends the batch: it must not hold its place for ever."""
+        """As ``_feed``; an unforeseen error ends the batch, which must not keep its place."""
         try:
             self._feed(event)
-        except Exception as error:  # a fault of ours
+        except Exception as error:  # a fault in fedmq
             log.exception("an online batch failed on %s", event)
             failure = FedmqError(f"internal error: {type(error).__name__}")
             for request in self.machine.unanswered:

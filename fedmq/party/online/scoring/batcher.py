@@ -1,7 +1,7 @@
-"""Pieces of requests that walk together: whoever waits when a batch can start goes along.
+"""Pieces of requests that are scored together: whoever waits when a batch can start goes along.
 
-A lone piece starts at once; under load pieces wait for others, for the window at most or until a
-batch comes home.
+A lone piece starts at once. Under load, pieces wait for others: for the window at most, or until a
+running batch ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.online import OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.scoring.batch_runner import BatchRunner
-from fedmq.party.online.scoring.circuit_breaker import Peers
+from fedmq.party.online.scoring.circuit_breaker import PeerAvailability
 from fedmq.party.online.scoring.served_model import ServedModel
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.computations import OnlineScores
@@ -32,30 +33,37 @@ from fedmq.protocol.online.options import AskedRows, Timeouts
 if TYPE_CHECKING:
     from fedmq.party.telemetry.serving_spans import BatchSpans, OnlineSpans
 
-__all__ = ["Batcher", "Waiting"]
+__all__ = ["BatchCounts", "Batcher", "RequestPiece"]
 
 log = logging.getLogger(__name__)
 
-_SPARE = 0.005
-"""Seconds of a request's time that are kept to bring the answer home."""
+_RETURN_SECONDS = 0.005
+"""Kept of a request's time, to bring the answer back to the caller."""
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
-    """A piece of a request, of at most ``batch_rows`` rows, that waits for its batch."""
+class RequestPiece:
+    """Rows of one request, at most ``batch_rows``, that go through one batch together."""
 
     model: ServedModel
     ids: Sequence[str]
     values: NDArray[np.float32]
-    until: float
-    """When its time is over, by the event loop's clock."""
+    """The label holder's own values, (rows, features)."""
+    deadline: float
+    """By the event loop's clock."""
     outcome: asyncio.Future[OnlineScores]
-    since: int = field(default_factory=time.time_ns)
+    arrived: int = field(default_factory=time.time_ns)
+    """Nanoseconds since the epoch."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody still waits for the scores."""
+        return not self.outcome.done() and self.deadline > asyncio.get_running_loop().time()
 
 
 @dataclass(slots=True)
-class Counts:
-    """What has happened since the start."""
+class BatchCounts:
+    """What has happened to batches since the start."""
 
     batches: int = 0
     batch_rows: int = 0
@@ -63,115 +71,131 @@ class Counts:
 
 
 class Batcher:
-    """Runs batches of ``session``, asking the parties of ``peers`` through ``say``.
+    """Runs batches of ``session``, asking the parties of ``peers`` through ``send``.
 
-    ``say`` takes (recipient, body, seconds for which it is of use); ``on_not_served`` a party and
-    the model that it does not serve, though it should.
+    ``send`` takes (recipient, body, seconds for which it is of use). ``on_not_served`` takes a
+    party and the model that it does not serve, though it should.
     """
 
     def __init__(
         self,
         session: str,
         section: OnlineSection,
-        peers: Peers,
-        say: Callable[[str, Body, float], None],
+        peers: PeerAvailability,
+        send: Callable[[str, Body, float], None],
         on_not_served: Callable[[str, str], None],
         spans: OnlineSpans | None = None,
     ) -> None:
-        self.counts = Counts()
-        self.queued_rows = 0
-        """Rows that wait for a batch."""
+        self.counts = BatchCounts()
         self._session = session
         self._section = section
         self._peers = peers
-        self._say = say
+        self._send = send
         self._on_not_served = on_not_served
         self._spans = spans
         self._numbers = itertools.count(1)
-        self._runs: dict[int, BatchRunner] = {}
-        self._queue: deque[Waiting] = deque()
-        self._flush: asyncio.TimerHandle | None = None
+        self._runners: dict[int, BatchRunner] = {}
+        self._queue: deque[RequestPiece] = deque()
+        self._reserved_rows = 0
+        self._rows_in_queue = 0
+        self._dispatching: asyncio.TimerHandle | None = None
+
+    @property
+    def queued_rows(self) -> int:
+        """Rows that wait for a batch, or have a place reserved."""
+        return self._reserved_rows + self._rows_in_queue
 
     @property
     def under_way(self) -> int:
-        """How many batches walk."""
-        return len(self._runs)
+        """How many batches run."""
+        return len(self._runners)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing walks or waits."""
-        return not self._runs and not self._queue
+        """Whether no batch runs and no piece waits."""
+        return not self._runners and not self._queue
 
-    def put(self, pieces: Sequence[Waiting]) -> None:
-        """Let these take part; their rows are counted in ``queued_rows`` already."""
+    @contextmanager
+    def reserve(self, rows: int) -> Iterator[None]:
+        """Count ``rows`` among the queued ones, while their values are looked up."""
+        self._reserved_rows += rows
+        try:
+            yield
+        finally:
+            self._reserved_rows -= rows
+
+    def put(self, pieces: Sequence[RequestPiece]) -> None:
+        """Queue ``pieces`` for the next batches."""
         self._queue.extend(pieces)
+        self._rows_in_queue += sum(len(piece.ids) for piece in pieces)
         self._schedule()
 
     def receive(self, sender: str, body: Body) -> None:
         """Take an answer of ``sender``."""
-        run = self._runs.get(getattr(body, "batch", -1))
-        if run is None:
+        runner = self._runners.get(getattr(body, "batch", -1))
+        if runner is None:
             return
         if isinstance(body, OnlineRefusal) and body.cause == "model":
-            # It lost what it served, or its disk: it is told anew, and asked again meanwhile.
-            self._on_not_served(sender, run.machine.model)
+            # It lost what it served, or its disk. It is told again which model to serve, and the
+            # question is repeated meanwhile.
+            self._on_not_served(sender, runner.machine.model)
             return
         try:
-            run.receive(sender, body)
+            runner.receive(sender, body)
         except ProtocolError as error:
             self.counts.stray_answers += 1
             log.warning("an answer of %s was left aside: %s", sender, error)
 
     def _schedule(self) -> None:
-        if self._flush is not None or not self._queue:
+        if self._dispatching is not None or not self._queue:
             return
-        if len(self._runs) >= self._section.batches:
+        if len(self._runners) >= self._section.batches:
             return
         loop = asyncio.get_running_loop()
-        full = sum(len(each.ids) for each in itertools.islice(self._queue, 8))
-        at_once = not self._runs or full >= self._section.batch_rows
-        self._flush = loop.call_later(0 if at_once else self._section.window, self._dispatch)
+        first_rows = sum(len(piece.ids) for piece in itertools.islice(self._queue, 8))
+        at_once = not self._runners or first_rows >= self._section.batch_rows
+        delay = 0 if at_once else self._section.window
+        self._dispatching = loop.call_later(delay, self._dispatch)
 
     def _dispatch(self) -> None:
-        self._flush = None
-        loop = asyncio.get_running_loop()
-        while self._queue and len(self._runs) < self._section.batches:
+        self._dispatching = None
+        while self._queue and len(self._runners) < self._section.batches:
             first = self._take()
-            if first.outcome.done() or first.until <= loop.time():
+            if not first.is_wanted:
                 continue
-            together, rows = [first], len(first.ids)
+            pieces, rows = [first], len(first.ids)
             while (
                 self._queue
                 and self._queue[0].model is first.model
                 and rows + len(self._queue[0].ids) <= self._section.batch_rows
             ):
-                another = self._take()
-                if not another.outcome.done() and another.until > loop.time():
-                    together.append(another)
-                    rows += len(another.ids)
-            self._begin(together)
+                piece = self._take()
+                if piece.is_wanted:
+                    pieces.append(piece)
+                    rows += len(piece.ids)
+            self._begin(pieces)
 
-    def _take(self) -> Waiting:
-        waiting = self._queue.popleft()
-        self.queued_rows -= len(waiting.ids)
-        return waiting
+    def _take(self) -> RequestPiece:
+        piece = self._queue.popleft()
+        self._rows_in_queue -= len(piece.ids)
+        return piece
 
-    def _begin(self, together: list[Waiting]) -> None:
+    def _begin(self, pieces: list[RequestPiece]) -> None:
         now = asyncio.get_running_loop().time()
-        model = together[0].model
-        asked, at = [], 0
-        for each in together:
-            left = max(each.until - now - _SPARE, 0.001)
-            asked.append(AskedRows(at, at + len(each.ids), left))
-            at += len(each.ids)
+        model = pieces[0].model
+        asked, rows = [], 0
+        for piece in pieces:
+            seconds = max(piece.deadline - now - _RETURN_SECONDS, 0.001)
+            asked.append(AskedRows(rows, rows + len(piece.ids), seconds))
+            rows += len(piece.ids)
         section = self._section
         number = next(self._numbers)
         self._peers.expect(model.forest.asked.values())
         machine = OnlineBatch(
             number,
             model.forest,
-            [name for each in together for name in each.ids],
-            np.concatenate([each.values for each in together]),
+            [name for piece in pieces for name in piece.ids],
+            np.concatenate([piece.values for piece in pieces]),
             asked,
             model.mode,
             section.degrade,
@@ -179,10 +203,10 @@ class Batcher:
             self._peers.away,
         )
         self.counts.batches += 1
-        self.counts.batch_rows += at
+        self.counts.batch_rows += rows
 
-        def answered(index: int, result: Any) -> None:
-            outcome = together[index].outcome
+        def on_answer(index: int, result: Any) -> None:
+            outcome = pieces[index].outcome
             if outcome.done():
                 return
             if isinstance(result, Exception):
@@ -190,25 +214,25 @@ class Batcher:
             else:
                 outcome.set_result(result)
 
-        self._runs[number] = run = BatchRunner(
+        self._runners[number] = runner = BatchRunner(
             machine,
-            self._say,
-            max(each.seconds for each in asked),
-            answered,
-            lambda run: self._ended(number, run),
-            self._follow(number, together),
+            self._send,
+            max(rows_of_piece.seconds for rows_of_piece in asked),
+            on_answer,
+            lambda runner: self._on_end(number, runner),
+            self._spans_of(number, pieces),
         )
-        run.start()
+        runner.start()
 
-    def _ended(self, number: int, run: BatchRunner) -> None:
-        self._runs.pop(number, None)
-        for party in run.machine.silent:
-            self._peers.missed(party)
+    def _on_end(self, number: int, runner: BatchRunner) -> None:
+        self._runners.pop(number, None)
+        for party in runner.machine.silent:
+            self._peers.record_miss(party)
         self._schedule()
 
-    def _follow(self, number: int, together: list[Waiting]) -> BatchSpans | None:
+    def _spans_of(self, number: int, pieces: list[RequestPiece]) -> BatchSpans | None:
         if self._spans is None:
             return None
-        model = together[0].model
-        arrived = [(each.since, len(each.ids)) for each in together]
+        model = pieces[0].model
+        arrived = [(piece.arrived, len(piece.ids)) for piece in pieces]
         return self._spans.batch(self._session, number, model.id, model.mode, arrived)

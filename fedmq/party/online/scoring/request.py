@@ -1,4 +1,4 @@
-"""A request for scores as callers write it, and the answer as they read it; JSON."""
+"""A request for scores as callers write it, and what is wrong with it; JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedmq.errors import FedmqError, PeerSilent
 from fedmq.party.data.id_column import LONGEST_ID
 
-__all__ = ["PredictRequest", "PredictResponse", "RequestError"]
+__all__ = ["PredictRequest", "RequestError"]
 
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 
@@ -30,7 +30,7 @@ class PredictRequest(BaseModel):
         """The request in JSON.
 
         Raises:
-            Wrong: 400 or 422, naming the field.
+            RequestError: 400 or 422, naming the field.
         """
         try:
             return cls.model_validate_json(body)
@@ -38,27 +38,8 @@ class PredictRequest(BaseModel):
             raise RequestError.field(error) from None
 
 
-class RowScore(BaseModel):
-    """The score of one row; null where there is none."""
-
-    id: str
-    score: float | None
-    unknown_at: list[str] | None = None
-    """Parties that do not know the id. Its values there counted as missing, if a score is given."""
-
-
-class PredictResponse(BaseModel):
-    """Scores in the order of the ids."""
-
-    model: str
-    mode: str
-    scores: list[RowScore]
-    degraded: dict[str, float] | None = None
-    """By party that did not answer: the share of (row, tree) pairs that were guessed there."""
-
-
 class RequestError(Exception):
-    """No scores: an HTTP status, and a line that names the field."""
+    """A request gets no scores: the HTTP status, and a line that names the field."""
 
     def __init__(self, http_status: int, text: str) -> None:
         super().__init__(text)
@@ -66,7 +47,7 @@ class RequestError(Exception):
 
     @classmethod
     def field(cls, error: ValidationError) -> RequestError:
-        """What pydantic found, without the offending value."""
+        """What pydantic found first, without the offending value."""
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         status = 400 if first["type"] == "json_invalid" else 422
@@ -74,6 +55,6 @@ class RequestError(Exception):
 
     @classmethod
     def of(cls, error: FedmqError) -> RequestError:
-        """``error`` as the caller reads it; where time ran out, the field that allows more."""
+        """``error`` as the caller reads it; where time ran out, with the field that allows more."""
         ran_out = error.http_status == PeerSilent.http_status
         return cls(error.http_status, f"deadline_ms: {error}" if ran_out else str(error))

@@ -1,4 +1,4 @@
-"""Features that a request brings along, in place of what the label holder has stored."""
+"""Features that come with a request, in place of those that the label holder has stored."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError
 
-__all__ = ["given_values"]
+__all__ = ["features_of_request"]
 
 
-def given_values(
-    party: str, features: Sequence[str], given: Sequence[Mapping[str, float | None]]
+def features_of_request(
+    party: str, features: Sequence[str], rows: Sequence[Mapping[str, float | None]]
 ) -> NDArray[np.float32]:
-    """The values of ``features``, float32 (rows, features); what is left out is missing.
+    """The values of ``features`` by row, float32 (rows, features); NaN where one is left out.
 
     Raises:
-        DataError: naming the row and what is none of ``party``'s features, or no float32.
+        DataError: a name is none of ``party``'s features, or a value is no finite float32; the
+            message names row and feature.
     """
-    places = {name: place for place, name in enumerate(features)}
-    values = np.full((len(given), len(places)), np.nan, np.float64)
-    for row, named in enumerate(given):
-        for name, value in named.items():
-            if name not in places:
-                raise DataError(f"features.{row}.{name}: the model has no such feature of {party}")
+    columns = {name: column for column, name in enumerate(features)}
+    values = np.full((len(rows), len(columns)), np.nan, np.float64)
+    for place, row in enumerate(rows):
+        for name, value in row.items():
+            if name not in columns:
+                raise DataError(
+                    f"features.{place}.{name}: the model has no such feature of {party}"
+                )
             if value is not None:
-                values[row, places[name]] = value
+                values[place, columns[name]] = value
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     if np.isinf(narrow).any():
-        row, place = np.argwhere(np.isinf(narrow))[0].tolist()
-        what = "infinite" if np.isinf(values[row, place]) else "beyond float32"
-        raise DataError(f"features.{row}.{features[place]}: {what}")
+        place, column = np.argwhere(np.isinf(narrow))[0].tolist()
+        what = "infinite" if np.isinf(values[place, column]) else "beyond float32"
+        raise DataError(f"features.{place}.{features[column]}: {what}")
     return narrow

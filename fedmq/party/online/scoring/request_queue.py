@@ -1,7 +1,7 @@
-"""Requests for scores by message: a queue of the label holder's own systems, with reply-to.
+"""Requests for scores by message, from a queue of the label holder's own systems.
 
-The broker may be another one than the federation's: what the label holder's systems ask and are
-told is nobody else's business.
+The queue may lie on another broker than the federation's, so that nobody else sees what the label
+holder's systems ask, and what they are answered.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RequestQueue:
         self._tasks.spawn(self._run(), name="requests")
 
     async def close(self) -> None:
-        """Read no more; what was not answered comes again."""
+        """Read no more; the broker delivers again what was not answered."""
         await self._tasks.close()
 
     async def _run(self) -> None:
@@ -70,7 +70,7 @@ class RequestQueue:
         log.warning("requests: %s", await connection.ended())
 
     async def _answer(self, connection: BrokerConnection, message: Received) -> None:
-        answer = json.dumps(await self._answered(message.body)).encode()
+        answer = json.dumps(await self._response(message.body)).encode()
         if message.reply_to:
             try:
                 await connection.reply(message.reply_to, answer, message.correlation_id)
@@ -79,28 +79,28 @@ class RequestQueue:
                 return
         await message.settle(accept=True)
 
-    async def _answered(self, body: bytes) -> dict[str, Any]:
+    async def _response(self, body: bytes) -> dict[str, Any]:
         try:
             with self._predictions.counters.request():
-                model, asked = _read(body)
-                answered = await self._predictions.answer(model, asked)
-        except RequestError as wrong:
-            return {"status": wrong.http_status, "error": str(wrong)}
-        except Exception as error:  # a message that cannot be answered must not come for ever
+                model, request = _read(body)
+                prediction = await self._predictions.answer(model, request)
+        except RequestError as error:
+            return {"status": error.http_status, "error": str(error)}
+        except Exception as error:  # answered as well, or the message would come again for ever
             log.exception("requests: a request failed")
             return {"status": 500, "error": f"internal error: {type(error).__name__}"}
-        return {"status": 200, **answered.json()}
+        return {"status": 200, **prediction.json()}
 
 
 def _read(body: bytes) -> tuple[str, PredictRequest]:
-    """As over HTTP, and ``model`` beside, ``production`` if left out."""
+    """The model and the request: as over HTTP, with the field ``model`` in the body as well."""
     try:
-        asked = json.loads(body)
+        fields = json.loads(body)
     except ValueError:
-        asked = None
-    if not isinstance(asked, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise RequestError(400, "body: no JSON object")
-    model = asked.pop("model", "production")
+    model = fields.pop("model", "production")
     if not isinstance(model, str):
         raise RequestError(422, "model: not a string")
-    return model, PredictRequest.read(json.dumps(asked).encode())
+    return model, PredictRequest.read(json.dumps(fields).encode())

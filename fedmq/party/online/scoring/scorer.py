@@ -1,4 +1,4 @@
-"""Requests for scores: admitted, put together into batches, and answered in time."""
+"""Requests for scores: admitted, cut into pieces for batches, and answered in time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from fedmq.errors import DataError, Overloaded, PeerSilent, TooManyRows
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.online.scoring.batcher import Batcher, Waiting
-from fedmq.party.online.scoring.circuit_breaker import CircuitBreaker, Peers
-from fedmq.party.online.scoring.request_features import given_values
+from fedmq.party.online.scoring.batcher import Batcher, RequestPiece
+from fedmq.party.online.scoring.circuit_breaker import CircuitBreaker, PeerAvailability
+from fedmq.party.online.scoring.request_features import features_of_request
 from fedmq.party.online.scoring.served_model import ServedModel
 from fedmq.protocol.online.computations import OnlineScores
 from fedmq.protocol.online.options import Mode
@@ -26,12 +26,15 @@ from fedmq.transport.priority import PriorityGate
 if TYPE_CHECKING:
     from fedmq.party.telemetry.serving_spans import OnlineSpans
 
-__all__ = ["Scored", "Scorer"]
+__all__ = ["RequestCounts", "ScoredRequest", "Scorer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
-    """Scores of one request; as :class:`OnlineScores`, ``unknown`` also at the label holder."""
+class ScoredRequest:
+    """Scores of one request, by which model, and in which mode they were made.
+
+    ``scores.unknown`` has the rows that the label holder itself does not know, too.
+    """
 
     model: str
     mode: Mode
@@ -39,8 +42,8 @@ class Scored:
 
 
 @dataclass(slots=True)
-class Counts:
-    """What has happened since the start."""
+class RequestCounts:
+    """What has happened to requests since the start."""
 
     requests: int = 0
     rows: int = 0
@@ -50,31 +53,32 @@ class Counts:
 
 
 class Scorer:
-    """Scores rows with the models in ``models``, asking other parties through ``say``.
+    """Scores rows with the models in ``models``, asking other parties through ``send``.
 
-    ``say`` takes (recipient, body, session, seconds for which it is of use).
+    ``send`` takes (recipient, body, session, seconds for which it is of use). ``on_not_served``
+    takes a party and the model that it does not serve, though it should.
     """
 
     def __init__(
         self,
         party: str,
         section: OnlineSection,
-        say: Callable[[str, Body, str, float], None],
+        send: Callable[[str, Body, str, float], None],
         on_not_served: Callable[[str, str], None] = lambda _, __: None,
         spans: OnlineSpans | None = None,
         priority_gate: PriorityGate | None = None,
     ) -> None:
         self.models: dict[str, ServedModel] = {}
         """By name and by model id."""
-        self.counts = Counts()
+        self.counts = RequestCounts()
         self.session = f"online-{secrets.token_hex(6)}"
         self._party = party
         self._section = section
         self._closing = False
         self._priority_gate = priority_gate or PriorityGate()
-        self._say_to = say
-        self._peers = Peers(self._say)
-        self.batcher = Batcher(self.session, section, self._peers, self._say, on_not_served, spans)
+        self._send_in_session = send
+        self._peers = PeerAvailability(self._send)
+        self.batcher = Batcher(self.session, section, self._peers, self._send, on_not_served, spans)
 
     async def score(
         self,
@@ -82,7 +86,7 @@ class Scorer:
         ids: Sequence[str],
         features: Sequence[Mapping[str, float | None]] | None = None,
         seconds: float | None = None,
-    ) -> Scored:
+    ) -> ScoredRequest:
         """Scores of ``ids`` by the model or name ``name``, within ``seconds``.
 
         ``features`` replace this party's own values of the rows; what they leave out is missing.
@@ -90,7 +94,7 @@ class Scorer:
         Raises:
             DataError: the model is not served, or a feature is none of the model's.
             Overloaded: too many rows, at once or in this request.
-            Refused, PeerSilent: a party does not answer, and nothing is to be guessed; or this
+            AnswerRefused, PeerSilent: a party does not answer, and nothing may be guessed; or this
                 party's own rows cannot be looked up.
         """
         model = self.models.get(name)
@@ -98,42 +102,45 @@ class Scorer:
             served = ", ".join(sorted(self.models)) or "none"
             raise DataError(f"model: {name!r} is not served; there are: {served}")
         self._admit(len(ids))
-        time = self._section.deadline if seconds is None else seconds
+        if seconds is None:
+            seconds = self._section.deadline
         loop = asyncio.get_running_loop()
-        until = loop.time() + time
-        self.batcher.queued_rows += len(ids)  # they wait already while they are looked up
-        try:
-            values, unknown = await self._own(model, ids, features, time)
-        except BaseException:
-            self.batcher.queued_rows -= len(ids)
-            raise
+        deadline = loop.time() + seconds
+        with self.batcher.reserve(len(ids)):
+            values, is_unknown = await self._own_values(model, ids, features, seconds)
         self.counts.requests += 1
         self.counts.rows += len(ids)
         size = self._section.batch_rows
-        waiting = [
-            Waiting(model, ids[at : at + size], values[at : at + size], until, loop.create_future())
-            for at in range(0, len(ids), size)
+        pieces = [
+            RequestPiece(
+                model,
+                ids[start : start + size],
+                values[start : start + size],
+                deadline,
+                loop.create_future(),
+            )
+            for start in range(0, len(ids), size)
         ]
-        self.batcher.put(waiting)
+        self.batcher.put(pieces)
         try:
             with self._priority_gate.taken():
-                scores = _joined(await self._awaited(waiting, time))
+                scores = _concatenated(await self._outcomes(pieces, seconds))
         except BaseException:
             self.counts.failed += 1
             raise
-        if unknown.any():
-            named = {self._party: unknown, **scores.unknown}
-            scores = OnlineScores(scores.margins, scores.predictions, named, scores.degraded)
+        if is_unknown.any():
+            unknown = {self._party: is_unknown, **scores.unknown}
+            scores = OnlineScores(scores.margins, scores.predictions, unknown, scores.degraded)
         self.counts.degraded += bool(scores.degraded)
-        return Scored(model.id, model.mode, scores)
+        return ScoredRequest(model.id, model.mode, scores)
 
-    async def _awaited(self, waiting: Sequence[Waiting], seconds: float) -> list[OnlineScores]:
-        outcomes = [each.outcome for each in waiting]
+    async def _outcomes(self, pieces: Sequence[RequestPiece], seconds: float) -> list[OnlineScores]:
+        outcomes = [piece.outcome for piece in pieces]
         try:
-            # Batches keep the time themselves; this is for what still waits in the queue.
+            # A batch keeps the deadline itself; the time-out is for pieces still in the queue.
             await asyncio.wait(
                 outcomes,
-                timeout=max(0.0, waiting[0].until - asyncio.get_running_loop().time()),
+                timeout=max(0.0, pieces[0].deadline - asyncio.get_running_loop().time()),
                 return_when=asyncio.FIRST_EXCEPTION,
             )
             for outcome in outcomes:
@@ -147,28 +154,28 @@ class Scorer:
         finally:
             for outcome in outcomes:
                 if not outcome.cancel() and not outcome.cancelled():
-                    outcome.exception()  # seen, so that asyncio does not complain
+                    outcome.exception()  # read it, or asyncio logs it as never retrieved
 
     def forget_all_but(self, kept: Set[str]) -> None:
-        """Keep these models in memory, by whatever name, and no others; requests keep theirs."""
+        """Keep the models with these ids, by whatever name; running requests keep theirs too."""
         for name, served in list(self.models.items()):
             if served.id not in kept:
                 del self.models[name]
 
     def receive(self, envelope: Envelope) -> None:
         """Take an answer that came on the online lane."""
-        self._peers.answered(envelope.header.sender)
+        self._peers.record_answer(envelope.header.sender)
         if envelope.header.session == self.session:
             self.batcher.receive(envelope.header.sender, envelope.body)
 
     @property
     def breakers(self) -> Mapping[str, CircuitBreaker]:
-        """By party that is asked."""
+        """The circuit breakers, by party that is asked."""
         return self._peers.breakers
 
     @property
     def most_rows(self) -> int:
-        """Of one request."""
+        """How many rows one request may have."""
         return self._section.request_rows
 
     @property
@@ -178,13 +185,13 @@ class Scorer:
 
     @property
     def away(self) -> list[str]:
-        """Parties that do not answer, by name."""
+        """Names of the parties that do not answer, sorted."""
         return sorted(self._peers.away)
 
     def status(self) -> dict[str, Any]:
-        """What people want to know, as plain data."""
+        """What is served, what is under way and what has happened, as plain data."""
         counts = {**asdict(self.counts), **asdict(self.batcher.counts)}
-        counts["breakers_opened"] = sum(each.opened for each in self.breakers.values())
+        counts["breakers_opened"] = sum(breaker.times_opened for breaker in self.breakers.values())
         return {
             "models": {
                 name: {"model": model.id, "mode": model.mode, "rounds": model.forest.rounds}
@@ -198,7 +205,7 @@ class Scorer:
         }
 
     async def close(self) -> None:
-        """Take no more, and wait a moment for what is under way."""
+        """Admit no more requests, and wait up to two seconds for those that are under way."""
         self._closing = True
         for _ in range(100):
             if self.batcher.idle:
@@ -206,8 +213,8 @@ class Scorer:
             await asyncio.sleep(0.02)
         await self._peers.close()
 
-    def _say(self, recipient: str, body: Body, seconds: float) -> None:
-        self._say_to(recipient, body, self.session, seconds)
+    def _send(self, recipient: str, body: Body, seconds: float) -> None:
+        self._send_in_session(recipient, body, self.session, seconds)
 
     def _admit(self, rows: int) -> None:
         if self._closing:
@@ -220,7 +227,7 @@ class Scorer:
             self.counts.turned_away += 1
             raise Overloaded(f"{self.queued_rows} rows wait already; ask again later")
 
-    async def _own(
+    async def _own_values(
         self,
         model: ServedModel,
         ids: Sequence[str],
@@ -229,33 +236,36 @@ class Scorer:
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """This party's values of the rows, and which rows it does not know."""
         if features is not None:
-            values = given_values(self._party, model.rows.features, features)
+            values = features_of_request(self._party, model.rows.features, features)
             return values, np.zeros(len(ids), np.bool_)
         rows = await model.rows.about(ids, seconds)
         places = rows.places(ids)
         return rows.values[places], places < 0
 
 
-def _joined(pieces: Sequence[OnlineScores]) -> OnlineScores:
+def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
+    """The scores of a request, from those of its pieces in their order."""
     if len(pieces) == 1:
         return pieces[0]
-    sizes = [len(each.margins) for each in pieces]
+    sizes = [len(piece.margins) for piece in pieces]
     unknown = {
         party: np.concatenate(
             [
-                each.unknown.get(party, np.zeros(size, np.bool_))
-                for each, size in zip(pieces, sizes, strict=True)
+                piece.unknown.get(party, np.zeros(size, np.bool_))
+                for piece, size in zip(pieces, sizes, strict=True)
             ]
         )
-        for party in {party for each in pieces for party in each.unknown}
+        for party in {party for piece in pieces for party in piece.unknown}
     }
     degraded = {
-        party: float(np.average([each.degraded.get(party, 0.0) for each in pieces], weights=sizes))
-        for party in {party for each in pieces for party in each.degraded}
+        party: float(
+            np.average([piece.degraded.get(party, 0.0) for piece in pieces], weights=sizes)
+        )
+        for party in {party for piece in pieces for party in piece.degraded}
     }
     return OnlineScores(
-        np.concatenate([each.margins for each in pieces]),
-        np.concatenate([each.predictions for each in pieces]),
+        np.concatenate([piece.margins for piece in pieces]),
+        np.concatenate([piece.predictions for piece in pieces]),
         unknown,
         degraded,
     )

@@ -1,4 +1,4 @@
-"""Bodies to envelopes of the online lane: no session, no order, no acknowledgement."""
+"""How an online message leaves: outside of any session, without order or acknowledgement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class OnlineSender:
-    """Posts what one party says online; what is lost is asked for again by whoever misses it.
+    """Sends the online messages of one party, each once: whoever misses an answer asks again.
 
     ``seal`` makes the bytes of an envelope.
     """
@@ -28,15 +28,15 @@ class OnlineSender:
         self, federation: str, link: Link, seal: Callable[[Envelope], bytes] = encode
     ) -> None:
         self.lost = 0
-        """How many messages the link did not take."""
+        """Messages that the link did not take."""
         self._federation = federation
         self._link = link
         self._seal = seal
         self._numbers = itertools.count(1)
         self._tasks = BackgroundTasks()
 
-    def say(self, recipient: str, body: Body, session: str, seconds: float) -> None:
-        """Post ``body``, which is of use for ``seconds``."""
+    def send(self, recipient: str, body: Body, session: str, seconds: float) -> None:
+        """Send ``body``, which is of use for ``seconds``, in the background."""
         party = self._link.party
         header = Header.unsequenced(
             f"{session}/{party}/{next(self._numbers)}",
@@ -55,4 +55,4 @@ class OnlineSender:
             await self._link.post(header.recipient, data, message_id=header.id, expires=seconds)
         except LinkError as error:
             self.lost += 1
-            log.debug("%s was not posted: %s", header.id, error)
+            log.debug("%s was not sent: %s", header.id, error)

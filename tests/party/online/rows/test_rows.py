@@ -75,8 +75,8 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         return served
 
     yield store
-    for each in sources:
-        each.close()
+    for source in sources:
+        source.close()
 
 
 def values(rows: Rows, ids: Sequence[str]) -> list[list[float]]:
@@ -113,10 +113,10 @@ async def test_many_rows_at_once_and_many_questions_at_once(opened: Opened) -> N
 
     parts = [ids, ids[::-1], ids[7:9], ids[100:900]]
     for rows, asked in zip(
-        await asyncio.gather(*(served.about(each, 10) for each in parts)), parts, strict=True
+        await asyncio.gather(*(served.about(part, 10) for part in parts)), parts, strict=True
     ):
-        ages = [float(each[1:]) for each in asked]
-        assert [each[3] for each in values(rows, asked)] == ages
+        ages = [float(name[1:]) for name in asked]
+        assert [row[3] for row in values(rows, asked)] == ages
 
 
 async def test_ids_that_are_numbers_are_found_by_their_text(opened: Opened) -> None:
@@ -181,7 +181,7 @@ class Database:
 
     async def ages(self, *ids: str, seconds: float = 10) -> list[float]:
         rows = await self.rows.about(ids, seconds)
-        return [each[0] for each in values(rows, ids)]
+        return [row[0] for row in values(rows, ids)]
 
 
 @pytest.fixture
@@ -197,8 +197,8 @@ def people(tmp_path: Path) -> Callable[..., Database]:
         return made[-1]
 
     yield make
-    for each in made:
-        each.pool.close()
+    for database in made:
+        database.pool.close()
 
 
 def is_there(path: Path) -> bool:
@@ -350,7 +350,7 @@ async def test_a_database_that_is_away_is_said_and_its_return_is_noticed(
             for _ in range(3):
                 with pytest.raises(RowsUnavailable) as error:
                     await database.ages("p1", "p2")
-                # Others are told this: nothing about the database, or of it.
+                # Other parties see this line: nothing about the database, and nothing from it.
                 assert str(error.value) == "telco: its rows cannot be looked up now"
         assert len(caplog.records) == 1
         assert database.pool.trouble
@@ -395,7 +395,7 @@ async def test_a_slow_database_holds_up_neither_the_event_loop_nor_the_request(
 async def test_a_row_on_which_the_query_fails_is_unknown_alone(
     postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    people = [(f"p{each}", each) for each in range(20, 0, -1)] + [("p0", 0)]
+    people = [(f"p{age}", age) for age in range(20, 0, -1)] + [("p0", 0)]
     data = as_sql(postgres.url, ("id", "age"), people)
     query = "SELECT id, 60 / (age - 7) AS age FROM people"
     first = PlanLookup("telco", data, ("age",), "m").run()
@@ -404,7 +404,7 @@ async def test_a_row_on_which_the_query_fails_is_unknown_alone(
     await source.open()
     served = source.served(replace(first, data=broken))
 
-    ids = [f"p{each}" for each in range(1, 21)]
+    ids = [f"p{age}" for age in range(1, 21)]
     with caplog.at_level(logging.WARNING):
         rows = await served.about(ids, 10)
 
@@ -416,15 +416,15 @@ async def test_a_row_on_which_the_query_fails_is_unknown_alone(
 
 
 async def test_no_more_connections_are_opened_than_are_allowed(postgres: PostgresServer) -> None:
-    data = as_sql(postgres.url, ("id", "age"), [(f"p{each}", each) for each in range(100)])
+    data = as_sql(postgres.url, ("id", "age"), [(f"p{age}", age) for age in range(100)])
     database = Database(data, ("age",), connections=3)
     count = sqlalchemy.text(
         "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'client%'"
     )
 
-    answers = await asyncio.gather(*(database.ages(f"p{each}") for each in range(100)))
+    answers = await asyncio.gather(*(database.ages(f"p{age}") for age in range(100)))
 
-    assert answers == [[each] for each in range(100)]
+    assert answers == [[age] for age in range(100)]
     seen = await database.pool.run(lambda connection: connection.execute(count).scalar())
     assert seen <= 3
     database.pool.close()
@@ -437,9 +437,9 @@ def test_whole_numbers_of_64_bits_are_found_and_longer_ones_are_not_asked_for(
     largest = 2**63 - 1
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("CREATE TABLE people (id INTEGER, age REAL)"))
-        for each, age in ((largest, 1.0), (7, 2.0)):
+        for number, age in ((largest, 1.0), (7, 2.0)):
             insert = sqlalchemy.text("INSERT INTO people VALUES (:id, :age)")
-            connection.execute(insert, {"id": each, "age": age})
+            connection.execute(insert, {"id": number, "age": age})
     data = DataSection(type="sql", url=str(engine.url), query="SELECT * FROM people", id="id")
     lookup = PlanLookup("telco", data, ("age",), "m").run()
 
@@ -448,4 +448,4 @@ def test_whole_numbers_of_64_bits_are_found_and_longer_ones_are_not_asked_for(
         known = lookup.read(connection, ids)
     engine.dispose()
 
-    assert [known[each] is not None for each in ids] == [True, True, False, False]
+    assert [known[name] is not None for name in ids] == [True, True, False, False]

@@ -39,9 +39,9 @@ class ServingHarness:
             timeout=30,
         )
         assert answer.status_code == 200, answer.text
-        said = answer.json()
-        margins = np.array([each["score"] for each in said["scores"]], dtype=np.float32)
-        return margins, said.get("degraded", {})
+        body = answer.json()
+        margins = np.array([row["score"] for row in body["scores"]], dtype=np.float32)
+        return margins, body.get("degraded", {})
 
     def is_exact(self, rows: np.ndarray[Any, Any]) -> bool:
         margins, degraded = self.predict(rows)

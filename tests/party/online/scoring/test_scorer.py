@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
+from fedmq.party.online.rows.rows import Rows, ServedRows
 from fedmq.protocol.online.options import Mode
 from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import MODES, World
@@ -132,7 +135,41 @@ async def test_more_rows_than_the_queue_holds_are_turned_away(world: World) -> N
     with pytest.raises(Overloaded, match="ask again later"):
         await harness.margins(world.ids[:50])
 
-    assert all(isinstance(each, PeerSilent) for each in await first)
+    assert all(isinstance(error, PeerSilent) for error in await first)
+
+
+class SlowRows(ServedRows):
+    """Rows that are found once ``found`` is set."""
+
+    def __init__(self, rows: ServedRows) -> None:
+        self.features = rows.features
+        self.found = asyncio.Event()
+        self._rows = rows
+
+    async def about(self, ids: Sequence[str], seconds: float) -> Rows:
+        await self.found.wait()
+        return await self._rows.about(ids, seconds)
+
+
+async def test_rows_have_their_place_in_the_queue_while_they_are_looked_up(world: World) -> None:
+    harness = ServingHarness(world, queue_rows=100)
+    model = harness.scorer.models["production"]
+    slow = SlowRows(model.rows)
+    harness.scorer.models["production"] = replace(model, rows=slow)
+    under_way = asyncio.create_task(harness.margins(world.ids[:60]))
+    given_up = asyncio.create_task(harness.margins(world.ids[:40]))
+    await asyncio.sleep(0)
+
+    assert harness.scorer.queued_rows == 100
+    with pytest.raises(Overloaded, match="100 rows wait already"):
+        await harness.margins(world.ids[:1])
+
+    given_up.cancel()
+    await asyncio.wait({given_up})
+    assert harness.scorer.queued_rows == 60
+    slow.found.set()
+    np.testing.assert_array_equal(await under_way, world.margins[:60])
+    assert harness.scorer.queued_rows == 0
 
 
 async def test_more_rows_than_one_request_may_have_are_refused(world: World) -> None:
