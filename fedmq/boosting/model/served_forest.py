@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.record_chains import NONE, Chains
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LEAF
+from fedmq.boosting.model.tree import LEAF, OWN
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.errors import DataError
 
-__all__ = ["OWN", "ServedForest"]
+__all__ = ["ServedForest"]
 
-OWN = 0
 """The label holder's index among the owners."""
 
 

@@ -16,10 +16,13 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.numpy_field import Float32s, Int16s, Int32s
 
-__all__ = ["LEAF", "Directions", "GrowingTree", "Tree", "walk", "walk_pooled"]
+__all__ = ["LEAF", "OWN", "Directions", "GrowingTree", "Tree", "walk", "walk_pooled"]
 
 LEAF = -1
 """Owner of a leaf, and child of one."""
+
+OWN = 0
+"""The active party as an owner: it comes first, also among candidates that tie."""
 
 Directions = Callable[[int, NDArray[np.intp], NDArray[np.int32]], NDArray[np.bool_]]
 """(owner, rows, records) -> which of the rows go left at these records of the owner."""

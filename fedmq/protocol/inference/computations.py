@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import OWN
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 
 __all__ = ["AnswerHop", "Hop", "Scores", "SumLeaves", "WalkOn", "Walked"]
 
-_OWN = 0
 _PAIRS_PER_HOP = 80_000  # below 1 MiB, even if each pair has a record of its own
 
 
@@ -57,19 +57,19 @@ class WalkOn:
         trees = len(self.forest.roots)
         nodes = self.nodes if self.left is None else self.forest.below(self.nodes, self.left)
         nodes = nodes.copy()
-        walking = np.flatnonzero(self.forest.owner[nodes] == _OWN)
+        walking = np.flatnonzero(self.forest.owner[nodes] == OWN)
         while len(walking):
             here = nodes[walking]
             rows = self.pairs[walking] // trees
             left = self.table.directions(self.values, rows, self.forest.record[here])
             nodes[walking] = self.forest.below(here, left)
-            walking = walking[self.forest.owner[nodes[walking]] == _OWN]
+            walking = walking[self.forest.owner[nodes[walking]] == OWN]
         return Walked(self.pairs, nodes, tuple(self._hops(nodes)))
 
     def _hops(self, nodes: NDArray[np.int32]) -> list[Hop]:
         owners = self.forest.owner[nodes]
         hops = []
-        for owner in np.unique(owners[owners > _OWN]).tolist():
+        for owner in np.unique(owners[owners > OWN]).tolist():
             waiting = np.flatnonzero(owners == owner)
             records = self.forest.record[nodes[waiting]]
             waiting = waiting[np.argsort(records, kind="stable")]

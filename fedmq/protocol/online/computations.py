@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.served_forest import OWN, ServedForest
-from fedmq.boosting.model.tree import LEAF
+from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.tree import LEAF, OWN
 
 __all__ = ["Descend", "Descended", "OnlineScores", "SumOnline"]
 
