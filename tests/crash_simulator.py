@@ -8,7 +8,7 @@ message goes where, and what follows from it, is decided by the code that the da
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,7 +111,7 @@ class CrashSimulation:
         self._random = np.random.default_rng(seed)
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        self._timers: dict[tuple[str, str], int] = {}
+        self._timers: dict[tuple[str, Hashable], int] = {}
 
     @property
     def results(self) -> dict[str, Any]:

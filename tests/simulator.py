@@ -8,7 +8,7 @@ time, and what it sends may be rewritten on the way, as a peer that breaks the p
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +94,7 @@ class Simulation:
         """When the last party's machine finished or failed."""
         self._queue: list[_Due] = []
         self._number = 0
-        self._timers: dict[tuple[str, str], int] = {}
+        self._timers: dict[tuple[str, Hashable], int] = {}
         policy = RetryPolicy(resends=8, stall=600)
         self.sessions = {
             party: SteppedSession(
@@ -122,7 +122,7 @@ class Simulation:
             if self._is_dead(due.party, due.time):
                 continue
             self.now = due.time
-            if due.timer is None or self._timers.get((due.party, due.event.name)) == due.timer:
+            if due.timer is None or self._timers.get((due.party, due.event.key)) == due.timer:
                 session = self.sessions[due.party]
                 self._act(due.party, session.handle(due.event))
                 session.machine.check()
@@ -155,12 +155,12 @@ class Simulation:
                     self._transmit(envelope)
                 case RunComputation():
                     self._push(self.random.random() * self.link.delay, party, effect.outcome())
-                case SetTimer(name, seconds):
+                case SetTimer(key, seconds):
                     self._number += 1
-                    self._timers[party, name] = self._number
-                    self._push(seconds, party, TimerFired(name), self._number)
-                case CancelTimer(name):
-                    self._timers.pop((party, name), None)
+                    self._timers[party, key] = self._number
+                    self._push(seconds, party, TimerFired(key), self._number)
+                case CancelTimer(key):
+                    self._timers.pop((party, key), None)
                 case Finish(result):
                     self.results[party] = result
                     self.ended = self.now

@@ -1,4 +1,4 @@
-"""The state machines as a page of Mermaid diagrams, drawn from the tables and nothing else.
+"""How are the tables drawn? As a page of Mermaid diagrams, from the tables and nothing else.
 
 ``python -m fedmq.protocol.diagram`` prints docs/reference/state-machines.md.
 """
@@ -30,7 +30,7 @@ from fedmq.protocol.inference.states import (
     PassiveInferenceState,
 )
 from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
-from fedmq.protocol.table import Table
+from fedmq.protocol.table import REFUSES, Key, Table
 from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
     PASSIVE_TRAINING,
@@ -44,15 +44,18 @@ _BREAKDOWNS = (Abort, PeerLost, Cancelled, ComputationFailed, SessionUnknown)
 _HEAD = """\
 # State machines
 
-Printed by `python -m fedmq.protocol.diagram` from the tables in `states.py` of each session kind in
-`fedmq/protocol/`, which alone decide what is legal; a test fails when this page differs from them.
-An event that a table lacks is an error that changes nothing. If a peer's message caused it, the
-session ends, and every party is told the reason.
+Printed by `python -m fedmq.protocol.diagram` from the tables in `fedmq/protocol/*/states.py`, which
+alone decide what is legal and where it leads; a test fails when this page differs from them. An
+event that a table lacks is an error that changes nothing. If a peer's message caused it, the
+session ends: this party's error tells the state, the message and the events before it, and every
+other party reads the state and the message.
 
-Messages are set in *italics*. The other events come from the party itself: Start; PlanReturned,
-the arithmetic of a plan has come to its end or to a message; ComputationFailed; PeerLost, a peer
-has not answered within the retry policy; Cancelled, Pause and Resume, what the party's owner wants
-of the session; TimerFired, a time is over.
+Messages are set in *italics*. The other events come from the party itself: Start; Done, a plan of
+that name has been computed; Yields, a plan wants to exchange messages with the other party, or to
+reply to it; ComputationFailed; PeerLost, a peer has not answered within the retry policy;
+Cancelled, Pause and Resume, what the party's owner wants of the session; TimerFired, a time is
+over. A row that begins with "when" is no event: it is what the machine finds to be so while it
+handles one.
 """
 
 
@@ -90,24 +93,26 @@ class Drawing:
     def _edges(self, failed: Enum) -> Mapping[tuple[Enum, Enum], list[str]]:
         edges: dict[tuple[Enum, Enum], list[str]] = {}
         for source, event in self._live():
-            for target in self.table[source, event].to:
-                aside = target is failed and event in self._endings()
-                if not aside and target is not self._interrupted:
-                    edges.setdefault((source, target), []).append(_label(event))
+            target = self.table[source, event].to
+            aside = target is failed and event in self._endings()
+            if not aside and (target is not self._interrupted or event is not SessionUnknown):
+                edges.setdefault((source, target), []).append(_label(event))
         return edges
 
     def _endings(self) -> list[type]:
         """What ends the session wherever it stands."""
-        *live, _, failed = self.states
+        *live, _, _ = self.states
         return [
             event
             for event in _BREAKDOWNS
-            if all(
-                self.table[state, event].to == (failed,)
-                for state in live
-                if state is not self._interrupted
-            )
+            if all(self._ends(state, event) for state in live if state is not self._interrupted)
         ]
+
+    def _ends(self, state: Enum, event: type) -> bool:
+        """Whether ``event`` leads to the failed state, at once or by a refusal."""
+        *_, failed = self.states
+        target = self.table[state, event].to
+        return target is failed or (target is state and (state, REFUSES) in self.table)
 
     @property
     def _interrupted(self) -> Enum | None:
@@ -123,28 +128,29 @@ class Drawing:
     def event_table(self) -> str:
         """State by event: where each may lead, empty where it is illegal."""
         events = list(dict.fromkeys(event for _, event in self._live()))
-        live = [state for state in self.states if any(state is each for each, _ in self._live())]
+        sources = [source for source, _ in self._live()]
+        live = [state for state in self.states if state in sources]
         rows = (
-            [_emphasised(event), *(self._targets(state, event) for state in live)]
+            [_emphasised(event), *(self._target(state, event) for state in live)]
             for event in events
         )
         return _table(("event", *(f"`{state.name}`" for state in live)), rows)
 
-    def _live(self) -> Iterator[tuple[Enum, type]]:
+    def _live(self) -> Iterator[tuple[Enum, Key]]:
         """State and event wherever something happens, in the order of the states."""
         *_, finished, failed = self.states
         for state in self.states:
             if state not in (finished, failed):
                 own = [
                     event
-                    for (at, event), step in self.table.items()
-                    if at is state and step.handler != "_ignore"
+                    for (at, event), transition in self.table.items()
+                    if at is state and not transition.ignored
                 ]
                 yield from ((state, event) for event in sorted(own, key=_BREAKDOWNS.__contains__))
 
-    def _targets(self, state: Enum, event: type) -> str:
+    def _target(self, state: Enum, event: Key) -> str:
         transition = self.table.get((state, event))
-        return ", ".join(target.name for target in transition.to) if transition else ""
+        return transition.to.name if transition and not transition.ignored else ""
 
 
 MACHINES = (
@@ -163,21 +169,24 @@ MACHINES = (
 def page() -> str:
     """The whole page, in Markdown."""
     sections = [
-        f"## {each.name}\n\n```mermaid\n{each.diagram()}\n```\n\n"
-        f"{each.state_table()}\n\n{each.event_table()}\n\n"
-        f"In `{list(each.states)[-2].name}` and `{list(each.states)[-1].name}` whatever still "
-        "comes in is let pass."
-        for each in MACHINES
+        f"## {drawing.name}\n\n```mermaid\n{drawing.diagram()}\n```\n\n"
+        f"{drawing.state_table()}\n\n{drawing.event_table()}\n\n"
+        f"In `{list(drawing.states)[-2].name}` and `{list(drawing.states)[-1].name}` whatever "
+        "still comes in changes nothing."
+        for drawing in MACHINES
     ]
     return "\n".join([_HEAD, "\n\n".join(sections), ""])
 
 
-def _label(event: type) -> str:
+def _label(event: Key) -> str:
+    if not isinstance(event, type):
+        return str(event)
     return event.kind if issubclass(event, Body) else event.__name__
 
 
-def _emphasised(event: type) -> str:
-    return f"*{_label(event)}*" if issubclass(event, Body) else _label(event)
+def _emphasised(event: Key) -> str:
+    is_message = isinstance(event, type) and issubclass(event, Body)
+    return f"*{_label(event)}*" if is_message else _label(event)
 
 
 def _table(head: tuple[str, ...], rows: Iterator[list[str]]) -> str:

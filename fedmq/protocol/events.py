@@ -1,8 +1,8 @@
-"""What happens to a machine, and what it wants done: data only."""
+"""What happens to a machine, and what does it want done? Data only."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,16 +80,20 @@ class PeerLost:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The owner of this party wants the session to end."""
+    """The session is to end: its owner wants it, or it cannot go on.
+
+    The peers read what is ``disclosed``, or the reason.
+    """
 
     reason: str
+    disclosed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The timer ``name`` ran out."""
+    """The timer ``key`` ran out."""
 
-    name: str
+    key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Say ``body`` to ``recipient``."""
+    """Send ``body`` to ``recipient``."""
 
     recipient: str
     body: Body
@@ -155,9 +159,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class SaveCheckpoint:
-    """Write ``step`` to disk, before anything that is said from here on leaves."""
+    """Write ``checkpoint`` to disk, before any message that is sent after it leaves."""
 
-    step: Checkpoint
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +181,10 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The session ended without a result; the peers may read what was ``told``, or the error."""
+    """The session ended without a result; the peers read what is ``disclosed``, or the error."""
 
     error: FedmqError
-    told: str = ""
+    disclosed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,17 +203,17 @@ class Transmit:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Start the timer ``name`` anew, to run out in ``seconds``."""
+    """Start the timer ``key`` anew, to run out in ``seconds``."""
 
-    name: str
+    key: Hashable
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """Stop the timer ``name``, if it runs."""
+    """Stop the timer ``key``, if it runs."""
 
-    name: str
+    key: Hashable
 
 
 @dataclass(frozen=True, slots=True)

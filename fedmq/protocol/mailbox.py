@@ -1,4 +1,6 @@
-"""Exactly once and in order, over a transport that may lose, repeat, delay and reorder.
+"""How does a message arrive once and in order?
+
+The transport may lose, repeat, delay and reorder.
 
 Each ordered pair of parties counts its messages; the receiver acknowledges what it has taken
 without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and a peer
@@ -21,7 +23,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
 from fedmq.protocol.retry import RetryPolicy
 
-__all__ = ["Address", "Lost", "Mailbox"]
+__all__ = ["Acknowledgement", "Address", "Lost", "Mailbox", "Probing", "Resend"]
 
 _WINDOW = 4096  # messages that may arrive early; a gap this long means a foreign sender
 _EARLY_BYTES = 96 * 2**20  # put aside of one peer: a hundred full messages, as of a broadcast
@@ -37,6 +39,27 @@ class Address:
     session: str
     attempt: int
     party: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """The timer after which ``peer`` gets again what it has not acknowledged."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """The timer after which ``peer``, which was quiet for long, is probed."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """The timer after which ``peer`` is told how far it was heard."""
+
+    peer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +104,16 @@ class Mailbox:
 
     @property
     def idle(self) -> bool:
-        """Whether everything that was said has been acknowledged."""
+        """Whether everything that was sent has been acknowledged."""
         return not any(peer.unacknowledged for peer in self._peers.values())
 
     def is_stranger(self, peer: str) -> bool:
-        """Whether nothing was ever said to ``peer``, nor heard from it, in this session."""
+        """Whether nothing was ever sent to ``peer``, nor received from it, in this session."""
         mail = self._peers[peer]
         return self.address.attempt == 1 and not mail.sent and not mail.taken
 
     def send(self, recipient: str, body: Body) -> list[Effect]:
-        """Say ``body`` to ``recipient``, and see to it that it arrives."""
+        """Send ``body`` to ``recipient``, again and again until it has arrived."""
         peer = self._peers[recipient]
         peer.sent += 1
         peer.unacknowledged[peer.sent] = body
@@ -123,16 +146,16 @@ class Mailbox:
         if at_once or peer.unconfirmed >= _ACKNOWLEDGE_EVERY:
             effects += self._acknowledge(header.sender, peer)
         elif peer.unconfirmed == 1:
-            effects.append(SetTimer(f"acknowledge:{header.sender}", self.policy.acknowledge))
+            effects.append(SetTimer(Acknowledgement(header.sender), self.policy.acknowledge))
         return [body for body in bodies if not isinstance(body, Probe)], effects
 
-    def timer(self, name: str) -> tuple[Lost | None, list[Effect]]:
+    def timer(self, key: Resend | Probing | Acknowledgement) -> tuple[Lost | None, list[Effect]]:
         """What follows when one of this mailbox's timers runs out."""
-        what, _, recipient = name.partition(":")
+        recipient = key.peer
         peer = self._peers[recipient]
-        if what == "acknowledge":
+        if isinstance(key, Acknowledgement):
             return None, self.acknowledge(recipient)
-        if what == "probe":
+        if isinstance(key, Probing):
             return None, [] if peer.unacknowledged else self.send(recipient, Probe())
         if not peer.unacknowledged:
             return None, []
@@ -148,23 +171,23 @@ class Mailbox:
         ]
 
     def acknowledge(self, sender: str) -> list[Effect]:
-        """Say how far ``sender`` was heard, unless that was said already."""
+        """Tell ``sender`` how far it was heard, unless it knows."""
         peer = self._peers[sender]
         return self._acknowledge(sender, peer) if peer.unconfirmed else []
 
     def silence(self, recipient: str) -> list[Effect]:
         """Stop waiting for ``recipient``: nothing is resent to it any more."""
         self._peers[recipient].unacknowledged.clear()
-        return [CancelTimer(f"{what}:{recipient}") for what in ("resend", "probe")]
+        return [CancelTimer(Resend(recipient)), CancelTimer(Probing(recipient))]
 
     def silence_all(self) -> list[Effect]:
         """Stop waiting for anybody: only a new attempt can go on."""
-        return [*self.quiet(), *(each for peer in self._peers for each in self.silence(peer))]
+        return [*self.quiet(), *(effect for peer in self._peers for effect in self.silence(peer))]
 
     def quiet(self) -> list[Effect]:
-        """Stop probing: the session is over, only what was said must still arrive."""
+        """Stop probing: the session is over, only what was sent must still arrive."""
         self._probing = False
-        return [CancelTimer(f"probe:{recipient}") for recipient in self._peers]
+        return [CancelTimer(Probing(recipient)) for recipient in self._peers]
 
     @staticmethod
     def _taken(peer: _Peer, envelope: Envelope) -> list[Body]:
@@ -185,7 +208,7 @@ class Mailbox:
         return bodies
 
     def _probe_timer(self, recipient: str) -> list[Effect]:
-        return [SetTimer(f"probe:{recipient}", self.policy.probe)] if self._probing else []
+        return [SetTimer(Probing(recipient), self.policy.probe)] if self._probing else []
 
     def _acknowledged(self, recipient: str, peer: _Peer, upto: int) -> list[Effect]:
         done = [sequence for sequence in peer.unacknowledged if sequence <= upto]
@@ -198,7 +221,7 @@ class Mailbox:
             peer.retry = 0
             effects.append(Waiting(recipient, 0, self.policy.resends))
         if not peer.unacknowledged:
-            return [*effects, CancelTimer(f"resend:{recipient}")]
+            return [*effects, CancelTimer(Resend(recipient))]
         if upto < peer.recovering:
             return [*effects, *self._resend(recipient, peer)]
         return [*effects, self._resend_timer(recipient, peer)]
@@ -213,14 +236,14 @@ class Mailbox:
         return self._transmit(recipient, peer, 0, Acknowledge())
 
     def _resend_timer(self, recipient: str, peer: _Peer) -> SetTimer:
-        return SetTimer(f"resend:{recipient}", self.policy.wait(peer.retry, self._random))
+        return SetTimer(Resend(recipient), self.policy.wait(peer.retry, self._random))
 
     def _transmit(self, recipient: str, peer: _Peer, sequence: int, body: Body) -> list[Effect]:
-        # Whatever goes out says how far this side has come: no acknowledgement is due after it.
+        # Every message carries an acknowledgement, so none is due after it.
         effects: list[Effect] = []
         if peer.unconfirmed:
             peer.unconfirmed = 0
-            effects.append(CancelTimer(f"acknowledge:{recipient}"))
+            effects.append(CancelTimer(Acknowledgement(recipient)))
         if sequence == 0:
             peer.outside += 1
         to = self.address

@@ -1,6 +1,11 @@
-"""A machine with its mailbox: envelopes, timers and results in; effects for the daemon out."""
+"""What is one attempt at a session? A machine with its mailbox.
+
+Envelopes, timers and results come in; effects for the daemon go out.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from fedmq.errors import FedmqError, MessageError, ProtocolError
 from fedmq.messages.body import Abort, SessionUnknown
@@ -25,21 +30,26 @@ from fedmq.protocol.events import (
     Transmit,
 )
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Mailbox
+from fedmq.protocol.mailbox import Acknowledgement, Mailbox, Probing, Resend
 
-__all__ = ["Session", "SessionEvent"]
+__all__ = ["Session", "SessionEvent", "Stall"]
 
 SessionEvent = (
     Start | Arrived | TimerFired | PlanReturned | ComputationFailed | Cancelled | Pause | Resume
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The timer after which a session in which nothing happens is given up."""
+
+
 class Session:
     """One party's side of one attempt at one session, from the first message to the last.
 
-    When the machine has finished or failed, the session lives on until all it said has arrived,
-    and afterwards only acknowledges repetitions. A peer that knows nothing of this attempt any more
-    ends it, even then: the peer may not have kept what it was told last.
+    When the machine has finished or failed, the session lives on until all that it sent has
+    arrived, and afterwards only acknowledges repetitions. A peer that knows nothing of this attempt
+    any more ends it, even then: the peer may not have kept the last message.
     """
 
     def __init__(self, machine: Machine, mailbox: Mailbox) -> None:
@@ -51,11 +61,11 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is left to do: the machine is done and all it said has arrived."""
+        """Whether nothing is left to do: the machine is done and all that it sent has arrived."""
         return self.over and self.mailbox.idle
 
     def handle(self, event: SessionEvent) -> list[Effect]:
-        """What follows from ``event``; never raises on what a peer says.
+        """What follows from ``event``; never raises on what a peer sends.
 
         Raises:
             MessageError: the envelope belongs to no peer of this session; it changed nothing.
@@ -63,19 +73,21 @@ class Session:
         match event:
             case Arrived(envelope):
                 bodies, mail = self.mailbox.receive(envelope)
-                effects: list[Effect] = [each for each in mail if not isinstance(each, Transmit)]
+                effects: list[Effect] = [
+                    effect for effect in mail if not isinstance(effect, Transmit)
+                ]
                 for body in bodies:
                     effects += self._heard(Received(envelope.header.sender, body))
-                if self.over:  # nothing more will be said that could carry it
+                if self.over:  # no later message will carry it
                     mail += self.mailbox.acknowledge(envelope.header.sender)
                 # An acknowledgement promises that a checkpoint which follows is on disk.
-                return effects + [each for each in mail if isinstance(each, Transmit)]
-            case TimerFired("stall"):
+                return effects + [effect for effect in mail if isinstance(effect, Transmit)]
+            case TimerFired(Stall()):
                 return self._stalled()
             case Start():
                 return [self._stall_timer(), *self._drive(event)]
-            case TimerFired(name):
-                lost, effects = self.mailbox.timer(name)
+            case TimerFired(Resend() | Probing() | Acknowledgement() as key):
+                lost, effects = self.mailbox.timer(key)
                 if lost is not None and not self.over:
                     effects += self._drive(PeerLost(lost.peer, lost.reason))
                 return effects
@@ -90,10 +102,10 @@ class Session:
         return machine.ends_everywhere and self.over and not given_up and not self.closed
 
     def _stall_timer(self) -> Effect:
-        return SetTimer("stall", self.mailbox.policy.stall)
+        return SetTimer(Stall(), self.mailbox.policy.stall)
 
     def _stalled(self) -> list[Effect]:
-        """Whoever drives a session does not wait for ever, not even for peers that are there."""
+        """End a session in which nothing happens, even if all peers are there."""
         if self.over:
             return []
         if self._moved or self.machine.rests:
@@ -107,9 +119,9 @@ class Session:
     def _heard(self, event: Received) -> list[Effect]:
         if isinstance(event.body, Abort):
             if self._awaits_the_others:
-                # It gave up before it took the end: a new attempt will be told why.
+                # It gave up before it took the end: it says why in a new attempt.
                 return [Interrupted(event.sender, "gave up"), *self.mailbox.silence_all()]
-            # It needs nothing more of what was said to it.
+            # It needs none of the messages that are under way to it.
             return self._drive(event) + self.mailbox.silence(event.sender)
         if isinstance(event.body, SessionUnknown) and self.machine.is_done_with(event.sender):
             return self.mailbox.silence(event.sender)
@@ -129,7 +141,7 @@ class Session:
         for effect in wanted:
             if isinstance(effect, Send):
                 if isinstance(effect.body, Abort) and self.mailbox.is_stranger(effect.recipient):
-                    continue  # who was never asked need not know, and would not answer
+                    continue  # it was never asked, need not know, and would not answer
                 effects += self.mailbox.send(effect.recipient, effect.body)
             else:
                 effects.append(effect)
@@ -145,7 +157,9 @@ class Session:
     def _give_up(self, event: Event, error: FedmqError) -> list[Effect]:
         if isinstance(event, Received) and isinstance(error, ProtocolError | MessageError):
             # In order and exactly once, so this is no accident of the link: the peer is wrong.
-            return self.machine.handle(Cancelled(f"{event.sender} broke the protocol: {error}"))
+            disclosed = f"{event.sender} broke the protocol: {error}"
+            story = "; ".join([disclosed, *getattr(error, "__notes__", ())])
+            return self.machine.handle(Cancelled(story, disclosed))
         if isinstance(error, ProtocolError):
             raise error
         ticket = event.ticket if isinstance(event, PlanReturned) else 0

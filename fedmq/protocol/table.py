@@ -1,4 +1,4 @@
-"""What a table of legal transitions is, and what every session's table has in common."""
+"""What is a transition table, and which rows has every session's table?"""
 
 from __future__ import annotations
 
@@ -7,60 +7,90 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fedmq.messages.body import Abort, SessionUnknown
-from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost, Start
+from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost, PlanReturned, Start
 
-__all__ = ["Table", "Transition", "rows", "session_table"]
+__all__ = [
+    "REFUSES",
+    "Done",
+    "Key",
+    "Rows",
+    "Table",
+    "Transition",
+    "When",
+    "Yields",
+    "session_table",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The plan of this name has ended."""
+
+    plan: str
+
+    def __str__(self) -> str:
+        return f"Done({self.plan})"
+
+
+@dataclass(frozen=True, slots=True)
+class Yields:
+    """The plan of this name wants to exchange messages with the other half, or to reply to it."""
+
+    plan: str
+
+    def __str__(self) -> str:
+        return f"Yields({self.plan})"
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """What the machine itself finds to be so while it handles an event."""
+
+    condition: str
+
+    def __str__(self) -> str:
+        return f"when {self.condition}"
+
+
+REFUSES = When("it refuses")
+
+Key = type | Done | Yields | When
+"""What a row is about: an event's class (its body's class for a message), a plan, a condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Who handles an event in a state, and where that may lead."""
+    """The next state; an event that is ``ignored`` has no other effect."""
 
-    handler: str
-    to: tuple[Enum, ...]
-
-
-Table = Mapping[tuple[Enum, type], Transition]
+    to: Enum
+    ignored: bool = False
 
 
-def rows(
-    state: Enum, handlers: Mapping[type, tuple[str, tuple[Enum, ...]]]
-) -> dict[tuple[Enum, type], Transition]:
-    """The rows of one state: (handler, states it may lead to) by event."""
-    return {(state, event): Transition(*step) for event, step in handlers.items()}
+Table = Mapping[tuple[Enum, Key], Transition]
+
+Rows = Mapping[Enum, Mapping[Key, Enum]]
+"""The next state by state and key."""
 
 
-def _breakdowns(
-    live: tuple[Enum, ...], failed: Enum, interrupted: Enum | None
-) -> dict[tuple[Enum, type], Transition]:
-    """What may end a session, or this attempt at it, in any live state."""
-    endings: dict[type, tuple[str, tuple[Enum, ...]]] = {
-        Abort: ("_on_abort", (failed,)),
-        PeerLost: ("_on_peer_lost", (failed,)),
-        Cancelled: ("_on_cancelled", (failed,)),
-        ComputationFailed: ("_on_computation_failed", (failed,)),
-        SessionUnknown: ("_on_unknown", (interrupted or failed,)),
-    }
-    return {key: step for state in live for key, step in rows(state, endings).items()}
+def session_table(live: Rows, over: tuple[Enum, ...], states: type[Enum]) -> Table:
+    """The table with rows ``live``, and with what every session has in common.
 
-
-def _afterwards(over: tuple[Enum, ...], events: set[type]) -> dict[tuple[Enum, type], Transition]:
-    """When a session is over, what was already under way is let pass."""
-    return {(state, event): Transition("_ignore", (state,)) for state in over for event in events}
-
-
-def session_table(
-    live: Mapping[tuple[Enum, type], Transition], over: tuple[Enum, ...], states: type[Enum]
-) -> Table:
-    """``over``: where it has finished, failed, and perhaps waits for another attempt."""
+    ``over``: where it has finished, failed, and perhaps waits for another attempt.
+    """
     _, failed, *more = over
     interrupted = more[0] if more else None
-    running = tuple(state for state in states if state not in over)
-    table = _breakdowns(running, failed, interrupted) | dict(live)
-    table |= _afterwards(over, {event for _, event in table} - {Start})
-    if interrupted is None:
-        return table
-    return table | rows(
-        interrupted,
-        {Abort: ("_on_abort", (failed,)), Cancelled: ("_on_cancelled", (failed,))},
+    running = {state for state in states if state not in over}
+    # A session, or this attempt at it, may end in any live state.
+    endings: dict[Key, Enum] = dict.fromkeys(
+        (Abort, PeerLost, Cancelled, ComputationFailed), failed
     )
+    endings[SessionUnknown] = interrupted or failed
+    table = {(state, key): Transition(to) for state in running for key, to in endings.items()}
+    for state, rows in live.items():
+        table |= {(state, key): Transition(to) for key, to in rows.items()}
+    # When a session is over, what was under way changes nothing.
+    events = {key for _, key in table if isinstance(key, type)} - {Start} | {PlanReturned}
+    table |= {(state, key): Transition(state, ignored=True) for state in over for key in events}
+    if interrupted is not None:
+        table |= {(interrupted, key): Transition(failed) for key in (Abort, Cancelled)}
+    return table

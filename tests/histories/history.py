@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,11 @@ from fedmq.protocol.events import (
     Waiting,
 )
 from fedmq.protocol.inference.computations import Scores
-from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.mailbox import Acknowledgement, Address, Mailbox, Probing, Resend
+from fedmq.protocol.online.active import Deadline
+from fedmq.protocol.online.questions import AskAgain, GiveUp
 from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
+from fedmq.protocol.session import Session, Stall
 from tests.crash_simulator import Build
 from tests.stepper import Computed, RunComputation, SteppedSession
 
@@ -122,13 +125,38 @@ def _row(row: Row) -> list[Any]:
     return [tree, data, None if margin is None else base64.b64encode(margin).decode()]
 
 
+TIMERS: dict[str, Callable[..., Hashable]] = {
+    "stall": Stall,
+    "resend": Resend,
+    "probe": Probing,
+    "acknowledge": Acknowledgement,
+    "deadline": Deadline,
+    "again": AskAgain,
+    "away": GiveUp,
+}
+"""The timers by the names under which they stand on file."""
+
+
+def timer_name(key: Any) -> str:
+    """The name of a timer on file, such as ``resend:telco`` or ``again:3``."""
+    [name] = [name for name, kind in TIMERS.items() if kind is type(key)]
+    return ":".join([name, *(str(value) for value in astuple(key))])
+
+
+def timer_key(name: str) -> Hashable:
+    """The timer of that name."""
+    kind, _, value = name.partition(":")
+    values: list[str | int] = [int(value) if value.isdigit() else value] if value else []
+    return TIMERS[kind](*values)
+
+
 def event_line(event: Any) -> list[Any]:
     """``event`` as it stands in a history."""
     match event:
         case Arrived(envelope):
             return ["arrived", base64.b64encode(encode(envelope)).decode()]
-        case TimerFired(name):
-            return ["timer", name]
+        case TimerFired(key):
+            return ["timer", timer_name(key)]
         case Computed(number):
             return ["computed", number]
         case Cancelled(reason):
@@ -142,7 +170,7 @@ def happened(event: list[Any], computations: dict[int, Any]) -> Any:
         case ["arrived", data]:
             return Arrived(decode(base64.b64decode(data)))
         case ["timer", name]:
-            return TimerFired(name)
+            return TimerFired(timer_key(name))
         case ["computed", number]:
             return Computed(number, computations.pop(number).run())
         case ["cancelled", reason]:
@@ -160,10 +188,10 @@ def effect_line(effect: Effect | RunComputation) -> list[Any]:
             return ["transmit", header.recipient, header.kind, header.id, digest(encode(envelope))]
         case RunComputation(number, computation):
             return ["run", number, type(computation).__name__]
-        case SetTimer(name, seconds):
-            return ["set timer", name, round(seconds, 6)]
-        case CancelTimer(name):
-            return ["cancel timer", name]
+        case SetTimer(key, seconds):
+            return ["set timer", timer_name(key), round(seconds, 6)]
+        case CancelTimer(key):
+            return ["cancel timer", timer_name(key)]
         case Waiting(peer, retry, retries):
             return ["waiting", peer, retry, retries]
         case Report(done, total, unit, details):

@@ -173,7 +173,7 @@ def test_a_machine_that_tells_the_last_partition_is_caught(
     split = ActiveTraining._split
 
     def tell_everyone(self: Any, node: int, owner: int, record: int, left: Any) -> None:
-        ended = self._growing.ends_below(node)
+        ended = self._builder.ends_below(node)
         split(self, node, owner, record, left)
         for peer in self._askable:
             if ended and peer != self._parties[owner]:

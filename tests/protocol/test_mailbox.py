@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import tracemalloc
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,14 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import GradientBroadcast, TreeFinished
 from fedmq.protocol import mailbox as mailbox_module
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
-from fedmq.protocol.mailbox import Address, Lost, Mailbox
+from fedmq.protocol.mailbox import (
+    Acknowledgement,
+    Address,
+    Lost,
+    Mailbox,
+    Probing,
+    Resend,
+)
 from fedmq.protocol.retry import RetryPolicy
 
 POLICY = RetryPolicy(resends=8)
@@ -51,7 +59,7 @@ class Post:
         self.transmitted = 0
         self._queue: list[tuple[float, int, str, Any]] = []
         self._number = 0
-        self._timers: dict[tuple[str, str], int] = {}
+        self._timers: dict[tuple[str, Hashable], int] = {}
 
     def act(self, party: str, effects: list[Effect]) -> None:
         drop, repeat, delay = self.chances
@@ -63,11 +71,11 @@ class Post:
                         if self.random.random() >= drop:
                             wait = self.random.random() * delay
                             self._push(wait, envelope.header.recipient, envelope)
-                case SetTimer(name, seconds):
-                    self._push(seconds, party, name)
-                    self._timers[party, name] = self._number
-                case CancelTimer(name):
-                    self._timers.pop((party, name), None)
+                case SetTimer(key, seconds):
+                    self._push(seconds, party, key)
+                    self._timers[party, key] = self._number
+                case CancelTimer(key):
+                    self._timers.pop((party, key), None)
 
     def send(self, party: str, body: Body) -> None:
         other = "telco" if party == "bank" else "bank"
@@ -147,12 +155,12 @@ def test_an_acknowledgement_ends_the_resends() -> None:
     bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
     [envelope] = sent(bank.send("telco", numbered(1)))
     telco.receive(envelope)
-    [acknowledgement] = sent(telco.timer("acknowledge:bank")[1])
+    [acknowledgement] = sent(telco.timer(Acknowledgement("bank"))[1])
     assert not bank.idle
     _, effects = bank.receive(acknowledgement)
-    assert CancelTimer("resend:telco") in effects
+    assert CancelTimer(Resend("telco")) in effects
     assert bank.idle
-    assert bank.timer("resend:telco") == (None, [])
+    assert bank.timer(Resend("telco")) == (None, [])
 
 
 def test_an_answer_acknowledges_as_well() -> None:
@@ -160,7 +168,7 @@ def test_an_answer_acknowledges_as_well() -> None:
     [question] = sent(bank.send("telco", numbered(1)))
     telco.receive(question)
     effects = telco.send("bank", numbered(2))
-    assert CancelTimer("acknowledge:bank") in effects
+    assert CancelTimer(Acknowledgement("bank")) in effects
     bank.receive(sent(effects)[0])
     assert bank.idle
 
@@ -169,10 +177,10 @@ def test_an_answer_to_a_part_starts_the_wait_for_the_rest_anew() -> None:
     bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
     first, *_ = (sent(bank.send("telco", numbered(n)))[0] for n in range(3))
     telco.receive(first)
-    _, effects = bank.receive(sent(telco.timer("acknowledge:bank")[1])[0])
-    assert [each.name for each in effects if isinstance(each, SetTimer)] == [
-        "resend:telco",
-        "probe:telco",
+    _, effects = bank.receive(sent(telco.timer(Acknowledgement("bank"))[1])[0])
+    assert [each.key for each in effects if isinstance(each, SetTimer)] == [
+        Resend("telco"),
+        Probing("telco"),
     ]
     assert sent(effects) == []
 
@@ -181,12 +189,12 @@ def test_after_a_resend_the_next_ones_follow_as_soon_as_the_first_are_acknowledg
     bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
     for number in range(20):
         bank.send("telco", numbered(number))
-    _, effects = bank.timer("resend:telco")
+    _, effects = bank.timer(Resend("telco"))
     again = [each.header.sequence for each in sent(effects)]
     assert again == list(range(1, 9))
     for envelope in sent(effects):
         telco.receive(envelope)
-    _, effects = bank.receive(sent(telco.timer("acknowledge:bank")[1])[0])
+    _, effects = bank.receive(sent(telco.timer(Acknowledgement("bank"))[1])[0])
     assert [each.header.sequence for each in sent(effects)] == list(range(9, 17))
 
 
@@ -196,7 +204,7 @@ def test_resends_have_the_same_id_and_longer_and_longer_waits() -> None:
     [first] = sent(effects)
     waits = []
     for retry in range(1, POLICY.resends + 1):
-        lost, effects = bank.timer("resend:telco")
+        lost, effects = bank.timer(Resend("telco"))
         assert lost is None
         assert Waiting("telco", retry, POLICY.resends) in effects
         [again] = sent(effects)
@@ -217,9 +225,9 @@ def test_waits_are_spread_by_the_jitter_and_bounded_by_the_ceiling() -> None:
 def test_a_peer_that_never_acknowledges_is_lost_after_the_resends_of_the_policy() -> None:
     bank = mailbox("bank", "telco", policy=RetryPolicy(resends=2))
     bank.send("telco", numbered(1))
-    assert bank.timer("resend:telco")[0] is None
-    assert bank.timer("resend:telco")[0] is None
-    lost, effects = bank.timer("resend:telco")
+    assert bank.timer(Resend("telco"))[0] is None
+    assert bank.timer(Resend("telco"))[0] is None
+    lost, effects = bank.timer(Resend("telco"))
     assert lost is not None
     assert lost.peer == "telco"
     assert "telco" in lost.reason
@@ -230,9 +238,9 @@ def test_a_peer_that_never_acknowledges_is_lost_after_the_resends_of_the_policy(
 def test_a_peer_that_answers_again_is_no_longer_waited_for() -> None:
     bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
     bank.send("telco", numbered(1))
-    [again] = sent(bank.timer("resend:telco")[1])
+    [again] = sent(bank.timer(Resend("telco"))[1])
     telco.receive(again)
-    [acknowledgement] = sent(telco.timer("acknowledge:bank")[1])
+    [acknowledgement] = sent(telco.timer(Acknowledgement("bank"))[1])
     _, effects = bank.receive(acknowledgement)
     assert Waiting("telco", 0, POLICY.resends) in effects
 
@@ -240,8 +248,8 @@ def test_a_peer_that_answers_again_is_no_longer_waited_for() -> None:
 def test_silence_is_probed_and_the_probe_is_acknowledged_at_once_and_not_shown() -> None:
     bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
     effects = bank.receive(sent(telco.send("bank", numbered(1)))[0])[1]
-    assert SetTimer("probe:telco", POLICY.probe) in effects
-    [probe] = sent(bank.timer("probe:telco")[1])
+    assert SetTimer(Probing("telco"), POLICY.probe) in effects
+    [probe] = sent(bank.timer(Probing("telco"))[1])
     assert isinstance(probe.body, Probe)
     bodies, effects = telco.receive(probe)
     assert bodies == []
@@ -255,8 +263,8 @@ def test_silence_is_probed_and_the_probe_is_acknowledged_at_once_and_not_shown()
 def test_nobody_is_probed_while_something_is_under_way_or_after_the_end() -> None:
     bank = mailbox("bank", "telco")
     bank.send("telco", numbered(1))
-    assert bank.timer("probe:telco") == (None, [])
-    assert bank.quiet() == [CancelTimer("probe:telco")]
+    assert bank.timer(Probing("telco")) == (None, [])
+    assert bank.quiet() == [CancelTimer(Probing("telco"))]
     assert not any(
         isinstance(effect, SetTimer) and effect.name.startswith("probe")
         for effect in bank.send("telco", numbered(2))

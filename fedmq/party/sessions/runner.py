@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
@@ -94,7 +94,7 @@ class SessionRunner:
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._checkpointer = checkpointer
         self._on_computed = observer.on_computed
         self._kept: asyncio.Task[None] | None = None
@@ -198,24 +198,24 @@ class SessionRunner:
                 self._spawn(self._transmit(envelope, self._kept))
             case RunPlan():
                 self._run(PlanRun(effect))
-            case SetTimer(name, seconds):
-                self._cancel_timer(name)
-                self._timers[name] = self._loop.call_later(seconds, self._fire, name)
-            case CancelTimer(name):
-                self._cancel_timer(name)
+            case SetTimer(key, seconds):
+                self._cancel_timer(key)
+                self._timers[key] = self._loop.call_later(seconds, self._fire, key)
+            case CancelTimer(key):
+                self._cancel_timer(key)
             case Report():
                 self._on_report(effect)
             case Waiting():
                 self._on_waiting(effect, self._link_trouble)
-            case SaveCheckpoint(step):
-                self._keep(partial(self._checkpointer.save, step))
+            case SaveCheckpoint(checkpoint):
+                self._keep(partial(self._checkpointer.save, checkpoint))
             case Interrupted(party, reason):
                 if not self.interrupted.done():
                     self.interrupted.set_result(f"{party} {reason}")
             case Finish(result):
                 self._keep(partial(self._finish, result))
-            case Fail(error, told):
-                self._keep(partial(self._checkpointer.fail, told or str(error)))
+            case Fail(error, disclosed):
+                self._keep(partial(self._checkpointer.fail, disclosed or str(error)))
                 if not self.outcome.done():
                     self.outcome.set_exception(self._explained(error))
             case _:
@@ -232,12 +232,12 @@ class SessionRunner:
         if self._trace is not None:
             self._trace.computed(self.session.mailbox.address.party, what, asked, span)
 
-    def _fire(self, name: str) -> None:
-        self._timers.pop(name, None)
-        self._feed(TimerFired(name))
+    def _fire(self, key: Hashable) -> None:
+        self._timers.pop(key, None)
+        self._feed(TimerFired(key))
 
-    def _cancel_timer(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
+    def _cancel_timer(self, key: Hashable) -> None:
+        timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
 

@@ -1,4 +1,4 @@
-"""The label holder's machine of an alignment: all lists end here, and it finds what they share."""
+"""How does the label holder intersect? All lists end here, and it finds what they share."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
+from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Common, IdList, Intersect, Points
 from fedmq.protocol.alignment.blinded_lists import Alignment, Keep
-from fedmq.protocol.alignment.states import ACTIVE_ALIGNMENT, ActiveAlignmentState
-from fedmq.protocol.events import Finish, Received, Start
+from fedmq.protocol.alignment.states import (
+    ACTIVE_ALIGNMENT,
+    ALL_AGREED,
+    ALL_KNOW,
+    COMMON,
+    ENOUGH,
+    STORED,
+    TOO_FEW,
+    ActiveAlignmentState,
+)
+from fedmq.protocol.events import Finish, Start
+from fedmq.protocol.handlers import on, on_message
 
 __all__ = ["ActiveAlignment"]
 
@@ -51,41 +62,46 @@ class ActiveAlignment(Alignment):
         self._ready: set[str] = set()
         self._storing = set(self.peers)
 
+    @on(Start)
     def _on_start(self, _: Start) -> None:
-        self.state = State.OPENING
         opening = alignment.AlignmentOpen(
             name=self._name, parties=self._parties, normalise=self._normalise
         )
         for peer in self.peers:
             self._send(peer, opening)
 
-    def _on_accept(self, event: Received) -> None:
-        assert isinstance(event.body, alignment.AlignmentAccept)
-        if event.sender in self._fewest:
+    @on_message(alignment.AlignmentAccept)
+    def _on_accept(self, peer: str, body: alignment.AlignmentAccept) -> None:
+        if peer in self._fewest:
             raise ProtocolError("the alignment was accepted twice")
-        self._fewest[event.sender] = event.body.fewest
-        self._total += event.body.rows
+        self._fewest[peer] = body.fewest
+        self._total += body.rows
         if len(self._fewest) == len(self._parties):
-            self.state = State.BLINDING
+            self._move(ALL_AGREED)
             for peer in self.peers:
                 self._send(peer, alignment.AlignmentBegin())
             self._blind_own(self._ids)
 
-    def _on_refuse(self, event: Received) -> None:
-        self._refused(event, "refused")
+    @on_message(SessionRefuse)
+    def _on_refuse(self, peer: str, body: SessionRefuse) -> None:
+        self._refused(peer, body, "refused")
 
     def _with_points(self, owner: str, start: int, points: Points) -> None:
         self._lists[owner].add(start, points)
-        lists = [self._lists.get(each) for each in self._parties]
-        if all(each is not None and each.complete for each in lists) and (
-            self._party in self._arriving
+        lists = [self._lists[party] for party in self._parties if party in self._lists]
+        if (
+            len(lists) == len(self._parties)
+            and all(pieces.complete for pieces in lists)
+            and self._party in self._arriving
         ):
-            everything = [each.in_order() for each in lists if each is not None]
-            self._run(single(Intersect(everything)), self._with_common)
+            points_of = [pieces.in_order() for pieces in lists]
+            self._run(COMMON, single(Intersect(points_of)), self._with_common)
 
     def _with_common(self, common: Common) -> None:
         self._lists.clear()
         wanting = max(self._fewest, key=lambda party: self._fewest[party])
+        if common.count < max(1, self._fewest[wanting]):
+            self._move(TOO_FEW)
         if common.count == 0:
             self._fail(DataError("the parties have no id in common; is it the same kind of id?"))
         elif common.count < self._fewest[wanting]:
@@ -94,42 +110,42 @@ class ActiveAlignment(Alignment):
                     f"the parties have {common.count} ids in common, "
                     f"{wanting} wants at least {self._fewest[wanting]}"
                 ),
-                told="the parties have fewer ids in common than one of them wants",
+                disclosed="the parties have fewer ids in common than one of them wants",
             )
         else:
-            self.state = State.SHARING
+            self._move(ENOUGH)
             for owner, places in zip(self._parties, common.places, strict=True):
                 # The others' lists are here as their owners sent them, the own one is not.
                 back = self._before(owner) if owner == self._party else owner
                 self._send_places(back, owner, places)
 
-    def _on_common(self, event: Received) -> None:
-        said = event.body
-        assert isinstance(said, alignment.CommonRows)
-        if said.owner != self._party or event.sender != self._after(self._party):
+    @on_message(alignment.CommonRows)
+    def _on_common(self, peer: str, body: alignment.CommonRows) -> None:
+        if body.owner != self._party or peer != self._after(self._party):
             raise ProtocolError("places of common rows that were not asked for")
-        places = self._arrived_places(said)
+        places = self._arrived_places(body)
         if places is not None:
             self._own_places = self._own_rows(places)
             self._store_when_ready()
 
-    def _on_ready(self, event: Received) -> None:
-        self._ready.add(event.sender)
+    @on_message(alignment.AlignmentReady)
+    def _on_ready(self, peer: str, _: alignment.AlignmentReady) -> None:
+        self._ready.add(peer)
         self._store_when_ready()
 
     def _store_when_ready(self) -> None:
         if self._own_places is not None and len(self._ready) == len(self.peers):
-            self.state = State.STORING
+            self._move(ALL_KNOW)
             for peer in self.peers:
                 self._send(peer, alignment.StoreAlignment())
 
-    def _on_stored(self, event: Received) -> None:
+    @on_message(alignment.AlignmentStored)
+    def _on_stored(self, peer: str, _: alignment.AlignmentStored) -> None:
         # This party stores last: an alignment that its owner finds here is everywhere.
         assert self._own_places is not None
-        self._said_by(event.sender, self._storing)
+        self._strike(peer, self._storing)
         if not self._storing:
-            self._run(single(self._keep(self._own_places)), self._finish)
+            self._run(STORED, single(self._keep(self._own_places)), self._finish)
 
     def _finish(self, kept: object) -> None:
-        self.state = State.FINISHED
         self._emit(Finish(kept))

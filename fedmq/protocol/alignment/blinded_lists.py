@@ -1,4 +1,4 @@
-"""Lists of blinded ids on their way through the parties: what both machines of an alignment do.
+"""How does a list of blinded ids pass through the parties? What both machines do.
 
 A list starts at its owner, passes through all other feature holders and ends at the active party,
 which then has every list under all keys. The active party's own list is sorted anew by each party
@@ -23,7 +23,9 @@ from fedmq.messages import alignment
 from fedmq.messages.array import Array
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList, Points, Sorted, SortPoints
-from fedmq.protocol.events import Received, Report
+from fedmq.protocol.alignment.states import BLINDED, BURST, OWN_BLINDED, OWN_SORTED
+from fedmq.protocol.events import Report
+from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import Machine
 
 __all__ = ["Alignment", "Keep", "Pieces", "way"]
@@ -77,7 +79,7 @@ class Alignment(Machine, ABC):
     """
 
     def __init__(self, state: Enum, party: str, parties: Sequence[str], key: bytes) -> None:
-        super().__init__(state, [each for each in parties if each != party])
+        super().__init__(state, [peer for peer in parties if peer != party])
         self._party = party
         self._parties = tuple(parties)
         self._active = parties[0]
@@ -98,15 +100,15 @@ class Alignment(Machine, ABC):
         self._total += len(ids)
         for start in range(0, len(ids), _POINTS):
             step = BlindIds(self._key, ids.part(start, start + _POINTS))
-            self._run(single(step), partial(self._with_own, start))
+            self._run(OWN_BLINDED, single(step), partial(self._with_own, start))
 
     def _with_own(self, start: int, points: Points) -> None:
         own = self._lists[self._party]
         own.add(start, points)
         self._worked(len(points))
         if own.complete:
-            # Sorted, a list says nothing of the order in which its owner holds the ids.
-            self._run(single(SortPoints(own.in_order())), self._send_own)
+            # Sorted, a list discloses nothing of the order in which its owner holds the ids.
+            self._run(OWN_SORTED, single(SortPoints(own.in_order())), self._send_own)
 
     def _send_own(self, ordered: Sorted) -> None:
         del self._lists[self._party]
@@ -115,25 +117,25 @@ class Alignment(Machine, ABC):
 
     # A list passes
 
-    def _on_blinded(self, event: Received) -> None:
-        said = event.body
-        assert isinstance(said, alignment.BlindedIds)
-        if said.owner not in self._parties or event.sender != self._before(said.owner):
-            raise ProtocolError(f"{said.owner}'s list does not come this way")
-        if said.owner not in self._arriving:
-            self._arriving[said.owner] = Pieces(said.rows, _POINTS)
-            self._lists[said.owner] = Pieces(said.rows, _POINTS)
-            self._announced(said.owner, said.rows)
-        arriving = self._arriving[said.owner]
-        points = said.points.numpy()
-        if arriving.rows != said.rows:
-            raise ProtocolError(f"{said.owner}'s list had {arriving.rows} rows, now {said.rows}")
-        arriving.add(said.start, np.empty((len(points), 0)))  # that it came, not what it was
-        if said.owner == self._party:
-            self._with_points(said.owner, said.start, points)
+    @on_message(alignment.BlindedIds)
+    def _on_blinded(self, peer: str, body: alignment.BlindedIds) -> None:
+        owner = body.owner
+        if owner not in self._parties or peer != self._before(owner):
+            raise ProtocolError(f"{owner}'s list does not come this way")
+        if owner not in self._arriving:
+            self._arriving[owner] = Pieces(body.rows, _POINTS)
+            self._lists[owner] = Pieces(body.rows, _POINTS)
+            self._announced(owner, body.rows)
+        arriving = self._arriving[owner]
+        points = body.points.numpy()
+        if arriving.rows != body.rows:
+            raise ProtocolError(f"{owner}'s list had {arriving.rows} rows, now {body.rows}")
+        arriving.add(body.start, np.empty((len(points), 0)))  # that it came, not what it was
+        if owner == self._party:
+            self._with_points(owner, body.start, points)
         else:
             step = Blind(self._key, points)
-            self._run(single(step), partial(self._with_product, said.owner, said.start))
+            self._run(BLINDED, single(step), partial(self._with_product, owner, body.start))
 
     def _announced(self, owner: str, rows: int) -> None:
         """A list begins to arrive."""
@@ -155,7 +157,7 @@ class Alignment(Machine, ABC):
         for start, part in _parts(points[first:stop], _POINTS):
             self._send_points(owner, first + start, len(points), part)
         if stop < len(points):
-            self._run(single(Given(None)), lambda _: self._pass_on(owner, points, stop))
+            self._run(BURST, single(Given(None)), lambda _: self._pass_on(owner, points, stop))
 
     def _send_points(self, owner: str, start: int, rows: int, points: Points) -> None:
         body = alignment.BlindedIds(owner=owner, start=start, rows=rows, points=Array.of(points))
@@ -173,12 +175,12 @@ class Alignment(Machine, ABC):
 
     # Places of the common rows come back
 
-    def _arrived_places(self, said: alignment.CommonRows) -> NDArray[np.uint32] | None:
-        """All places in ``said.owner``'s list once the last of them is here."""
-        pieces = self._places.setdefault(said.owner, Pieces(said.rows, _PLACES))
-        if pieces.rows != said.rows:
-            raise ProtocolError(f"{pieces.rows} rows were common, now {said.rows}")
-        pieces.add(said.start, said.places.numpy())
+    def _arrived_places(self, body: alignment.CommonRows) -> NDArray[np.uint32] | None:
+        """All places in the list of ``body.owner`` once the last of them is here."""
+        pieces = self._places.setdefault(body.owner, Pieces(body.rows, _PLACES))
+        if pieces.rows != body.rows:
+            raise ProtocolError(f"{pieces.rows} rows were common, now {body.rows}")
+        pieces.add(body.start, body.places.numpy())
         return np.concatenate(pieces.in_order()) if pieces.complete else None
 
     def _own_rows(self, places: NDArray[np.uint32]) -> NDArray[np.uint32]:

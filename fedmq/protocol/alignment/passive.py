@@ -1,4 +1,4 @@
-"""A feature holder's machine of an alignment: it blinds lists that pass, and learns its rows."""
+"""How does a feature holder blind? It blinds lists that pass, and learns its rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,18 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import IdList, Points, Sorted, SortPoints
 from fedmq.protocol.alignment.blinded_lists import Alignment
-from fedmq.protocol.alignment.states import PASSIVE_ALIGNMENT, PassiveAlignmentState
-from fedmq.protocol.events import ComputationFailed, Fail, Finish, Received
+from fedmq.protocol.alignment.states import (
+    IDS,
+    LIST_SORTED,
+    PASSIVE_ALIGNMENT,
+    ROWS_KNOWN,
+    STORED,
+    TOO_FEW,
+    PassiveAlignmentState,
+)
+from fedmq.protocol.events import ComputationFailed, Fail, Finish
+from fedmq.protocol.handlers import on_message
+from fedmq.protocol.table import REFUSES
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 
@@ -65,9 +75,8 @@ class PassiveAlignment(Alignment):
 
     # Opening
 
-    def _on_open(self, event: Received) -> None:
-        terms = event.body
-        assert isinstance(terms, alignment.AlignmentOpen)
+    @on_message(alignment.AlignmentOpen)
+    def _on_open(self, _: str, terms: alignment.AlignmentOpen) -> None:
         try:
             if terms.parties != self._parties:
                 raise Refused(f"the alignment is among {', '.join(terms.parties)}, not all of us")
@@ -75,27 +84,28 @@ class PassiveAlignment(Alignment):
         except Refused as error:
             self._refuse(error, str(error))
             return
-        self.state = State.PREPARING
-        self._run(single(self._load), self._with_ids)
+        self._run(IDS, single(self._load), self._with_ids)
 
     def _with_ids(self, own: OwnIds) -> None:
         self._own = own
-        self.state = State.WAITING
         accept = alignment.AlignmentAccept(rows=len(own.ids), fewest=self._fewest)
         self._send(self._active, accept)
 
-    def _on_unprepared(self, event: ComputationFailed) -> None:
-        # What went wrong may quote this party's data: that is for its own eyes.
-        self._refuse(event.error, "its own ids could not be read; its log says why")
+    def _on_computation_failed(self, event: ComputationFailed) -> None:
+        if self.state is State.PREPARING:
+            # What went wrong may quote this party's data, so the peer does not read it.
+            self._refuse(event.error, "its own ids could not be read; its log says why")
+        else:
+            super()._on_computation_failed(event)
 
     def _refuse(self, error: FedmqError, reason: str) -> None:
         # The others may not have been asked yet; they hear of it from the active party.
+        self._move(REFUSES)
         self._send(self._active, SessionRefuse(reason=reason))
-        self.state = State.FAILED
         self._emit(Fail(error))
 
-    def _on_begin(self, _: Received) -> None:
-        self.state = State.BLINDING
+    @on_message(alignment.AlignmentBegin)
+    def _on_begin(self, _: str, __: alignment.AlignmentBegin) -> None:
         self._blind_own(self._own.ids)
 
     # Lists pass
@@ -110,7 +120,7 @@ class PassiveAlignment(Alignment):
             return
         passing.add(start, points)
         if passing.complete:
-            self._run(single(SortPoints(passing.in_order())), self._pass_sorted)
+            self._run(LIST_SORTED, single(SortPoints(passing.in_order())), self._pass_sorted)
 
     def _pass_sorted(self, ordered: Sorted) -> None:
         del self._lists[self._active]
@@ -119,42 +129,41 @@ class PassiveAlignment(Alignment):
 
     # Places come back
 
-    def _on_common(self, event: Received) -> None:
-        said = event.body
-        assert isinstance(said, alignment.CommonRows)
-        if said.owner == self._party and event.sender == self._active:
-            self._take_own(said)
-        elif said.owner == self._active and event.sender == self._after(self._active):
-            self._pass_back(said)
+    @on_message(alignment.CommonRows)
+    def _on_common(self, peer: str, body: alignment.CommonRows) -> None:
+        if body.owner == self._party and peer == self._active:
+            self._take_own(body)
+        elif body.owner == self._active and peer == self._after(self._active):
+            self._pass_back(body)
         else:
-            raise ProtocolError(f"places of common rows of {said.owner} do not come this way")
+            raise ProtocolError(f"places of common rows of {body.owner} do not come this way")
 
-    def _pass_back(self, said: alignment.CommonRows) -> None:
+    def _pass_back(self, body: alignment.CommonRows) -> None:
         if self._list_origin is None:
             raise ProtocolError("places of common rows before the list")
-        places = self._arrived_places(said)
+        places = self._arrived_places(body)
         if places is not None:
             back = self._found(self._list_origin, places)
             self._send_places(self._before(self._active), self._active, back)
 
-    def _take_own(self, said: alignment.CommonRows) -> None:
-        if said.rows < self._fewest:
+    def _take_own(self, body: alignment.CommonRows) -> None:
+        if body.rows < self._fewest:
+            self._move(TOO_FEW)
             self._fail(
-                Refused(f"{said.rows} ids are common, {self._party} wants at least {self._fewest}"),
-                told=f"{self._party} wants more common ids",
+                Refused(f"{body.rows} ids are common, {self._party} wants at least {self._fewest}"),
+                disclosed=f"{self._party} wants more common ids",
             )
             return
-        places = self._arrived_places(said)
+        places = self._arrived_places(body)
         if places is not None:
             self._own_places = self._own_rows(places)
-            self.state = State.COMPLETE
+            self._move(ROWS_KNOWN)
             self._send(self._active, alignment.AlignmentReady())
 
-    def _on_store(self, _: Received) -> None:
-        self.state = State.STORING
-        self._run(single(self._own.keep(self._own_places)), self._finish)
+    @on_message(alignment.StoreAlignment)
+    def _on_store(self, _: str, __: alignment.StoreAlignment) -> None:
+        self._run(STORED, single(self._own.keep(self._own_places)), self._finish)
 
     def _finish(self, kept: object) -> None:
-        self.state = State.FINISHED
         self._send(self._active, alignment.AlignmentStored())
         self._emit(Finish(kept))

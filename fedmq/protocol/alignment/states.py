@@ -1,4 +1,4 @@
-"""States and tables of an alignment."""
+"""What is legal when, in an alignment?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import Enum
 
 from fedmq.messages import alignment
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, PlanReturned, Start
-from fedmq.protocol.table import Table, rows, session_table
+from fedmq.protocol.events import ComputationFailed, Start
+from fedmq.protocol.table import REFUSES, Done, When, session_table
 
 __all__ = ["ACTIVE_ALIGNMENT", "PASSIVE_ALIGNMENT", "ActiveAlignmentState", "PassiveAlignmentState"]
 
@@ -41,37 +41,44 @@ class PassiveAlignmentState(Enum):
 
 _L = ActiveAlignmentState
 
-ACTIVE_ALIGNMENT: Table = session_table(
+OWN_BLINDED = Done("own ids under the own key")
+OWN_SORTED = Done("own list in the order in which it leaves")
+BURST = Done("pause between two bursts of messages")
+BLINDED = Done("part of a list under the own key")
+COMMON = Done("common ids")
+STORED = Done("stored alignment")
+ALL_AGREED = When("all parties have agreed")
+ENOUGH = When("enough ids are common")
+TOO_FEW = When("too few ids are common")
+ALL_KNOW = When("every party knows its common rows")
+
+ACTIVE_ALIGNMENT = session_table(
     {
-        **rows(_L.READY, {Start: ("_on_start", (_L.OPENING,))}),
-        **rows(
-            _L.OPENING,
-            {
-                alignment.AlignmentAccept: ("_on_accept", (_L.OPENING, _L.BLINDING)),
-                SessionRefuse: ("_on_refuse", (_L.FAILED,)),
-            },
-        ),
-        **rows(
-            _L.BLINDING,
-            {
-                alignment.BlindedIds: ("_on_blinded", (_L.BLINDING,)),
-                PlanReturned: ("_on_returned", (_L.BLINDING, _L.SHARING, _L.FAILED)),
-            },
-        ),
-        **rows(
-            _L.SHARING,
-            {
-                alignment.CommonRows: ("_on_common", (_L.SHARING, _L.STORING)),
-                alignment.AlignmentReady: ("_on_ready", (_L.SHARING, _L.STORING)),
-            },
-        ),
-        **rows(
-            _L.STORING,
-            {
-                alignment.AlignmentStored: ("_on_stored", (_L.STORING,)),
-                PlanReturned: ("_on_returned", (_L.FINISHED,)),
-            },
-        ),
+        _L.READY: {Start: _L.OPENING},
+        _L.OPENING: {
+            alignment.AlignmentAccept: _L.OPENING,
+            ALL_AGREED: _L.BLINDING,
+            SessionRefuse: _L.FAILED,
+        },
+        _L.BLINDING: {
+            OWN_BLINDED: _L.BLINDING,
+            OWN_SORTED: _L.BLINDING,
+            BURST: _L.BLINDING,
+            alignment.BlindedIds: _L.BLINDING,
+            BLINDED: _L.BLINDING,
+            COMMON: _L.BLINDING,
+            ENOUGH: _L.SHARING,
+            TOO_FEW: _L.FAILED,
+        },
+        _L.SHARING: {
+            alignment.CommonRows: _L.SHARING,
+            alignment.AlignmentReady: _L.SHARING,
+            ALL_KNOW: _L.STORING,
+        },
+        _L.STORING: {
+            alignment.AlignmentStored: _L.STORING,
+            STORED: _L.FINISHED,
+        },
     },
     (_L.FINISHED, _L.FAILED, _L.INTERRUPTED),
     ActiveAlignmentState,
@@ -80,40 +87,41 @@ ACTIVE_ALIGNMENT: Table = session_table(
 
 _Q = PassiveAlignmentState
 
-PASSIVE_ALIGNMENT: Table = session_table(
+IDS = Done("own ids")
+LIST_SORTED = Done("list of the active party in another order")
+ROWS_KNOWN = When("its common rows are known")
+
+PASSIVE_ALIGNMENT = session_table(
     {
-        **rows(_Q.READY, {alignment.AlignmentOpen: ("_on_open", (_Q.PREPARING, _Q.FAILED))}),
-        **rows(
-            _Q.PREPARING,
-            {
-                PlanReturned: ("_on_returned", (_Q.WAITING,)),
-                ComputationFailed: ("_on_unprepared", (_Q.FAILED,)),
-            },
-        ),
-        **rows(
-            _Q.WAITING,
-            {
-                alignment.AlignmentBegin: ("_on_begin", (_Q.BLINDING,)),
-                alignment.BlindedIds: ("_on_blinded", (_Q.WAITING,)),
-                PlanReturned: ("_on_returned", (_Q.WAITING,)),
-            },
-        ),
-        **rows(
-            _Q.BLINDING,
-            {
-                alignment.BlindedIds: ("_on_blinded", (_Q.BLINDING,)),
-                PlanReturned: ("_on_returned", (_Q.BLINDING,)),
-                alignment.CommonRows: ("_on_common", (_Q.BLINDING, _Q.COMPLETE, _Q.FAILED)),
-            },
-        ),
-        **rows(
-            _Q.COMPLETE,
-            {
-                alignment.CommonRows: ("_on_common", (_Q.COMPLETE,)),
-                alignment.StoreAlignment: ("_on_store", (_Q.STORING,)),
-            },
-        ),
-        **rows(_Q.STORING, {PlanReturned: ("_on_returned", (_Q.FINISHED,))}),
+        _Q.READY: {alignment.AlignmentOpen: _Q.PREPARING},
+        _Q.PREPARING: {
+            IDS: _Q.WAITING,
+            ComputationFailed: _Q.PREPARING,
+            REFUSES: _Q.FAILED,
+        },
+        _Q.WAITING: {
+            alignment.BlindedIds: _Q.WAITING,
+            BLINDED: _Q.WAITING,
+            LIST_SORTED: _Q.WAITING,
+            BURST: _Q.WAITING,
+            alignment.AlignmentBegin: _Q.BLINDING,
+        },
+        _Q.BLINDING: {
+            OWN_BLINDED: _Q.BLINDING,
+            OWN_SORTED: _Q.BLINDING,
+            BURST: _Q.BLINDING,
+            alignment.BlindedIds: _Q.BLINDING,
+            BLINDED: _Q.BLINDING,
+            LIST_SORTED: _Q.BLINDING,
+            alignment.CommonRows: _Q.BLINDING,
+            ROWS_KNOWN: _Q.COMPLETE,
+            TOO_FEW: _Q.FAILED,
+        },
+        _Q.COMPLETE: {
+            alignment.CommonRows: _Q.COMPLETE,
+            alignment.StoreAlignment: _Q.STORING,
+        },
+        _Q.STORING: {STORED: _Q.FINISHED},
     },
     (_Q.FINISHED, _Q.FAILED, _Q.INTERRUPTED),
     PassiveAlignmentState,

@@ -1,12 +1,20 @@
-"""Giving a name a model to serve, at all parties together: prepare everywhere, then switch."""
+"""How does the label holder drive a switch? All parties prepare, then all switch."""
 
 from __future__ import annotations
 
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.messages import online
 from fedmq.messages.array import Array
-from fedmq.protocol.deployment.states import ACTIVE_DEPLOYMENT, ActiveDeploymentState
-from fedmq.protocol.events import Finish, Received, Start
+from fedmq.messages.body import SessionRefuse
+from fedmq.protocol.deployment.states import (
+    ACTIVE_DEPLOYMENT,
+    ALL_COULD,
+    ALL_READY,
+    ALL_SERVE,
+    ActiveDeploymentState,
+)
+from fedmq.protocol.events import Finish, Start
+from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.online.options import Mode
 
@@ -35,6 +43,7 @@ class ActiveDeployment(Machine):
     def is_done_with(self, peer: str) -> bool:
         return self.state is ActiveDeploymentState.SWITCHING and peer not in self._waiting
 
+    @on(Start)
     def _on_start(self, _: Start) -> None:
         for owner, peer in self._served.asked.items():
             chains = self._served.chains(owner)
@@ -47,30 +56,36 @@ class ActiveDeployment(Machine):
             )
             self._send(peer, deploy)
         self._waiting = set(self.peers)
-        self.state = ActiveDeploymentState.PREPARING
-        if not self.peers:
-            self._finish()
+        self._switch_when_ready()
 
-    def _on_ready(self, event: Received) -> None:
-        self._said_by(event.sender, self._waiting)
+    @on_message(online.ModelReady)
+    def _on_ready(self, peer: str, _: online.ModelReady) -> None:
+        self._strike(peer, self._waiting)
+        self._switch_when_ready()
+
+    def _switch_when_ready(self) -> None:
         if self._waiting:
             return
         for peer in self.peers:
             self._send(peer, online.ModelDismiss() if self._only_asks else online.ModelSwitch())
         if self._only_asks:
-            self._finish()
+            self._move(ALL_COULD)
+            self._emit(Finish(None))
         else:
-            self.state = ActiveDeploymentState.SWITCHING
+            self._move(ALL_READY)
             self._waiting = set(self.peers)
+            self._finish_when_deployed()
 
-    def _on_refuse(self, event: Received) -> None:
-        self._refused(event, "does not serve the model")
+    @on_message(SessionRefuse)
+    def _on_refuse(self, peer: str, body: SessionRefuse) -> None:
+        self._refused(peer, body, "does not serve the model")
 
-    def _on_deployed(self, event: Received) -> None:
-        self._said_by(event.sender, self._waiting)
+    @on_message(online.ModelDeployed)
+    def _on_deployed(self, peer: str, _: online.ModelDeployed) -> None:
+        self._strike(peer, self._waiting)
+        self._finish_when_deployed()
+
+    def _finish_when_deployed(self) -> None:
         if not self._waiting:
-            self._finish()
-
-    def _finish(self) -> None:
-        self.state = ActiveDeploymentState.FINISHED
-        self._emit(Finish(None))
+            self._move(ALL_SERVE)
+            self._emit(Finish(None))

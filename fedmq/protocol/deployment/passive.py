@@ -1,17 +1,19 @@
-"""How a feature holder makes a model ready to serve."""
+"""How does a feature holder make a model ready to serve?"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fedmq.computation import Computation
-from fedmq.errors import Refused
+from fedmq.errors import FedmqError, Refused
 from fedmq.messages import online
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
-from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, PassiveDeploymentState
-from fedmq.protocol.events import ComputationFailed, Finish, Received
+from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, SHARE, PassiveDeploymentState
+from fedmq.protocol.events import ComputationFailed, Finish
+from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import Machine
+from fedmq.protocol.table import REFUSES
 
 __all__ = ["PassiveDeployment"]
 
@@ -31,30 +33,35 @@ class PassiveDeployment(Machine):
         self._refusal = refusal
         self._loaded: Any
 
-    def _on_deploy(self, _: Received) -> None:
+    @on_message(online.ModelDeploy)
+    def _on_deploy(self, _: str, __: online.ModelDeploy) -> None:
         if self._refusal:
-            self._send(self.peers[0], SessionRefuse(reason=self._refusal))
-            self._fail(Refused(self._refusal), but=self.peers[0])
-            return
-        self.state = PassiveDeploymentState.LOADING
-        self._run(single(self._load), self._with_share)
+            self._refuse(Refused(self._refusal), self._refusal)
+        else:
+            self._run(SHARE, single(self._load), self._with_share)
 
     def _with_share(self, loaded: Any) -> None:
         self._loaded = loaded
-        self.state = PassiveDeploymentState.LOADED
         self._send(self.peers[0], online.ModelReady())
 
-    def _on_unprepared(self, event: ComputationFailed) -> None:
-        # What went wrong may quote this party's data: that is for its own eyes.
-        reason = "its own share or data could not be loaded; its log says why"
-        self._send(self.peers[0], SessionRefuse(reason=reason))
-        self._fail(event.error, but=self.peers[0])
+    def _on_computation_failed(self, event: ComputationFailed) -> None:
+        if self.state is PassiveDeploymentState.LOADING:
+            # What went wrong may quote this party's data, so the peer does not read it.
+            reason = "its own share or data could not be loaded; its log says why"
+            self._refuse(event.error, reason)
+        else:
+            super()._on_computation_failed(event)
 
-    def _on_switch(self, _: Received) -> None:
-        self.state = PassiveDeploymentState.FINISHED
-        self._emit(Finish(self._loaded))  # first: what is said waits until that is kept
+    def _refuse(self, error: FedmqError, reason: str) -> None:
+        self._move(REFUSES)
+        self._send(self.peers[0], SessionRefuse(reason=reason))
+        self._fail(error, but=self.peers[0])
+
+    @on_message(online.ModelSwitch)
+    def _on_switch(self, _: str, __: online.ModelSwitch) -> None:
+        self._emit(Finish(self._loaded))  # first: the message waits until that is kept
         self._send(self.peers[0], online.ModelDeployed())
 
-    def _on_dismiss(self, _: Received) -> None:
-        self.state = PassiveDeploymentState.FINISHED
+    @on_message(online.ModelDismiss)
+    def _on_dismiss(self, _: str, __: online.ModelDismiss) -> None:
         self._emit(Finish(None))

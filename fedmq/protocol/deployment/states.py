@@ -1,4 +1,4 @@
-"""States and tables of giving a name a model to serve."""
+"""What is legal when, while a name is given a model to serve?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import Enum
 
 from fedmq.messages import online
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, PlanReturned, Start
-from fedmq.protocol.table import Table, rows, session_table
+from fedmq.protocol.events import ComputationFailed, Start
+from fedmq.protocol.table import REFUSES, Done, When, session_table
 
 __all__ = [
     "ACTIVE_DEPLOYMENT",
@@ -39,21 +39,23 @@ class PassiveDeploymentState(Enum):
 
 _D = ActiveDeploymentState
 
+ALL_READY = When("every party is ready")
+ALL_COULD = When("every party could, and was only asked")
+ALL_SERVE = When("every party serves the model")
 
-ACTIVE_DEPLOYMENT: Table = session_table(
+ACTIVE_DEPLOYMENT = session_table(
     {
-        **rows(_D.READY, {Start: ("_on_start", (_D.PREPARING, _D.FINISHED))}),
-        **rows(
-            _D.PREPARING,
-            {
-                online.ModelReady: ("_on_ready", (_D.PREPARING, _D.SWITCHING, _D.FINISHED)),
-                SessionRefuse: ("_on_refuse", (_D.FAILED,)),
-            },
-        ),
-        **rows(
-            _D.SWITCHING,
-            {online.ModelDeployed: ("_on_deployed", (_D.SWITCHING, _D.FINISHED))},
-        ),
+        _D.READY: {Start: _D.PREPARING},
+        _D.PREPARING: {
+            online.ModelReady: _D.PREPARING,
+            ALL_READY: _D.SWITCHING,
+            ALL_COULD: _D.FINISHED,
+            SessionRefuse: _D.FAILED,
+        },
+        _D.SWITCHING: {
+            online.ModelDeployed: _D.SWITCHING,
+            ALL_SERVE: _D.FINISHED,
+        },
     },
     (_D.FINISHED, _D.FAILED),
     ActiveDeploymentState,
@@ -62,24 +64,20 @@ ACTIVE_DEPLOYMENT: Table = session_table(
 
 _H = PassiveDeploymentState
 
+SHARE = Done("share and rows")
 
-PASSIVE_DEPLOYMENT: Table = session_table(
+PASSIVE_DEPLOYMENT = session_table(
     {
-        **rows(_H.READY, {online.ModelDeploy: ("_on_deploy", (_H.LOADING, _H.FAILED))}),
-        **rows(
-            _H.LOADING,
-            {
-                PlanReturned: ("_on_returned", (_H.LOADED,)),
-                ComputationFailed: ("_on_unprepared", (_H.FAILED,)),
-            },
-        ),
-        **rows(
-            _H.LOADED,
-            {
-                online.ModelSwitch: ("_on_switch", (_H.FINISHED,)),
-                online.ModelDismiss: ("_on_dismiss", (_H.FINISHED,)),
-            },
-        ),
+        _H.READY: {online.ModelDeploy: _H.LOADING},
+        _H.LOADING: {
+            SHARE: _H.LOADED,
+            ComputationFailed: _H.LOADING,
+            REFUSES: _H.FAILED,
+        },
+        _H.LOADED: {
+            online.ModelSwitch: _H.FINISHED,
+            online.ModelDismiss: _H.FINISHED,
+        },
     },
     (_H.FINISHED, _H.FAILED),
     PassiveDeploymentState,

@@ -1,4 +1,4 @@
-"""The label holder's machine of an inference session (SecureBoost, section 5 and Figure 3).
+"""How does the label holder score a file of ids (SecureBoost, section 5 and Figure 3)?
 
 All rows walk down all trees at once: wherever a pair (row, tree) meets a record of another party,
 it waits for that party's direction; each reply sets its pairs walking again at once.
@@ -17,10 +17,18 @@ from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.errors import ProtocolError
 from fedmq.messages import inference
 from fedmq.messages.array import Array
+from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
-from fedmq.protocol.events import Finish, Received, Report, Start
+from fedmq.protocol.events import Finish, Report, Start
+from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.inference.computations import Hop, Scores, SumLeaves, Walked, WalkOn
-from fedmq.protocol.inference.states import ACTIVE_INFERENCE, ActiveInferenceState
+from fedmq.protocol.inference.states import (
+    ACTIVE_INFERENCE,
+    ALL_ACCEPTED,
+    SCORES,
+    WALK,
+    ActiveInferenceState,
+)
 from fedmq.protocol.machine import Machine
 
 __all__ = ["ActiveInference"]
@@ -60,8 +68,8 @@ class ActiveInference(Machine):
             waiting = [hop.pairs for hop in self._hops.values()]
             assert len(np.unique(np.concatenate([np.empty(0), *waiting]))) == sum(map(len, waiting))
 
+    @on(Start)
     def _on_start(self, _: Start) -> None:
-        self.state = State.OPENING
         ids = self._ids or ()
         pieces = range(0, len(ids), _IDS_PER_PIECE)
         opening = inference.InferenceOpen(
@@ -72,28 +80,30 @@ class ActiveInference(Machine):
             for start in pieces:
                 names = tuple(ids[start : start + _IDS_PER_PIECE])
                 self._send(peer, inference.SampleIds(start=start, ids=names))
-        if not self.peers:
-            self._set_out()
+        self._set_out_when_accepted()
 
-    def _on_accept(self, event: Received) -> None:
-        if event.sender in self._accepted:
+    @on_message(inference.InferenceAccept)
+    def _on_accept(self, peer: str, _: inference.InferenceAccept) -> None:
+        if peer in self._accepted:
             raise ProtocolError("the session was accepted twice")
-        self._accepted.add(event.sender)
-        if len(self._accepted) == len(self.peers):
-            self._set_out()
+        self._accepted.add(peer)
+        self._set_out_when_accepted()
 
-    def _on_refuse(self, event: Received) -> None:
-        self._refused(event)
+    @on_message(SessionRefuse)
+    def _on_refuse(self, peer: str, body: SessionRefuse) -> None:
+        self._refused(peer, body)
 
-    def _set_out(self) -> None:
-        self.state = State.WALKING
+    def _set_out_when_accepted(self) -> None:
+        if len(self._accepted) < len(self.peers):
+            return
+        self._move(ALL_ACCEPTED)
         self._walk(np.arange(len(self._nodes), dtype=np.int64), None)
 
     def _walk(self, pairs: NDArray[np.int64], left: NDArray[np.bool_] | None) -> None:
         self._walking += 1
         table = self._share.lookup_table
         step = WalkOn(self._forest, table, self._values, pairs, self._nodes[pairs], left)
-        self._run(single(step), self._with_walked)
+        self._run(WALK, single(step), self._with_walked)
 
     def _with_walked(self, walked: Walked) -> None:
         self._walking -= 1
@@ -116,19 +126,17 @@ class ActiveInference(Machine):
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._values), -1)
             step = SumLeaves(self._forest, leaves, self._share.params)
-            self._run(single(step), self._with_scores)
+            self._run(SCORES, single(step), self._with_scores)
 
-    def _on_reply(self, event: Received) -> None:
-        reply = event.body
-        assert isinstance(reply, inference.HopReply)
-        hop = self._hops.get((event.sender, reply.hop))
-        if hop is None or reply.left.count != len(hop.pairs):
-            raise ProtocolError(f"directions for hop {reply.hop} that were not asked for")
-        del self._hops[event.sender, reply.hop]
-        self._walk(hop.pairs, reply.left.numpy())
+    @on_message(inference.HopReply)
+    def _on_reply(self, peer: str, body: inference.HopReply) -> None:
+        hop = self._hops.get((peer, body.hop))
+        if hop is None or body.left.count != len(hop.pairs):
+            raise ProtocolError(f"directions for hop {body.hop} that were not asked for")
+        del self._hops[peer, body.hop]
+        self._walk(hop.pairs, body.left.numpy())
 
     def _with_scores(self, scores: Scores) -> None:
-        self.state = State.FINISHED
         for peer in self.peers:
             self._send(peer, inference.InferenceFinished())
         self._emit(Finish(scores))

@@ -1,4 +1,4 @@
-"""A feature holder's machine of an inference session: directions, and nothing else."""
+"""How does a feature holder answer while a file is scored? Directions, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,10 +16,18 @@ from fedmq.messages import inference
 from fedmq.messages.array import Bitmap
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
-from fedmq.protocol.events import ComputationFailed, Finish, Received
+from fedmq.protocol.events import ComputationFailed, Finish
+from fedmq.protocol.handlers import on_message
 from fedmq.protocol.inference.computations import AnswerHop
-from fedmq.protocol.inference.states import PASSIVE_INFERENCE, PassiveInferenceState
-from fedmq.protocol.machine import Machine
+from fedmq.protocol.inference.states import (
+    DIRECTIONS,
+    PASSIVE_INFERENCE,
+    ROWS,
+    ROWS_FOUND,
+    PassiveInferenceState,
+)
+from fedmq.protocol.machine import UNLOADED, Machine
+from fedmq.protocol.table import REFUSES
 
 __all__ = ["PassiveInference", "PassiveRows"]
 
@@ -63,29 +71,27 @@ class PassiveInference(Machine):
         self._id_pieces = 0
         self._row_of: NDArray[np.int64]
 
-    def _on_open(self, event: Received) -> None:
-        assert isinstance(event.body, inference.InferenceOpen)
+    @on_message(inference.InferenceOpen)
+    def _on_open(self, _: str, body: inference.InferenceOpen) -> None:
         try:
-            self._consent(event.body)
+            self._consent(body)
         except FedmqError as error:
-            self._refuse(str(error))
+            self._refuse(Refused(str(error)))
             return
-        self.state = State.LISTING
-        self._terms = event.body
-        self._id_pieces = event.body.id_pieces
-        self._run(single(self._load), self._with_rows)
+        self._terms = body
+        self._id_pieces = body.id_pieces
+        self._run(ROWS, single(self._load), self._with_rows)
 
     def _with_rows(self, rows: PassiveRows) -> None:
         self._rows = rows
         self._begin_when_complete()
 
-    def _on_ids(self, event: Received) -> None:
-        said = event.body
-        assert isinstance(said, inference.SampleIds)
-        listed = said.start + len(said.ids)
-        if self._id_pieces == 0 or said.start != len(self._ids) or listed > self._terms.rows:
-            raise ProtocolError(f"sample ids from row {said.start} on, {len(self._ids)} was next")
-        self._ids.extend(said.ids)
+    @on_message(inference.SampleIds)
+    def _on_ids(self, _: str, body: inference.SampleIds) -> None:
+        listed = body.start + len(body.ids)
+        if self._id_pieces == 0 or body.start != len(self._ids) or listed > self._terms.rows:
+            raise ProtocolError(f"sample ids from row {body.start} on, {len(self._ids)} was next")
+        self._ids.extend(body.ids)
         self._id_pieces -= 1
         self._begin_when_complete()
 
@@ -95,9 +101,9 @@ class PassiveInference(Machine):
         try:
             self._row_of = self._found(self._rows)
         except Refused as error:
-            self._refuse(str(error))
+            self._refuse(error)
             return
-        self.state = State.ANSWERING
+        self._move(ROWS_FOUND)
         self._send(self.peers[0], inference.InferenceAccept())
 
     def _found(self, here: PassiveRows) -> NDArray[np.int64]:
@@ -114,19 +120,20 @@ class PassiveInference(Machine):
             raise Refused(f"{len(unknown)} of the ids are unknown here, such as {some}")
         return np.array([here.row_of[name] for name in self._ids], dtype=np.int64)
 
-    def _on_unprepared(self, event: ComputationFailed) -> None:
-        # What went wrong may quote this party's data: that is for its own eyes.
-        reason = "its own data could not be loaded; its log says why"
-        self._send(self.peers[0], SessionRefuse(reason=reason))
-        self._fail(event.error, but=self.peers[0])
+    def _on_computation_failed(self, event: ComputationFailed) -> None:
+        if self.state is State.LISTING:
+            # What went wrong may quote this party's data, so the peer does not read it.
+            self._refuse(event.error, UNLOADED)
+        else:
+            super()._on_computation_failed(event)
 
-    def _refuse(self, reason: str) -> None:
-        self._send(self.peers[0], SessionRefuse(reason=reason[:2000]))
-        self._fail(Refused(reason), but=self.peers[0])
+    def _refuse(self, error: FedmqError, reason: str = "") -> None:
+        self._move(REFUSES)
+        self._send(self.peers[0], SessionRefuse(reason=(reason or str(error))[:2000]))
+        self._fail(error, but=self.peers[0])
 
-    def _on_hop(self, event: Received) -> None:
-        hop = event.body
-        assert isinstance(hop, inference.InferenceHop)
+    @on_message(inference.InferenceHop)
+    def _on_hop(self, _: str, hop: inference.InferenceHop) -> None:
         assert self._rows is not None
         rows, records = hop.rows.numpy(), hop.records.numpy()
         table = self._rows.share.lookup_table
@@ -135,11 +142,11 @@ class PassiveInference(Machine):
         ):
             raise ProtocolError(f"hop {hop.hop} asks for rows or records that do not exist")
         step = AnswerHop(table, self._rows.values, records, hop.counts.numpy(), self._row_of[rows])
-        self._run(single(step), partial(self._answer, hop.hop))
+        self._run(DIRECTIONS, single(step), partial(self._answer, hop.hop))
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:
         self._send(self.peers[0], inference.HopReply(hop=hop, left=Bitmap.of(left)))
 
-    def _on_finished(self, _: Received) -> None:
-        self.state = State.FINISHED
+    @on_message(inference.InferenceFinished)
+    def _on_finished(self, _: str, __: inference.InferenceFinished) -> None:
         self._emit(Finish(None))

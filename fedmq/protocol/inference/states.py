@@ -1,4 +1,4 @@
-"""States and tables of scoring a batch."""
+"""What is legal when, while a file of ids is scored?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import Enum
 
 from fedmq.messages import inference
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, PlanReturned, Start
-from fedmq.protocol.table import Table, rows, session_table
+from fedmq.protocol.events import ComputationFailed, Start
+from fedmq.protocol.table import REFUSES, Done, When, session_table
 
 __all__ = ["ACTIVE_INFERENCE", "PASSIVE_INFERENCE", "ActiveInferenceState", "PassiveInferenceState"]
 
@@ -36,23 +36,23 @@ class PassiveInferenceState(Enum):
 
 _S = ActiveInferenceState
 
-ACTIVE_INFERENCE: Table = session_table(
+WALK = Done("walk down the trees")
+SCORES = Done("scores")
+ALL_ACCEPTED = When("all parties have accepted")
+
+ACTIVE_INFERENCE = session_table(
     {
-        **rows(_S.READY, {Start: ("_on_start", (_S.OPENING, _S.WALKING))}),
-        **rows(
-            _S.OPENING,
-            {
-                inference.InferenceAccept: ("_on_accept", (_S.OPENING, _S.WALKING)),
-                SessionRefuse: ("_on_refuse", (_S.FAILED,)),
-            },
-        ),
-        **rows(
-            _S.WALKING,
-            {
-                inference.HopReply: ("_on_reply", (_S.WALKING,)),
-                PlanReturned: ("_on_returned", (_S.WALKING, _S.FINISHED)),
-            },
-        ),
+        _S.READY: {Start: _S.OPENING},
+        _S.OPENING: {
+            inference.InferenceAccept: _S.OPENING,
+            ALL_ACCEPTED: _S.WALKING,
+            SessionRefuse: _S.FAILED,
+        },
+        _S.WALKING: {
+            WALK: _S.WALKING,
+            inference.HopReply: _S.WALKING,
+            SCORES: _S.FINISHED,
+        },
     },
     (_S.FINISHED, _S.FAILED, _S.INTERRUPTED),
     ActiveInferenceState,
@@ -61,25 +61,25 @@ ACTIVE_INFERENCE: Table = session_table(
 
 _T = PassiveInferenceState
 
-PASSIVE_INFERENCE: Table = session_table(
+ROWS = Done("share and rows")
+DIRECTIONS = Done("directions")
+ROWS_FOUND = When("the row of every id is found")
+
+PASSIVE_INFERENCE = session_table(
     {
-        **rows(_T.READY, {inference.InferenceOpen: ("_on_open", (_T.LISTING,))}),
-        **rows(
-            _T.LISTING,
-            {
-                inference.SampleIds: ("_on_ids", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
-                PlanReturned: ("_on_returned", (_T.LISTING, _T.ANSWERING, _T.FAILED)),
-                ComputationFailed: ("_on_unprepared", (_T.FAILED,)),
-            },
-        ),
-        **rows(
-            _T.ANSWERING,
-            {
-                inference.InferenceHop: ("_on_hop", (_T.ANSWERING,)),
-                PlanReturned: ("_on_returned", (_T.ANSWERING,)),
-                inference.InferenceFinished: ("_on_finished", (_T.FINISHED,)),
-            },
-        ),
+        _T.READY: {inference.InferenceOpen: _T.LISTING},
+        _T.LISTING: {
+            inference.SampleIds: _T.LISTING,
+            ROWS: _T.LISTING,
+            ROWS_FOUND: _T.ANSWERING,
+            ComputationFailed: _T.LISTING,
+            REFUSES: _T.FAILED,
+        },
+        _T.ANSWERING: {
+            inference.InferenceHop: _T.ANSWERING,
+            DIRECTIONS: _T.ANSWERING,
+            inference.InferenceFinished: _T.FINISHED,
+        },
     },
     (_T.FINISHED, _T.FAILED, _T.INTERRUPTED),
     PassiveInferenceState,

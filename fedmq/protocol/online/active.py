@@ -1,4 +1,4 @@
-"""The label holder's machine of one batch of online scores.
+"""What does the label holder do with a batch of online scores?
 
 A batch holds the rows of one or several requests, each with its own time. All rows walk down all
 trees at once (SecureBoost, Figure 3): wherever pairs (row, tree) enter another party's records,
@@ -11,13 +11,13 @@ One that stays silent too long counts as away, and the rows go on as ``degrade``
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.tree import LEAF
 from fedmq.errors import AnswerRefused, DataError, FedmqError, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages import online
 from fedmq.messages.array import Array
@@ -28,25 +28,35 @@ from fedmq.protocol.events import (
     Fail,
     Finish,
     PeerLost,
-    Received,
     SetTimer,
     Start,
     TimerFired,
 )
+from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.online.computations import Descend, Descended, OnlineScores, SumOnline
+from fedmq.protocol.online.computations import Descended, OnlineScores, SumOnline
 from fedmq.protocol.online.degradation import Degradation
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
-from fedmq.protocol.online.questions import OpenQuestions
-from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
+from fedmq.protocol.online.questions import AskAgain, GiveUp, OpenQuestions
+from fedmq.protocol.online.states import (
+    ALL_ANSWERED,
+    ONLINE_BATCH,
+    SUMS,
+    WALK,
+    OnlineBatchState,
+)
+from fedmq.protocol.online.walk import Walk
 
-__all__ = ["OnlineBatch"]
+__all__ = ["Deadline", "OnlineBatch"]
 
 State = OnlineBatchState
 
-_ARRIVED = 0
-_GATHERING = -1
-_COLLECTED = -2
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The timer after which the time of request ``request`` is over."""
+
+    request: int
 
 
 class OnlineBatch(Machine):
@@ -84,11 +94,9 @@ class OnlineBatch(Machine):
             self._owners[party]: f"{party} is away" for party in away if party in self.peers
         }
         self._request_of = np.repeat(
-            np.arange(len(requests)), [each.stop - each.start for each in requests]
+            np.arange(len(requests)), [request.stop - request.start for request in requests]
         )
-        self._nodes = np.tile(served.forest.roots, len(ids))
-        # Who holds a pair: a walk or a question by its number. What comes late finds it elsewhere.
-        self._holder = np.full(len(self._nodes), _GATHERING, dtype=np.int64)
+        self._pairs = Walk(served, len(ids))
         self._degradation = Degradation(len(ids), served.trees)
         self._bitmaps: dict[int, NDArray[np.bool_]] = {}
         self._questions = OpenQuestions(batch, served, self._ids, timeouts, self._emit)
@@ -115,10 +123,10 @@ class OnlineBatch(Machine):
 
     # Setting out.
 
+    @on(Start)
     def _on_start(self, _: Start) -> None:
-        self.state = State.WALKING
         for index, request in self._requests.items():
-            self._emit(SetTimer(f"deadline:{index}", request.seconds))
+            self._emit(SetTimer(Deadline(index), request.seconds))
         if self._away and self._degrade == "fail":
             for index in list(self._requests):
                 self._answer(index, PeerAway("; ".join(self._away.values())))
@@ -126,7 +134,7 @@ class OnlineBatch(Machine):
             self._gather()
             self._walk_when_gathered()
         else:
-            self._walk(np.arange(len(self._nodes)))
+            self._walk(self._pairs.unmoved)
         self._finish_when_done()
 
     def _gather(self) -> None:
@@ -137,44 +145,38 @@ class OnlineBatch(Machine):
 
     def _walk_when_gathered(self) -> None:
         if self._mode == "bitmap" and not self._questions:
-            self._walk(np.flatnonzero(self._holder == _GATHERING))
+            self._walk(self._pairs.unmoved)
 
     # Questions.
 
     @property
     def _budget(self) -> float:
-        return max((each.seconds for each in self._requests.values()), default=0.0)
+        return max((request.seconds for request in self._requests.values()), default=0.0)
 
-    def _on_exits(self, event: Received) -> None:
-        body = event.body
-        assert isinstance(body, online.OnlineExits)
-        question = self._questions.answered(event.sender, body)
+    @on_message(online.OnlineExits)
+    def _on_exits(self, peer: str, body: online.OnlineExits) -> None:
+        question = self._questions.answered(peer, body)
         if question is None:
             return
         exits = body.exits.numpy()
         if self._mode != "hop" or len(exits) != len(question.pairs):
-            raise ProtocolError(
-                f"{event.sender}: {len(exits)} exits, not those that were asked for"
-            )
+            raise ProtocolError(f"{peer}: {len(exits)} exits, not those that were asked for")
         assert isinstance(question.body, online.OnlineHop)
         try:
             nodes = self._served.below_exits(question.owner, exits)
         except DataError as error:
             raise ProtocolError(str(error)) from None
-        unknown = self._places(event.sender, body.unknown, len(question.body.ids))
+        unknown = self._places(peer, body.unknown, len(question.body.ids))
         self._questions.settle(body.hop)
-        mine = self._holder[question.pairs] == body.hop
-        pairs = question.pairs[mine]
-        self._nodes[pairs] = nodes[mine]
+        pairs = self._pairs.moved(body.hop, question.pairs, nodes)
         lacking = np.isin(question.body.rows.numpy(), unknown)
         self._degradation.unknown(question.owner, question.pairs[lacking] // self._served.trees)
         self._walk(pairs)
         self._finish_when_done()
 
-    def _on_bitmaps(self, event: Received) -> None:
-        body = event.body
-        assert isinstance(body, online.OnlineBitmaps)
-        question = self._questions.answered(event.sender, body)
+    @on_message(online.OnlineBitmaps)
+    def _on_bitmaps(self, peer: str, body: online.OnlineBitmaps) -> None:
+        question = self._questions.answered(peer, body)
         if question is None:
             return
         rows = question.rows.stop - question.rows.start
@@ -184,8 +186,8 @@ class OnlineBatch(Machine):
             or body.records < needed
             or body.left.count != rows * body.records
         ):
-            raise ProtocolError(f"{event.sender}: bitmaps that do not fit the model and the rows")
-        unknown = self._places(event.sender, body.unknown, rows)
+            raise ProtocolError(f"{peer}: bitmaps that do not fit the model and the rows")
+        unknown = self._places(peer, body.unknown, rows)
         self._questions.settle(body.hop)
         if question.owner not in self._bitmaps:
             self._bitmaps[question.owner] = np.zeros((len(self._ids), needed), np.bool_)
@@ -206,28 +208,16 @@ class OnlineBatch(Machine):
     def _walk(self, pairs: NDArray[np.int64]) -> None:
         if not len(pairs):
             return
-        walk = self._questions.number()
-        self._holder[pairs] = walk
-        step = Descend(
-            self._served,
-            self._values,
-            self._bitmaps,
-            frozenset(self._away),
-            pairs,
-            self._nodes[pairs],
+        number = self._questions.number()
+        descent = self._pairs.descent(
+            number, pairs, self._values, self._bitmaps, frozenset(self._away)
         )
-        self._run(single(step), partial(self._with_descended, walk))
+        self._run(WALK, single(descent), partial(self._with_descended, number))
 
-    def _with_descended(self, walk: int, done: Descended) -> None:
-        mine = self._holder[done.pairs] == walk
-        pairs, nodes = done.pairs[mine], done.nodes[mine]
-        self._nodes[pairs] = nodes
-        for owner, guessed in done.guessed.items():
-            self._degradation.guessed(owner, guessed[self._holder[guessed] == walk])
-        owners = self._served.forest.owner[nodes]
-        arrived = pairs[owners == LEAF]
-        self._holder[pairs] = _COLLECTED
-        self._holder[arrived] = _ARRIVED
+    def _with_descended(self, number: int, done: Descended) -> None:
+        arrived, guessed = self._pairs.descended(number, done)
+        for owner, pairs in guessed.items():
+            self._degradation.guessed(owner, pairs)
         if len(arrived):
             touched = np.unique(self._request_of[arrived // self._served.trees])
             for index in touched.tolist():
@@ -241,8 +231,7 @@ class OnlineBatch(Machine):
             return
         if self._questions and not self._impatient:
             return
-        pairs = np.flatnonzero(self._holder == _COLLECTED)
-        owners = self._served.forest.owner[self._nodes[pairs]]
+        pairs, owners = self._pairs.collected
         waited_for = self._questions.owners
         asked = [owner for owner in np.unique(owners).tolist() if owner not in waited_for]
         self.rounds += bool(asked)
@@ -253,20 +242,19 @@ class OnlineBatch(Machine):
                 self._ask_about(owner, pairs[owners == owner])
 
     def _ask_about(self, owner: int, pairs: NDArray[np.int64]) -> None:
-        for asked in self._questions.ask_pairs(owner, pairs, self._nodes, self._budget):
-            self._holder[asked.pairs] = asked.body.hop
+        for asked in self._questions.ask_pairs(owner, pairs, self._pairs.nodes, self._budget):
+            self._pairs.hold(asked.pairs, asked.body.hop)
 
     # Answers.
 
-    def _pairs_of(self, index: int) -> slice:
-        request, trees = self._requests[index], self._served.trees
-        return slice(request.start * trees, request.stop * trees)
-
     def _sum_when_arrived(self, index: int) -> None:
-        if index in self._requests and (self._holder[self._pairs_of(index)] == _ARRIVED).all():
-            leaves = self._nodes[self._pairs_of(index)].reshape(-1, self._served.trees)
+        if index not in self._requests:
+            return
+        request = self._requests[index]
+        leaves = self._pairs.leaves(request.start, request.stop)
+        if leaves is not None:
             step = SumOnline(self._served, leaves)
-            self._run(single(step), partial(self._with_sums, index))
+            self._run(SUMS, single(step), partial(self._with_sums, index))
 
     def _with_sums(self, index: int, sums: tuple[NDArray[np.float32], NDArray[np.float32]]) -> None:
         if index not in self._requests:
@@ -279,7 +267,7 @@ class OnlineBatch(Machine):
 
     def _answer(self, index: int, result: OnlineScores | FedmqError) -> None:
         del self._requests[index]
-        self._emit(CancelTimer(f"deadline:{index}"))
+        self._emit(CancelTimer(Deadline(index)))
         self._emit(Answer(index, result))
         self._finish_when_done()
 
@@ -298,32 +286,32 @@ class OnlineBatch(Machine):
             return
         self._questions.settle_all()
         self._plans.clear()
-        self.state = State.FINISHED
+        self._move(ALL_ANSWERED)
         self._emit(Finish(None))
 
     # When a party does not answer.
 
+    @on(TimerFired)
     def _on_timer(self, event: TimerFired) -> None:
-        what, _, number = event.name.partition(":")
-        if what == "deadline" and int(number) in self._requests:
-            self._run_out_of_time(int(number))
-        elif what == "again" and int(number) in self._questions:
-            self._questions.repeat(int(number))
-            self._impatient = True
-        elif what == "away" and int(number) in self._questions:
-            owner = self._questions.owner(int(number))
-            party = self._served.asked[owner]
-            self.silent.add(party)
-            self._set_away(owner, f"{party} did not answer within {self._timeouts.away:g} s")
+        match event.key:
+            case Deadline(request) if request in self._requests:
+                self._run_out_of_time(request)
+            case AskAgain(number) if number in self._questions:
+                self._questions.repeat(number)
+                self._impatient = True
+            case GiveUp(number) if number in self._questions:
+                owner = self._questions.owner(number)
+                party = self._served.asked[owner]
+                self.silent.add(party)
+                self._set_away(owner, f"{party} did not answer within {self._timeouts.away:g} s")
         self._finish_when_done()
 
-    def _on_refusal(self, event: Received) -> None:
-        body = event.body
-        assert isinstance(body, online.OnlineRefusal)
-        question = self._questions.answered(event.sender, body)
+    @on_message(online.OnlineRefusal)
+    def _on_refusal(self, peer: str, body: online.OnlineRefusal) -> None:
+        question = self._questions.answered(peer, body)
         if question is None:
             return
-        reason = f"{event.sender} refused: {body.reason}"
+        reason = f"{peer} refused: {body.reason}"
         if self._degrade == "fail":
             for index in list(self._requests):
                 self._answer(index, AnswerRefused(reason))
@@ -331,7 +319,7 @@ class OnlineBatch(Machine):
             self._set_away(question.owner, reason)
         self._finish_when_done()
 
-    def _on_peer_away(self, event: PeerLost) -> None:
+    def _on_peer_lost(self, event: PeerLost) -> None:
         owner = self._owners.get(event.peer)
         if owner is not None and owner not in self._away:
             self._set_away(owner, event.reason)
@@ -344,13 +332,14 @@ class OnlineBatch(Machine):
                 self._give_up(index)
             return
         if self._degrade == "active_only":
-            self._away |= {each: reason for each in self._served.asked if each not in self._away}
+            others = [other for other in self._served.asked if other not in self._away]
+            self._away |= dict.fromkeys(others, reason)
         open_pairs = [np.empty(0, np.int64)]
         for number, question in self._questions.withdraw(frozenset(self._away)):
-            open_pairs.append(question.pairs[self._holder[question.pairs] == number])
+            open_pairs.append(self._pairs.held(question.pairs, number))
         # A bitmap that came only in part is of no use for the rest.
         self._bitmaps = {
-            each: bits for each, bits in self._bitmaps.items() if each not in self._away
+            other: bits for other, bits in self._bitmaps.items() if other not in self._away
         }
         if self._degrade == "active_only":
             self._start_over(range(len(self._ids)))
@@ -362,9 +351,7 @@ class OnlineBatch(Machine):
     def _start_over(self, rows: range) -> None:
         """Rows that were answered before stay answered; the others walk anew from the roots."""
         open_rows = [row for row in rows if int(self._request_of[row]) in self._requests]
-        trees = self._served.trees
-        pairs = (np.array(open_rows, np.int64)[:, None] * trees + np.arange(trees)).ravel()
-        self._nodes[pairs] = np.tile(self._served.forest.roots, len(open_rows))
+        pairs = self._pairs.restart(open_rows)
         self._degradation.forget(pairs)
         self._walk(pairs)
 
@@ -378,20 +365,19 @@ class OnlineBatch(Machine):
             return
         away, bitmaps = dict(self._away), self._bitmaps
         silent = self._questions.owners
-        told = self._degrade == "partial" and self._mode == "bitmap"
-        for owner in silent if told else self._served.asked:
+        some_answered = self._degrade == "partial" and self._mode == "bitmap"
+        for owner in silent if some_answered else self._served.asked:
             self._away.setdefault(owner, f"{self._served.asked[owner]} did not answer in time")
-        self._bitmaps = {each: bits for each, bits in bitmaps.items() if each not in self._away}
+        self._bitmaps = {owner: bits for owner, bits in bitmaps.items() if owner not in self._away}
         request = self._requests[index]
         if self._degrade == "active_only":
             self._start_over(range(request.start, request.stop))
         else:
-            pairs = np.arange(self._pairs_of(index).start, self._pairs_of(index).stop)
-            self._walk(pairs[self._holder[pairs] != _ARRIVED])
+            self._walk(self._pairs.walking(request.start, request.stop))
         # Only this request is out of time; for the others these parties may still answer.
         self._away, self._bitmaps = away, bitmaps
 
-    def _fail(self, error: FedmqError, but: str = "", told: str = "") -> None:
+    def _fail(self, error: FedmqError, but: str = "", disclosed: str = "") -> None:
         """Tell the requests; the other parties keep nothing of a batch and need not know."""
         for index in list(self._requests):
             self._emit(Answer(index, error))

@@ -1,4 +1,4 @@
-"""What a party is asked online, and how it is cut into messages below 1 MiB."""
+"""What was asked, and is it answered? Questions are cut into messages below 1 MiB."""
 
 from __future__ import annotations
 
@@ -16,11 +16,25 @@ from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.protocol.events import CancelTimer, Effect, Send, SetTimer
 from fedmq.protocol.online.options import Timeouts
 
-__all__ = ["OpenQuestions", "Question", "pair_parts", "row_parts"]
+__all__ = ["AskAgain", "GiveUp", "OpenQuestions", "Question", "pair_parts", "row_parts"]
 
 _PAIRS_PER_HOP = 50_000  # 8 bytes each, and ids of up to 256 characters: below 1 MiB
 _IDS_PER_QUESTION = 500
 _BITS_PER_QUESTION = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """The timer after which question ``number`` is repeated."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The timer after which the party that was asked question ``number`` counts as away."""
+
+    number: int
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +75,7 @@ def pair_parts(
 class OpenQuestions:
     """Asks about the rows ``ids`` of batch number ``batch``, each question until it is settled.
 
-    ``emit`` takes the messages, and the timers ``again:NUMBER`` and ``away:NUMBER``.
+    ``emit`` takes the messages, and the timers :class:`AskAgain` and :class:`GiveUp`.
     """
 
     def __init__(
@@ -136,12 +150,12 @@ class OpenQuestions:
             yield question
 
     def repeat(self, number: int) -> None:
-        """Ask once more, and then ever less often: who has too much to do must not get more."""
+        """Ask once more, and then ever less often, so as not to overload a slow party."""
         question = self._open[number]
         self._emit(Send(self._served.asked[question.owner], question.body))
         question.repeated += 1
         wait = self._timeouts.ask_again * 2**question.repeated
-        self._emit(SetTimer(f"again:{number}", wait))
+        self._emit(SetTimer(AskAgain(number), wait))
 
     def answered(self, sender: str, body: Any) -> Question | None:
         """The question behind an answer; None if it was answered, or given up, before.
@@ -161,9 +175,9 @@ class OpenQuestions:
     def settle(self, number: int) -> None:
         """Wait for its answer no more."""
         del self._open[number]
-        self._emit(CancelTimer(f"again:{number}"))
+        self._emit(CancelTimer(AskAgain(number)))
         if self._timeouts.away is not None:
-            self._emit(CancelTimer(f"away:{number}"))
+            self._emit(CancelTimer(GiveUp(number)))
 
     def settle_all(self) -> None:
         """Wait for no answer any more."""
@@ -172,15 +186,19 @@ class OpenQuestions:
 
     def withdraw(self, owners: frozenset[int]) -> list[tuple[int, Question]]:
         """Settle what ``owners`` were asked; those questions with their numbers."""
-        gone = [(number, each) for number, each in self._open.items() if each.owner in owners]
-        for number, _ in gone:
+        withdrawn = [
+            (number, question)
+            for number, question in self._open.items()
+            if question.owner in owners
+        ]
+        for number, _ in withdrawn:
             self.settle(number)
-        return gone
+        return withdrawn
 
     def _ask(self, question: Question) -> None:
         number = question.body.hop
         self._open[number] = question
         self._emit(Send(self._served.asked[question.owner], question.body))
-        self._emit(SetTimer(f"again:{number}", self._timeouts.ask_again))
+        self._emit(SetTimer(AskAgain(number), self._timeouts.ask_again))
         if self._timeouts.away is not None:
-            self._emit(SetTimer(f"away:{number}", self._timeouts.away))
+            self._emit(SetTimer(GiveUp(number), self._timeouts.away))

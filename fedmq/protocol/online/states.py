@@ -1,12 +1,12 @@
-"""States and tables of online scores, and of giving a name a model to serve."""
+"""What is legal when, in a batch of online scores?"""
 
 from __future__ import annotations
 
 from enum import Enum
 
 from fedmq.messages import online
-from fedmq.protocol.events import PeerLost, PlanReturned, Start, TimerFired
-from fedmq.protocol.table import Table, rows, session_table
+from fedmq.protocol.events import PeerLost, Start, TimerFired
+from fedmq.protocol.table import Done, When, session_table
 
 __all__ = ["ONLINE_BATCH", "OnlineBatchState"]
 
@@ -22,20 +22,23 @@ class OnlineBatchState(Enum):
 
 _B = OnlineBatchState
 
-ONLINE_BATCH: Table = session_table(
+WALK = Done("walk down the trees")
+SUMS = Done("sums of a request")
+ALL_ANSWERED = When("every request is answered")
+
+ONLINE_BATCH = session_table(
     {
-        **rows(_B.READY, {Start: ("_on_start", (_B.WALKING, _B.FINISHED))}),
-        **rows(
-            _B.WALKING,
-            {
-                online.OnlineExits: ("_on_exits", (_B.WALKING, _B.FINISHED)),
-                online.OnlineBitmaps: ("_on_bitmaps", (_B.WALKING, _B.FINISHED)),
-                online.OnlineRefusal: ("_on_refusal", (_B.WALKING, _B.FINISHED)),
-                PlanReturned: ("_on_returned", (_B.WALKING, _B.FINISHED)),
-                TimerFired: ("_on_timer", (_B.WALKING, _B.FINISHED)),
-                PeerLost: ("_on_peer_away", (_B.WALKING, _B.FINISHED)),
-            },
-        ),
+        _B.READY: {Start: _B.WALKING},
+        _B.WALKING: {
+            WALK: _B.WALKING,
+            SUMS: _B.WALKING,
+            online.OnlineExits: _B.WALKING,
+            online.OnlineBitmaps: _B.WALKING,
+            online.OnlineRefusal: _B.WALKING,
+            TimerFired: _B.WALKING,
+            PeerLost: _B.WALKING,
+            ALL_ANSWERED: _B.FINISHED,
+        },
     },
     (_B.FINISHED, _B.FAILED),
     OnlineBatchState,

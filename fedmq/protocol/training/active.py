@@ -1,15 +1,13 @@
-"""The label holder's machine of a training session (SecureBoost, Algorithm 2).
+"""What does the label holder do in a training (SecureBoost, Algorithm 2)?
 
-Per tree: gradients are derived and broadcast; per level, a *wave* of nodes is summed by every
-party and scored; the winner of each node is split by its owner; the others are told who goes left.
+Per tree: gradients are derived and broadcast; per level, its nodes are summed by every party and
+scored; the winner of each node is split by its owner; the others learn who goes left.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +21,12 @@ from fedmq.boosting.split import is_worthwhile
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
+from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
-from fedmq.protocol.events import Finish, Pause, Received, Report, Resume, SaveCheckpoint, Start
+from fedmq.protocol.events import Finish, Pause, Report, Resume, SaveCheckpoint, Start
+from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.plan_runner import RunningPlan
 from fedmq.protocol.training.computations import (
@@ -38,9 +38,26 @@ from fedmq.protocol.training.computations import (
     went_left,
 )
 from fedmq.protocol.training.handshake import Handshake
-from fedmq.protocol.training.level import Conversation, Level
+from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.model_builder import ModelBuilder
-from fedmq.protocol.training.states import ACTIVE_TRAINING, ActiveTrainingState
+from fedmq.protocol.training.states import (
+    ACTIVE_TRAINING,
+    ALL_READY,
+    BROADCAST,
+    GRADIENTS,
+    KEYS,
+    LEVEL_SCORED,
+    MODEL_COMPLETE,
+    NEXT_LEVEL,
+    NEXT_TREE,
+    OFFER,
+    OWN_OFFERS,
+    PEER_SETUP,
+    RESTS,
+    TREE_BEGINS,
+    TREE_COMPLETE,
+    ActiveTrainingState,
+)
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.tree_builder import TreeBuilder
 
@@ -79,27 +96,28 @@ class ActiveTraining(Machine):
     ) -> None:
         engine.check(params)
         super().__init__(State.READY, peers)
-        self._model = model
+        self._model_id = model
         self._parties = (party, *peers)
         self._table = table
         self._params = params
         self._spec = engine
         self._engine = engine.active(parallelism)
         self._bins: BinMatrix
-        self._candidates: CandidateTable
         self._handshake = Handshake(peers)
-        self._grown = ModelBuilder(table, params, saved)
+        self._model = ModelBuilder(table, params, saved)
         self._unsaved: set[str] = set()
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None
-        self._growing: TreeBuilder
-        self._level = Level({}, 0)
-        self._asks: dict[tuple[str, int], list[tuple[int, Sequence[Values]]]] = defaultdict(list)
+        # Of the tree that grows:
+        self._candidates: CandidateTable
+        self._builder: TreeBuilder
+        self._to_broadcast = 0
+        self._level = Level(0, (), 0)
 
     @property
     def tree(self) -> int:
         """The number of the tree that grows, from 0."""
-        return len(self._grown.trees)
+        return len(self._model.trees)
 
     @property
     def rests(self) -> bool:
@@ -107,24 +125,25 @@ class ActiveTraining(Machine):
 
     def check(self) -> None:
         if self.state in (State.GROWING, State.SPLITTING):
-            self._growing.check()
+            self._builder.check()
 
     # Opening
 
+    @on(Start)
     def _on_start(self, _: Start) -> None:
-        self.state = State.KEYING
+        self._run(KEYS, self._keying(), self._open)
+
+    def _keying(self) -> Plan[tuple[BinMatrix, Values]]:
         learning = ~self._table.evaluation
         step = BinTable(self._table.values, learning, self._params.max_bin)
-        self._run(single(step), self._with_bins)
+        bins = yield from single(step)
+        public = yield from self._engine.open()
+        return bins, public
 
-    def _with_bins(self, bins: BinMatrix) -> None:
-        self._bins = bins
-        self._run(self._engine.open(), self._with_keys)
-
-    def _with_keys(self, public: Values) -> None:
-        self.state = State.OPENING
+    def _open(self, made: tuple[BinMatrix, Values]) -> None:
+        self._bins, public = made
         opening = training.TrainingOpen(
-            model=self._model,
+            model=self._model_id,
             rows=len(self._table.label),
             alignment=self._table.alignment,
             alignment_name=self._table.alignment_name,
@@ -140,56 +159,59 @@ class ActiveTraining(Machine):
         )
         for peer in self.peers:
             self._send(peer, opening)
-        if not self.peers:
-            self._set_out()
+        self._set_out_when_ready()
 
-    def _on_accept(self, event: Received) -> None:
-        said = event.body
-        assert isinstance(said, training.SessionAccept)
-        self._handshake.accept(event.sender, said.setup_pieces, said.trees)
-        self._set_up(event.sender)
+    @on_message(training.SessionAccept)
+    def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
+        self._handshake.accept(peer, body.setup_pieces, body.trees)
+        self._set_up(peer)
 
-    def _on_setup(self, event: Received) -> None:
-        assert isinstance(event.body, training.EngineSetup)
-        self._handshake.add(event.sender, unpack_payload(event.body.payload))
-        self._set_up(event.sender)
+    @on_message(training.EngineSetup)
+    def _on_setup(self, peer: str, body: training.EngineSetup) -> None:
+        self._handshake.add(peer, unpack_payload(body.payload))
+        self._set_up(peer)
 
     def _set_up(self, peer: str) -> None:
         setup = self._handshake.setup(peer)
         if setup is not None:
-            self._run(self._engine.setup(peer, setup), lambda _: self._peer_ready(peer))
+            self._run(PEER_SETUP, self._engine.setup(peer, setup), partial(self._peer_ready, peer))
 
-    def _peer_ready(self, peer: str) -> None:
-        if self._handshake.is_last(peer):
-            self._set_out()
+    def _peer_ready(self, peer: str, _: None) -> None:
+        self._handshake.mark_ready(peer)
+        self._set_out_when_ready()
 
-    def _set_out(self) -> None:
+    def _set_out_when_ready(self) -> None:
         """Begin with the last tree that all parties have, or with none."""
+        if not self._handshake.is_complete:
+            return
+        self._move(ALL_READY)
         common = self._handshake.common_trees(
-            len(self._grown.saved), self._params.active_only_trees
+            len(self._model.saved), self._params.active_only_trees
         )
-        self._grown.take_up(common)
+        self._model.rewind(common)
         self._derive()
+
+    @on_message(SessionRefuse)
+    def _on_refuse(self, peer: str, body: SessionRefuse) -> None:
+        self._refused(peer, body)
 
     # A tree begins
 
     def _derive(self) -> None:
-        self.state = State.DERIVING
         step = DeriveGradients(
-            self._params, self._grown.margin, self._table.label, self._table.evaluation, self.tree
+            self._params, self._model.margin, self._table.label, self._table.evaluation, self.tree
         )
-        self._run(single(step), self._with_gradients)
+        self._run(GRADIENTS, single(step), self._with_gradients)
 
-    def _with_gradients(self, derived: Any) -> None:
+    def _with_gradients(self, derived: tuple[Gradients, dict[str, float]]) -> None:
         self._derived = derived
         self._begin_when_saved()
 
-    def _on_saved(self, event: Received) -> None:
-        said = event.body
-        assert isinstance(said, training.TreeSaved)
-        if said.tree != self.tree - 1 or event.sender not in self._unsaved:
-            raise ProtocolError(f"tree {said.tree} was not to be saved")
-        self._unsaved.remove(event.sender)
+    @on_message(training.TreeSaved)
+    def _on_saved(self, peer: str, body: training.TreeSaved) -> None:
+        if body.tree != self.tree - 1 or peer not in self._unsaved:
+            raise ProtocolError(f"tree {body.tree} was not to be saved")
+        self._unsaved.remove(peer)
         self._begin_when_saved()
 
     def _begin_when_saved(self) -> None:
@@ -199,44 +221,51 @@ class ActiveTraining(Machine):
         metrics = self._derived[1]
         if self.tree:
             self._emit(Report(self.tree, self._params.num_boost_round, "tree", metrics))
-        if self._grown.measured(metrics):
+        self._model.add_metrics(metrics)
+        if self._model.is_complete:
+            self._move(MODEL_COMPLETE)
             self._finish()
         elif self._paused:
-            self.state = State.PAUSED
+            self._move(RESTS)
         else:
             self._begin_tree()
 
-    def _on_pause(self, event: Pause | Resume) -> None:
-        self._paused = isinstance(event, Pause)
+    @on(Pause)
+    def _on_pause(self, _: Pause) -> None:
+        self._paused = True
 
+    @on(Resume)
     def _on_resume(self, _: Resume) -> None:
         self._paused = False
-        self._begin_tree()
+        if self.state is State.PAUSED:
+            self._begin_tree()
 
     def _begin_tree(self) -> None:
+        self._move(TREE_BEGINS)
         assert self._derived is not None
         gradients, self._derived = self._derived[0], None
-        self._grown.begin_tree()
-        self.state = State.GROWING
-        self._growing = TreeBuilder(gradients, self._params)
+        self._model.begin_tree()
+        self._builder = TreeBuilder(gradients, self._params)
         self._candidates = tree_candidates(
             self._bins, self._params.colsample_bytree, self._params.seed, self.tree
         )
         plans = self._engine.broadcast(gradients) if self._askable else ()
+        self._to_broadcast = len(plans)
         for peer in self._askable:
             self._send(peer, training.TreeStarted(tree=self.tree, pieces=len(plans)))
         for number, plan in enumerate(plans):
-            self._run(plan, partial(self._broadcast, number))
+            self._run(BROADCAST, plan, partial(self._broadcast, number))
         if plans and self.tree + 1 < self._params.num_boost_round:
-            for preparing in self._engine.prepare():
-                self._run(preparing, lambda _: None)
-        self._ask_wave()
+            for preparation in self._engine.prepare():
+                self._run(NEXT_TREE, preparation, lambda _: None)
+        self._ask_level()
 
     @property
     def _askable(self) -> tuple[str, ...]:
         return () if self.tree < self._params.active_only_trees else self.peers
 
     def _broadcast(self, number: int, piece: BroadcastPiece) -> None:
+        self._to_broadcast -= 1
         body = training.GradientBroadcast(
             tree=self.tree,
             piece=number,
@@ -246,180 +275,151 @@ class ActiveTraining(Machine):
         for peer in self._askable:
             self._send(peer, body)
 
-    # A wave: every party's candidates are summed and scored
+    # A level: every party's candidates are summed and scored
 
-    def _ask_wave(self) -> None:
-        nodes = self._growing.level
-        self._level = Level({node: {} for node in nodes}, len(nodes) * (1 + len(self._askable)))
+    def _ask_level(self) -> None:
+        nodes = self._builder.level
+        self._level = Level(self.tree, nodes, 1 + len(self._askable))
         step = ScoreOwnCandidates(
             self._bins,
             self._candidates,
-            self._growing.gradients,
-            tuple(self._growing.carrying(node) for node in nodes),
+            self._builder.gradients,
+            tuple(self._builder.carrying(node) for node in nodes),
             self._params,
             self._spec.first_order,
         )
-        self._run(single(step), partial(self._with_own, nodes))
+        self._run(OWN_OFFERS, single(step), self._with_own_offers)
         for owner, peer in enumerate(self._askable, start=1):
             for node in nodes:
                 self._run(
-                    self._valued(peer, node),
-                    partial(self._with_best, node, owner),
+                    OFFER,
+                    self._asking(peer, node),
+                    partial(self._with_offer, node, owner),
                     partial(self._on_exchange, peer, node),
                 )
 
-    def _valued(self, peer: str, node: int) -> Plan[Best]:
+    def _asking(self, peer: str, node: int) -> Plan[Best]:
         answer = yield from self._engine.ask(
-            peer, AskedNode(self.tree, node, self._growing.carrying(node))
+            peer, AskedNode(self.tree, node, self._builder.carrying(node))
         )
         if isinstance(answer, Best):
             return answer
-        total, scale = self._growing.totals(node), self._growing.gradients.scale
+        total, scale = self._builder.totals(node), self._builder.gradients.scale
         step = ScoreCandidates(answer.left, total, scale, self._params, self._spec.first_order)
         best: Best = yield from single(step)
         return best
 
     def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
-        before = self._level.conversations.get((peer, node))
-        number = 0 if before is None else before.round + 1
-        self._level.conversations[peer, node] = Conversation(run, number)
-        self._asks[peer, number].append((node, step.pieces))
+        self._level.ask(peer, node, step.pieces, run)
 
     def _settle(self) -> None:
         """The exchanges that came up together travel as one request per peer and round."""
-        for (peer, number), queries in self._asks.items():
-            nodes = tuple(training.NodeQuery(node=node, pieces=len(said)) for node, said in queries)
-            self._send(peer, training.HistogramRequest(tree=self.tree, round=number, nodes=nodes))
-            for node, said in queries:
-                for index, piece in enumerate(said):
-                    self._send(
-                        peer,
-                        training.QueryPiece(
-                            tree=self.tree,
-                            node=node,
-                            round=number,
-                            piece=index,
-                            payload=pack_payload(piece),
-                        ),
-                    )
-        self._asks.clear()
+        for peer, body in self._level.requests():
+            self._send(peer, body)
 
-    def _on_reply(self, event: Received) -> None:
-        reply = event.body
-        assert isinstance(reply, training.HistogramReply)
-        talk = self._level.conversations.get((event.sender, reply.node))
-        if (
-            talk is None
-            or not talk.open
-            or (reply.tree, reply.round) != (self.tree, talk.round)
-            or reply.piece != len(talk.pieces)
-        ):
-            raise ProtocolError(f"a reply about node {reply.node} that was not asked for")
-        talk.pieces.append(unpack_payload(reply.payload))
-        if len(talk.pieces) == reply.pieces:
-            talk.open = False
-            self._resume(talk.running, talk.pieces)
+    @on_message(training.HistogramReply)
+    def _on_reply(self, peer: str, body: training.HistogramReply) -> None:
+        self._check_broadcast(body.node)
+        complete = self._level.reply(peer, body)
+        if complete is not None:
+            self._resume(*complete)
 
-    def _on_declined(self, event: Received) -> None:
-        said = event.body
-        assert isinstance(said, training.NodeDeclined)
-        talk = self._level.conversations.get((event.sender, said.node))
-        if talk is None or not talk.open or talk.pieces or said.tree != self.tree:
-            raise ProtocolError(f"node {said.node} was declined, but not asked about")
-        talk.open = False
-        talk.running.then(Best(-np.inf, np.empty(0, dtype=np.uint32)))
+    @on_message(training.NodeDeclined)
+    def _on_declined(self, peer: str, body: training.NodeDeclined) -> None:
+        self._check_broadcast(body.node)
+        self._level.decline(peer, self._parties.index(peer), body)
+        self._split_when_scored()
 
-    def _with_own(self, nodes: Sequence[int], scored: Sequence[Best]) -> None:
-        for node, best in zip(nodes, scored, strict=True):
-            self._with_best(node, LABEL_HOLDER, best)
+    def _check_broadcast(self, node: int) -> None:
+        if self._to_broadcast:
+            raise ProtocolError(f"an answer about node {node} before all gradients were sent")
 
-    def _with_best(self, node: int, owner: int, best: Best) -> None:
-        self._level.best[node][owner] = best
-        self._level.missing -= 1
-        if self._level.missing == 0:
-            self._decide()
+    def _with_own_offers(self, offers: Sequence[Best]) -> None:
+        for node, best in zip(self._level.nodes, offers, strict=True):
+            self._level.add_offer(node, LABEL_HOLDER, best)
+        self._split_when_scored()
+
+    def _with_offer(self, node: int, owner: int, best: Best) -> None:
+        self._level.add_offer(node, owner, best)
+        self._split_when_scored()
 
     # Splits
 
-    def _decide(self) -> None:
-        self.state = State.SPLITTING
-        for node in self._growing.level:
-            offers = self._level.best[node]
-            winner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
-            best = offers[winner]
+    def _split_when_scored(self) -> None:
+        if not self._level.is_scored:
+            return
+        self._move(LEVEL_SCORED)
+        for node in self._level.nodes:
+            owner, best = self._level.winner(node)
             if not is_worthwhile(best.gain, self._params):
                 continue
-            self._level.gains[node] = best.gain
-            if winner == LABEL_HOLDER:
+            if owner == LABEL_HOLDER:
                 self._split_own(node, int(best.candidates[0]))
             else:
-                owner = self._parties[winner]
-                self._level.outcomes[node] = owner
+                peer = self._parties[owner]
+                self._level.await_split(node, peer)
                 self._send(
-                    owner,
+                    peer,
                     training.SplitDecision(
                         tree=self.tree,
                         node=node,
                         candidates=Array.of(best.candidates.astype(np.uint32)),
                     ),
                 )
-        if not self._level.outcomes:
-            self._end_wave()
+        self._go_down_when_split()
 
     def _split_own(self, node: int, candidate: int) -> None:
-        record = self._grown.record(self._candidates, candidate)
-        rows = self._growing.rows(node)
-        left = went_left(self._grown.records, record, self._table.values, rows)
+        record = self._model.record(self._candidates, candidate)
+        rows = self._builder.rows(node)
+        left = went_left(self._model.records, record, self._table.values, rows)
         self._split(node, LABEL_HOLDER, record, left)
 
-    def _on_outcome(self, event: Received) -> None:
-        outcome = event.body
-        assert isinstance(outcome, training.SplitOutcome)
-        if outcome.tree != self.tree or self._level.outcomes.get(outcome.node) != event.sender:
-            raise ProtocolError(f"a split of node {outcome.node} that was not asked for")
-        rows = self._growing.rows(outcome.node)
+    @on_message(training.SplitOutcome)
+    def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
+        self._level.check_split(peer, body)
+        rows = self._builder.rows(body.node)
         expected = len(self._table.label) if self._spec.hides_rows else len(rows)
-        if outcome.left.count != expected:
+        if body.left.count != expected:
             raise ProtocolError(
-                f"directions for {outcome.left.count} rows, node {outcome.node} has {expected}"
+                f"directions for {body.left.count} rows, node {body.node} has {expected}"
             )
-        left = outcome.left.numpy()
+        left = body.left.numpy()
         if self._spec.hides_rows:
             left = left[rows]
-        del self._level.outcomes[outcome.node]
-        self._split(outcome.node, self._parties.index(event.sender), outcome.record, left)
-        if not self._level.outcomes:
-            self._end_wave()
+        self._level.end_split(body.node)
+        self._split(body.node, self._parties.index(peer), body.record, left)
+        self._go_down_when_split()
 
     def _split(self, node: int, owner: int, record: int, left: NDArray[np.bool_]) -> None:
-        self._growing.split(node, owner, record, self._level.gains[node], left)
-        if self._growing.ends_below(node) or self._spec.hides_rows:
+        _, best = self._level.winner(node)
+        self._builder.split(node, owner, record, best.gain, left)
+        if self._builder.ends_below(node) or self._spec.hides_rows:
             return  # at the last level nobody but the owner learns the partition
         assignment = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
         for peer in self._askable:
             if peer != self._parties[owner]:
                 self._send(peer, assignment)
 
-    def _end_wave(self) -> None:
-        if self._growing.next_wave():
-            self.state = State.GROWING
-            self._ask_wave()
+    def _go_down_when_split(self) -> None:
+        if not self._level.is_split:
             return
-        # Told before the checkpoint, so that all parties wait for their disks at the same time.
+        if self._builder.next_level():
+            self._move(NEXT_LEVEL)
+            self._ask_level()
+        else:
+            self._move(TREE_COMPLETE)
+            self._end_tree()
+
+    def _end_tree(self) -> None:
+        # Sent before the checkpoint, so that all parties wait for their disks at the same time.
         for peer in self._askable:
             self._send(peer, training.TreeFinished(tree=self.tree))
         self._unsaved = set(self._askable)
-        self._emit(SaveCheckpoint(self._grown.add(*self._growing.finish())))
+        self._emit(SaveCheckpoint(self._model.add(*self._builder.finish())))
         self._derive()
 
-    # Endings
-
     def _finish(self) -> None:
-        self.state = State.FINISHED
         for peer in self.peers:
             self._send(peer, training.SessionFinished(trees=self.tree))
-        self._emit(Finish(self._grown.share(self._model, self._parties)))
-
-    def _on_refuse(self, event: Received) -> None:
-        self._refused(event)
+        self._emit(Finish(self._model.share(self._model_id, self._parties)))

@@ -1,4 +1,4 @@
-"""Who takes part in a training, and what they brought before the first tree."""
+"""Who takes part in a training, and from which tree on?"""
 
 from __future__ import annotations
 
@@ -40,9 +40,13 @@ class Handshake:
         pieces = self._pieces[peer]
         return pieces if len(pieces) == self._announced[peer] else None
 
-    def is_last(self, peer: str) -> bool:
-        """Note that ``peer`` is ready; whether all are."""
+    def mark_ready(self, peer: str) -> None:
+        """The engine has taken the setup of ``peer``."""
         self._ready.add(peer)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every peer is ready."""
         return len(self._ready) == len(self._peers)
 
     def common_trees(self, own: int, alone: int) -> int:

@@ -1,18 +1,25 @@
-"""What the active party still waits for from the nodes that are being asked."""
+"""What is asked of a level's nodes, and what is still missing?"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from fedmq.errors import ProtocolError
+from fedmq.messages import training
+from fedmq.messages.array import pack_payload, unpack_payload
 from fedmq.privacy.engine import Best
 from fedmq.privacy.plan import Values
 from fedmq.protocol.plan_runner import RunningPlan
 
-__all__ = ["Conversation", "Level"]
+__all__ = ["Level"]
 
 
 @dataclass(slots=True)
-class Conversation:
+class _Conversation:
     """The exchanges with one peer about one node; ``open`` until a reply is complete."""
 
     running: RunningPlan
@@ -21,12 +28,125 @@ class Conversation:
     pieces: list[Values] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class Level:
-    """The nodes of a level: so many offers are ``missing``; ``outcomes`` says whose splits are."""
+    """The ``nodes`` of a level of tree ``tree``, as ``owners`` parties make offers for them.
 
-    best: dict[int, dict[int, Best]]
-    missing: int
-    conversations: dict[tuple[str, int], Conversation] = field(default_factory=dict)
-    gains: dict[int, float] = field(default_factory=dict)
-    outcomes: dict[int, str] = field(default_factory=dict)
+    An offer is the best of an owner's candidates in a node. Then the owners of winning candidates
+    are asked for their splits.
+    """
+
+    def __init__(self, tree: int, nodes: Sequence[int], owners: int) -> None:
+        self.tree = tree
+        self.nodes = tuple(nodes)
+        self._offers: dict[int, dict[int, Best]] = {node: {} for node in nodes}
+        self._missing = len(nodes) * owners
+        self._conversations: dict[tuple[str, int], _Conversation] = {}
+        self._queries: dict[tuple[str, int], list[training.NodeQuery]] = defaultdict(list)
+        self._pieces: dict[tuple[str, int], list[training.QueryPiece]] = defaultdict(list)
+        self._splitting: dict[int, str] = {}
+
+    # Offers
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether every owner has made its offers."""
+        return self._missing == 0
+
+    def add_offer(self, node: int, owner: int, best: Best) -> None:
+        """The offer of ``owner`` for ``node``."""
+        self._offers[node][owner] = best
+        self._missing -= 1
+
+    def winner(self, node: int) -> tuple[int, Best]:
+        """The owner of the best offer for ``node``, and the offer; the first owner wins ties."""
+        offers = self._offers[node]
+        owner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
+        return owner, offers[owner]
+
+    # Exchanges with a peer about a node
+
+    def ask(self, peer: str, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
+        """Put a query to ``peer`` among the next requests; ``running`` waits for the reply."""
+        before = self._conversations.get((peer, node))
+        number = 0 if before is None else before.round + 1
+        self._conversations[peer, node] = _Conversation(running, number)
+        self._queries[peer, number].append(training.NodeQuery(node=node, pieces=len(pieces)))
+        self._pieces[peer, number] += (
+            training.QueryPiece(
+                tree=self.tree,
+                node=node,
+                round=number,
+                piece=index,
+                payload=pack_payload(piece),
+            )
+            for index, piece in enumerate(pieces)
+        )
+
+    def requests(self) -> Iterator[tuple[str, training.HistogramRequest | training.QueryPiece]]:
+        """Recipient and body of what is to be asked: one request per peer and round, its pieces."""
+        if not self._queries:
+            return
+        queries, self._queries = self._queries, defaultdict(list)
+        pieces, self._pieces = self._pieces, defaultdict(list)
+        for (peer, number), nodes in queries.items():
+            yield (
+                peer,
+                training.HistogramRequest(tree=self.tree, round=number, nodes=tuple(nodes)),
+            )
+            for piece in pieces[peer, number]:
+                yield peer, piece
+
+    def reply(
+        self, peer: str, body: training.HistogramReply
+    ) -> tuple[RunningPlan, Sequence[Values]] | None:
+        """Take a piece of a reply; after the last one, who waits for it, and all pieces.
+
+        Raises:
+            ProtocolError: it was not asked for.
+        """
+        conversation = self._conversations.get((peer, body.node))
+        if (
+            conversation is None
+            or not conversation.open
+            or (body.tree, body.round) != (self.tree, conversation.round)
+            or body.piece != len(conversation.pieces)
+        ):
+            raise ProtocolError(f"a reply about node {body.node} that was not asked for")
+        conversation.pieces.append(unpack_payload(body.payload))
+        if len(conversation.pieces) < body.pieces:
+            return None
+        conversation.open = False
+        return conversation.running, conversation.pieces
+
+    def decline(self, peer: str, owner: int, body: training.NodeDeclined) -> None:
+        """``peer``, which is ``owner``, makes no offer for a node; ProtocolError if not asked."""
+        conversation = self._conversations.get((peer, body.node))
+        if (
+            conversation is None
+            or not conversation.open
+            or conversation.pieces
+            or body.tree != self.tree
+        ):
+            raise ProtocolError(f"node {body.node} was declined, but not asked about")
+        conversation.open = False
+        self.add_offer(body.node, owner, Best(-np.inf, np.empty(0, dtype=np.uint32)))
+
+    # Splits
+
+    @property
+    def is_split(self) -> bool:
+        """Whether no split of another party is missing."""
+        return not self._splitting
+
+    def await_split(self, node: int, peer: str) -> None:
+        """``peer`` is asked to split ``node``."""
+        self._splitting[node] = peer
+
+    def check_split(self, peer: str, body: training.SplitOutcome) -> None:
+        """Raise ProtocolError unless ``peer`` was asked for this split."""
+        if body.tree != self.tree or self._splitting.get(body.node) != peer:
+            raise ProtocolError(f"a split of node {body.node} that was not asked for")
+
+    def end_split(self, node: int) -> None:
+        """The split of ``node`` is here."""
+        del self._splitting[node]

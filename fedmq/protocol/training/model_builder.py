@@ -1,4 +1,4 @@
-"""The label holder's model while it grows, tree by tree, also over several attempts."""
+"""Which trees and margins are there so far? The label holder's model, also over attempts."""
 
 from __future__ import annotations
 
@@ -37,29 +37,32 @@ class ModelBuilder:
         self._params = params
         self._before: Mapping[str, float] = {}
         self._records_before = 0
-        self.take_up(0)
+        self.rewind(0)
 
-    def take_up(self, trees: int) -> None:
-        """Stand where the first ``trees`` saved trees lead; at the beginning if that is lost."""
+    def rewind(self, trees: int) -> None:
+        """Go back to the first ``trees`` saved trees; to none if their margins are lost."""
         margin = self.saved[trees - 1].margin if trees else None
-        steps = self.saved[:trees] if margin is not None else ()
+        kept = self.saved[:trees] if margin is not None else ()
         base = OBJECTIVES[self._params.objective].base_margin(self._params.base_score)
         self.margin = (
             np.full(len(self._table.label), base, dtype=np.float32) if margin is None else margin
         )
-        self.records = all_records(self._table.features, steps)
-        self.trees: list[Tree] = [step.tree for step in steps]
+        self.records = all_records(self._table.features, kept)
+        self.trees: list[Tree] = [saved.tree for saved in kept]
         self._history: dict[str, list[float]] = {}
         self._stopping = early_stopping(self._params, bool(self._table.evaluation.any()))
-        for number, step in enumerate(steps[1:], start=1):
-            self._remember(number, step.before)
+        for number, saved in enumerate(kept[1:], start=1):
+            self._remember(number, saved.before)
 
-    def measured(self, metrics: Mapping[str, float]) -> bool:
-        """Take the metrics of the model as it stands; whether it is complete."""
-        if not self.trees:
-            return False
-        self._before = metrics
-        self._remember(len(self.trees), metrics)
+    def add_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Add the metrics of the model with its trees so far; of a model without trees, nothing."""
+        if self.trees:
+            self._before = metrics
+            self._remember(len(self.trees), metrics)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all trees have grown, or early stopping is due."""
         stopped = self._stopping is not None and self._stopping.is_due
         return stopped or len(self.trees) == self._params.num_boost_round
 
@@ -73,14 +76,14 @@ class ModelBuilder:
         return record
 
     def add(self, tree: Tree, increments: NDArray[np.float32]) -> ActiveTree:
-        """Add a finished tree, with what it adds to the margins; the step to be saved."""
+        """Add a finished tree, with what it adds to the margins; the checkpoint to be saved."""
         self.margin = self.margin + increments
         added = last_records(self.records, self._records_before)
-        step = ActiveTree(
+        checkpoint = ActiveTree(
             len(self.trees), tree, added, self._before, self.margin, self._table.digest
         )
         self.trees.append(tree)
-        return step
+        return checkpoint
 
     def share(self, model: str, parties: tuple[str, ...]) -> ActiveShare:
         """The finished model, as the active party keeps it."""

@@ -1,4 +1,4 @@
-"""States and tables of a training."""
+"""What is legal when, in a training?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import Enum
 
 from fedmq.messages import training
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, Pause, PlanReturned, Resume, Start
-from fedmq.protocol.table import Table, Transition, rows, session_table
+from fedmq.protocol.events import ComputationFailed, Pause, Resume, Start
+from fedmq.protocol.table import REFUSES, Done, When, Yields, session_table
 
 __all__ = ["ACTIVE_TRAINING", "PASSIVE_TRAINING", "ActiveTrainingState", "PassiveTrainingState"]
 
@@ -41,60 +41,76 @@ class PassiveTrainingState(Enum):
 
 
 _A = ActiveTrainingState
-_AFTER_A_TREE = (_A.DERIVING, _A.GROWING, _A.PAUSED, _A.FINISHED)
 
-ACTIVE_TRAINING: Table = session_table(
+KEYS = Done("bins and keys")
+PEER_SETUP = Done("engine of a peer")
+ALL_READY = When("every party is ready")
+GRADIENTS = Done("gradients")
+TREE_BEGINS = When("the tree before is on every disk")
+RESTS = When("its owner wants it to rest")
+MODEL_COMPLETE = When("the last tree has grown")
+BROADCAST = Done("broadcast")
+NEXT_TREE = Done("work for the next tree")
+OWN_OFFERS = Done("own candidates")
+OFFER = Done("candidates of a peer")
+OFFER_EXCHANGE = Yields("candidates of a peer")
+LEVEL_SCORED = When("every candidate of the level is scored")
+NEXT_LEVEL = When("every split of the level is made")
+TREE_COMPLETE = When("no node can be split further")
+
+ACTIVE_TRAINING = session_table(
     {
-        **rows(_A.READY, {Start: ("_on_start", (_A.KEYING,))}),
-        **rows(
-            _A.KEYING,
-            {PlanReturned: ("_on_returned", (_A.KEYING, _A.OPENING, _A.DERIVING))},
-        ),
-        **rows(
-            _A.OPENING,
-            {
-                training.SessionAccept: ("_on_accept", (_A.OPENING, _A.DERIVING)),
-                training.EngineSetup: ("_on_setup", (_A.OPENING, _A.DERIVING)),
-                SessionRefuse: ("_on_refuse", (_A.FAILED,)),
-                PlanReturned: ("_on_returned", (_A.OPENING, _A.DERIVING)),
-            },
-        ),
-        **rows(
-            _A.DERIVING,
-            {
-                PlanReturned: ("_on_returned", _AFTER_A_TREE),
-                training.TreeSaved: ("_on_saved", _AFTER_A_TREE),
-            },
-        ),
-        **rows(
-            _A.GROWING,
-            {
-                training.HistogramReply: ("_on_reply", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
-                training.NodeDeclined: ("_on_declined", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
-                PlanReturned: ("_on_returned", (_A.GROWING, _A.SPLITTING, _A.DERIVING)),
-            },
-        ),
-        **rows(
-            _A.SPLITTING,
-            {
-                training.SplitOutcome: ("_on_outcome", (_A.SPLITTING, _A.GROWING, _A.DERIVING)),
-                PlanReturned: ("_on_returned", (_A.SPLITTING,)),
-            },
-        ),
-        **{
-            (state, event): Transition("_on_pause", (state,))
-            for state in _A
-            if state not in (_A.READY, _A.PAUSED, _A.INTERRUPTED, _A.FINISHED, _A.FAILED)
-            for event in (Pause, Resume)
+        _A.READY: {Start: _A.KEYING},
+        _A.KEYING: {
+            KEYS: _A.OPENING,
+            Pause: _A.KEYING,
+            Resume: _A.KEYING,
         },
-        **rows(
-            _A.PAUSED,
-            {
-                Pause: ("_on_pause", (_A.PAUSED,)),
-                Resume: ("_on_resume", (_A.GROWING,)),
-                PlanReturned: ("_on_returned", (_A.PAUSED,)),
-            },
-        ),
+        _A.OPENING: {
+            training.SessionAccept: _A.OPENING,
+            training.EngineSetup: _A.OPENING,
+            PEER_SETUP: _A.OPENING,
+            ALL_READY: _A.DERIVING,
+            SessionRefuse: _A.FAILED,
+            Pause: _A.OPENING,
+            Resume: _A.OPENING,
+        },
+        _A.DERIVING: {
+            GRADIENTS: _A.DERIVING,
+            NEXT_TREE: _A.DERIVING,
+            training.TreeSaved: _A.DERIVING,
+            TREE_BEGINS: _A.GROWING,
+            RESTS: _A.PAUSED,
+            MODEL_COMPLETE: _A.FINISHED,
+            Pause: _A.DERIVING,
+            Resume: _A.DERIVING,
+        },
+        _A.GROWING: {
+            BROADCAST: _A.GROWING,
+            NEXT_TREE: _A.GROWING,
+            OWN_OFFERS: _A.GROWING,
+            OFFER_EXCHANGE: _A.GROWING,
+            training.HistogramReply: _A.GROWING,
+            training.NodeDeclined: _A.GROWING,
+            OFFER: _A.GROWING,
+            LEVEL_SCORED: _A.SPLITTING,
+            Pause: _A.GROWING,
+            Resume: _A.GROWING,
+        },
+        _A.SPLITTING: {
+            NEXT_TREE: _A.SPLITTING,
+            training.SplitOutcome: _A.SPLITTING,
+            NEXT_LEVEL: _A.GROWING,
+            TREE_COMPLETE: _A.DERIVING,
+            Pause: _A.SPLITTING,
+            Resume: _A.SPLITTING,
+        },
+        _A.PAUSED: {
+            NEXT_TREE: _A.PAUSED,
+            Pause: _A.PAUSED,
+            Resume: _A.PAUSED,
+            TREE_BEGINS: _A.GROWING,
+        },
     },
     (_A.FINISHED, _A.FAILED, _A.INTERRUPTED),
     ActiveTrainingState,
@@ -103,43 +119,42 @@ ACTIVE_TRAINING: Table = session_table(
 
 _P = PassiveTrainingState
 
-PASSIVE_TRAINING: Table = session_table(
+PREPARED = Done("table, bins and engine")
+OUT_OF_REACH = When("its data is out of reach")
+RECEIVED = Done("piece of the broadcast")
+GRADIENTS_HERE = When("all gradients are here")
+SUMS = Done("sums")
+SUMS_REPLY = Yields("sums")
+
+PASSIVE_TRAINING = session_table(
     {
-        **rows(_P.READY, {training.TrainingOpen: ("_on_open", (_P.PREPARING, _P.FAILED))}),
-        **rows(
-            _P.PREPARING,
-            {
-                PlanReturned: ("_on_returned", (_P.PREPARING, _P.BETWEEN_TREES, _P.FAILED)),
-                ComputationFailed: ("_on_unprepared", (_P.FAILED, _P.INTERRUPTED)),
-            },
-        ),
-        **rows(
-            _P.BETWEEN_TREES,
-            {
-                training.TreeStarted: ("_on_tree_started", (_P.RECEIVING, _P.GROWING)),
-                training.SessionFinished: ("_on_finished", (_P.FINISHED,)),
-            },
-        ),
-        **rows(
-            _P.RECEIVING,
-            {
-                training.GradientBroadcast: ("_on_broadcast", (_P.RECEIVING, _P.GROWING)),
-                PlanReturned: ("_on_returned", (_P.RECEIVING, _P.GROWING)),
-                training.HistogramRequest: ("_on_request", (_P.RECEIVING,)),
-                training.QueryPiece: ("_on_query_piece", (_P.RECEIVING,)),
-            },
-        ),
-        **rows(
-            _P.GROWING,
-            {
-                training.HistogramRequest: ("_on_request", (_P.GROWING,)),
-                training.QueryPiece: ("_on_query_piece", (_P.GROWING,)),
-                PlanReturned: ("_on_returned", (_P.GROWING,)),
-                training.SplitDecision: ("_on_decision", (_P.GROWING,)),
-                training.NodeAssignment: ("_on_assignment", (_P.GROWING,)),
-                training.TreeFinished: ("_on_tree_finished", (_P.BETWEEN_TREES,)),
-            },
-        ),
+        _P.READY: {training.TrainingOpen: _P.PREPARING},
+        _P.PREPARING: {
+            PREPARED: _P.BETWEEN_TREES,
+            ComputationFailed: _P.PREPARING,
+            REFUSES: _P.FAILED,
+            OUT_OF_REACH: _P.INTERRUPTED,
+        },
+        _P.BETWEEN_TREES: {
+            training.TreeStarted: _P.RECEIVING,
+            training.SessionFinished: _P.FINISHED,
+        },
+        _P.RECEIVING: {
+            training.GradientBroadcast: _P.RECEIVING,
+            RECEIVED: _P.RECEIVING,
+            training.HistogramRequest: _P.RECEIVING,
+            training.QueryPiece: _P.RECEIVING,
+            GRADIENTS_HERE: _P.GROWING,
+        },
+        _P.GROWING: {
+            training.HistogramRequest: _P.GROWING,
+            training.QueryPiece: _P.GROWING,
+            SUMS_REPLY: _P.GROWING,
+            SUMS: _P.GROWING,
+            training.SplitDecision: _P.GROWING,
+            training.NodeAssignment: _P.GROWING,
+            training.TreeFinished: _P.BETWEEN_TREES,
+        },
     },
     (_P.FINISHED, _P.FAILED, _P.INTERRUPTED),
     PassiveTrainingState,

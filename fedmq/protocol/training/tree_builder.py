@@ -1,4 +1,4 @@
-"""Who stands where while a tree grows, as the active party sees it."""
+"""Which rows stand in which node while a tree grows, as the active party sees it?"""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TreeBuilder:
         if not self.ends_below(node):
             self._next.extend(below)
 
-    def next_wave(self) -> bool:
+    def next_level(self) -> bool:
         """Go down one level; false when nothing is left to ask."""
         self.level, self._next = tuple(sorted(self._next)), []
         return bool(self.level)

@@ -7,8 +7,9 @@ nothing, as after a restart.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class OnlineSchedule:
         self.now = 0.0
         self._queue: list[_Due] = []
         self._number = 0
-        self._timers: dict[tuple[int, str], int] = {}
+        self._timers: dict[tuple[int, Hashable], int] = {}
 
     def run(self) -> dict[tuple[int, int], Any]:
         for batch in self.batches:
@@ -95,21 +96,21 @@ class OnlineSchedule:
                     outcome = effect.outcome()
                     wait = self.slow_work * self.random.random()
                     self._later(wait, lambda event=outcome: self._feed(batch, event))
-                case SetTimer(name, seconds):
+                case SetTimer(key, seconds):
                     self._number += 1
-                    self._timers[batch, name] = number = self._number
-                    self._later(seconds, lambda n=name, k=number: self._fire(batch, n, k))
-                case CancelTimer(name):
-                    self._timers.pop((batch, name), None)
+                    self._timers[batch, key] = number = self._number
+                    self._later(seconds, partial(self._fire, batch, key, number))
+                case CancelTimer(key):
+                    self._timers.pop((batch, key), None)
                 case Answer(request, result):
                     assert (batch, request) not in self.answers, "answered twice"
                     self.answers[batch, request] = result
                     self.answered_at[batch, request] = self.now
 
-    def _fire(self, batch: int, name: str, number: int) -> None:
-        if self._timers.get((batch, name)) == number:
-            del self._timers[batch, name]
-            self._feed(batch, TimerFired(name))
+    def _fire(self, batch: int, key: Hashable, number: int) -> None:
+        if self._timers.get((batch, key)) == number:
+            del self._timers[batch, key]
+            self._feed(batch, TimerFired(key))
 
     def _say(self, sender: str, recipient: str, batch: int, body: Body) -> None:
         header = Header(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import FedmqError
@@ -57,7 +57,7 @@ class BatchRunner:
         self._on_answer = on_answer
         self._on_end = on_end
         self._spans = spans
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
         """Ask the first questions."""
@@ -86,11 +86,11 @@ class BatchRunner:
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
                         # few milliseconds; another process would cost more than it takes over.
                         events.append(run_inline(effect))
-                    case SetTimer(name, seconds):
-                        self._cancel(name)
-                        self._timers[name] = self._loop.call_later(seconds, self._fire, name)
-                    case CancelTimer(name):
-                        self._cancel(name)
+                    case SetTimer(key, seconds):
+                        self._cancel(key)
+                        self._timers[key] = self._loop.call_later(seconds, self._fire, key)
+                    case CancelTimer(key):
+                        self._cancel(key)
                     case Answer(request, result):
                         if self._spans is not None:
                             self._spans.done(request, result)
@@ -98,9 +98,9 @@ class BatchRunner:
                     case Finish() | Fail():
                         self._end()
 
-    def _fire(self, name: str) -> None:
-        self._timers.pop(name, None)
-        self._act_on(TimerFired(name))
+    def _fire(self, key: Hashable) -> None:
+        self._timers.pop(key, None)
+        self._act_on(TimerFired(key))
 
     def _act_on(self, event: Event) -> None:
         """As ``_feed``; an unforeseen error ends the batch, which must not keep its place."""
@@ -113,8 +113,8 @@ class BatchRunner:
                 self._on_answer(request, failure)
             self._end()
 
-    def _cancel(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
+    def _cancel(self, key: Hashable) -> None:
+        timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
 

@@ -1,0 +1,78 @@
+"""Which sums were asked for, and which requests are complete?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedmq.errors import ProtocolError
+from fedmq.messages import training
+from fedmq.messages.array import unpack_payload
+from fedmq.privacy.plan import Values
+
+__all__ = ["HistogramRequest", "HistogramRequests"]
+
+
+@dataclass(slots=True)
+class HistogramRequest:
+    """A request of a round, whose query ``pieces`` come in: so many are ``missing`` by node."""
+
+    round: int
+    missing: dict[int, int]
+    pieces: dict[int, list[Values]]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all query pieces are here."""
+        return not any(self.missing.values())
+
+
+class HistogramRequests:
+    """The requests about tree ``tree`` that have no answer yet."""
+
+    def __init__(self, tree: int) -> None:
+        self._tree = tree
+        self._open: list[HistogramRequest] = []
+        self._declined: dict[int, int] = {}
+        """Query pieces that are under way for nodes that were declined."""
+
+    def add(self, body: training.HistogramRequest) -> None:
+        """A request about nodes that exist."""
+        missing = {query.node: query.pieces for query in body.nodes}
+        self._open.append(HistogramRequest(body.round, missing, {node: [] for node in missing}))
+
+    def add_piece(self, body: training.QueryPiece) -> None:
+        """A piece of a query; one for a declined node is dropped.
+
+        Raises:
+            ProtocolError: it was not announced.
+        """
+        announced = (
+            request
+            for request in self._open
+            if request.round == body.round and request.missing.get(body.node)
+        )
+        request = next(announced, None)
+        if request is None and body.tree == self._tree and self._declined.get(body.node):
+            self._declined[body.node] -= 1
+            return
+        if request is None or body.tree != self._tree:
+            raise ProtocolError(f"a query piece for node {body.node} that was not announced")
+        request.pieces[body.node].append(unpack_payload(body.payload))
+        request.missing[body.node] -= 1
+
+    def decline(self, is_too_small: Callable[[int], bool]) -> Sequence[int]:
+        """Drop the nodes that are too small from all requests; those nodes."""
+        declined = []
+        for request in self._open:
+            for node in [node for node in request.pieces if is_too_small(node)]:
+                self._declined[node] = request.missing.pop(node)
+                del request.pieces[node]
+                declined.append(node)
+        return declined
+
+    def take_complete(self) -> Sequence[tuple[int, Mapping[int, Sequence[Values]]]]:
+        """Round and query pieces by node of the requests that are complete; they are forgotten."""
+        complete = [request for request in self._open if request.is_complete]
+        self._open = [request for request in self._open if not request.is_complete]
+        return [(request.round, request.pieces) for request in complete if request.pieces]
