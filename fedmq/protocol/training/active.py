@@ -27,8 +27,7 @@ from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import Finish, Pause, Report, Resume, SaveCheckpoint, Start
 from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.machine import Machine
-from fedmq.protocol.plan_runner import RunningPlan
+from fedmq.protocol.machine import Machine, RunningPlan
 from fedmq.protocol.training.computations import (
     BinTable,
     DeriveGradients,

@@ -33,8 +33,7 @@ from fedmq.protocol.events import (
     SaveCheckpoint,
 )
 from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import UNLOADED, Machine
-from fedmq.protocol.plan_runner import RunningPlan
+from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan
 from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.computations import BinTable, recorded, tree_candidates, went_left
 from fedmq.protocol.training.histogram_requests import HistogramRequests
