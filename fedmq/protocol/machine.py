@@ -32,9 +32,9 @@ from fedmq.protocol.table import Done, Table, When, Yields
 __all__ = ["UNLOADED", "Machine", "RunningPlan", "event_type"]
 
 UNLOADED = "its own data could not be loaded; its log says why"
-"""What peers are told then: the error itself may quote the party's data."""
+"""What peers read then: the error itself may quote the party's data."""
 
-_REMEMBERED = 5  # events that an error tells of
+_REMEMBERED = 5  # events that an error lists
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class Machine:
 
         Raises:
             ProtocolError: the event is illegal in this state, which is left as it was. Its notes
-                tell which events came before; they are for this party alone.
+                list which events came before; they are for this party alone.
         """
         before, self._effects = self.state, []
         try:
@@ -166,7 +166,7 @@ class Machine:
     def _send(self, recipient: str, body: Body) -> None:
         self._emit(Send(recipient, body))
 
-    # Endings: whoever fails tells the others why.
+    # Endings: a party that fails sends the others the reason.
 
     def _fail(self, error: FedmqError, but: str = "", disclosed: str = "") -> None:
         """End with ``error``; all peers but one read what is ``disclosed``, or the error."""

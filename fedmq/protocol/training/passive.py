@@ -124,7 +124,7 @@ class PassiveTraining(Machine):
         self._smallest_node = smallest_node
         self._returning = returning
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
-        """The trees of earlier attempts, until the active party says which of them stand."""
+        """The trees of earlier attempts, until the active party has chosen which of them stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
         # Set when the session opens, when all is prepared, and when a tree begins:
         self._terms: training.TrainingOpen
