@@ -64,9 +64,9 @@ class _Due:
 class Simulation:
     """Runs ``machines`` by party; the first one is started. ``tap`` sees every envelope sent.
 
-    ``deaths`` are the times, in seconds, from which on a party neither hears nor says anything;
+    ``deaths`` are the times, in seconds, from which on a party neither receives nor sends anything;
     ``outages`` those between which nothing reaches or leaves it.
-    ``rewrite`` makes the body that arrives of each body that is sent.
+    ``rewrite`` makes the body that arrives from a body that is sent.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class Simulation:
         """Let ``event`` happen to ``party`` in so many seconds."""
         self._push(seconds, party, event)
 
-    def say(self, party: str, recipient: str, body: Body) -> None:
-        """Let ``party`` say something that its machine would not say here."""
+    def send(self, party: str, recipient: str, body: Body) -> None:
+        """Let ``party`` send what its machine would not send here."""
         self._act(party, self.sessions[party].mailbox.send(recipient, body))
 
     def _is_cut_off(self, party: str) -> bool:

@@ -1,4 +1,4 @@
-"""How the nodes of a tree are numbered: the root is 1, the children of n are 2n and 2n + 1."""
+"""How are the nodes of a tree numbered? The root is 1, the children of n are 2n and 2n + 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an engine says what to compute and what to ask.
+"""How does an engine describe what to compute and what to ask?
 
 A plan is a generator that yields steps and receives their results, so that the protocol's machines
 can run it without I/O, threads or clocks, and the daemon its computations in other processes.

@@ -1,1 +1,1 @@
-"""When is what said? Sans-IO state machines; here, what all sessions share."""
+"""When is which message sent? Sans-IO state machines; here, what all sessions share."""

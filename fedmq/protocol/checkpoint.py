@@ -1,4 +1,4 @@
-"""What a party must have on disk to go on after a crash: one step for each finished tree."""
+"""What must be on disk after a tree, so that a party can go on after a crash?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ActiveTree:
 
     ``records`` are those that the tree added to its own lookup table, ``before`` the metrics of
     the model without it, ``margin`` float32 (rows,) what all rows have with it; None where a later
-    step has made it needless. ``table`` is the digest of the table on which it has grown; empty
+    tree has made it needless. ``table`` is the digest of the table on which it has grown; empty
     where nobody took one.
     """
 
@@ -57,10 +57,10 @@ def last_records(table: LookupTable, start: int) -> LookupTable:
     )
 
 
-def all_records(features: tuple[str, ...], steps: Iterable[Checkpoint]) -> LookupTable:
-    """The lookup table that ``steps`` have made, one after the other."""
+def all_records(features: tuple[str, ...], checkpoints: Iterable[Checkpoint]) -> LookupTable:
+    """The lookup table that ``checkpoints`` have made, one after the other."""
     table = LookupTable.empty(features)
-    for step in steps:
-        added = step.records
+    for checkpoint in checkpoints:
+        added = checkpoint.records
         table = table.appended(added.feature, added.threshold, added.default_left)
     return table

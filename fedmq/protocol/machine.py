@@ -27,13 +27,16 @@ from fedmq.protocol.events import (
     Send,
 )
 from fedmq.protocol.handlers import Handler, handlers_of, on, on_message
-from fedmq.protocol.plan_runner import RunningPlan
 from fedmq.protocol.table import Done, Table, When, Yields
 
-__all__ = ["UNLOADED", "Machine", "event_type"]
+__all__ = ["UNLOADED", "Machine", "RunningPlan", "event_type"]
 
 UNLOADED = "its own data could not be loaded; its log says why"
-"""What peers are told then: the error itself may quote the party's data."""
+"""What peers read then: the error itself may quote the party's data."""
+
+_REMEMBERED = 5  # events that an error lists
+
+T = TypeVar("T")
 
 _REMEMBERED = 5  # events that an error tells of
 
@@ -43,6 +46,24 @@ T = TypeVar("T")
 def event_type(event: Event) -> type:
     """What the tables know an event by: its class, or its body's class for a message."""
     return type(event.body) if isinstance(event, Received) else type(event)
+
+
+class RunningPlan:
+    """A plan as its machine knows it: what follows from its value, its exchanges and replies."""
+
+    __slots__ = ("done", "on_step", "plan", "then")
+
+    def __init__(
+        self,
+        done: Done,
+        plan: Plan[Any],
+        then: Callable[[Any], None],
+        on_step: Callable[[Exchange | Reply, RunningPlan], None] | None,
+    ) -> None:
+        self.done = done
+        self.plan = plan
+        self.then = then
+        self.on_step = on_step
 
 
 class Machine:
@@ -75,7 +96,7 @@ class Machine:
 
         Raises:
             ProtocolError: the event is illegal in this state, which is left as it was. Its notes
-                tell which events came before; they are for this party alone.
+                list which events came before; they are for this party alone.
         """
         before, self._effects = self.state, []
         try:
@@ -149,7 +170,7 @@ class Machine:
     def _send(self, recipient: str, body: Body) -> None:
         self._emit(Send(recipient, body))
 
-    # Endings: whoever fails tells the others why.
+    # Endings: a party that fails sends the others the reason.
 
     def _fail(self, error: FedmqError, but: str = "", disclosed: str = "") -> None:
         """End with ``error``; all peers but one read what is ``disclosed``, or the error."""

@@ -57,7 +57,7 @@ class Probing:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """The timer after which ``peer`` is told how far it was heard."""
+    """The timer after which ``peer`` gets an acknowledgement."""
 
     peer: str
 

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError
-from fedmq.privacy.plan import Compute, Ended, Exchange, Plan, Reply, advance
+from fedmq.privacy.plan import Compute, Ended, Exchange, Reply, advance
 from fedmq.protocol.events import ComputationFailed, PlanReturned, RunPlan
 from fedmq.protocol.table import Done
 
-__all__ = ["PlanRun", "RunningPlan", "run_inline"]
-
-
-class RunningPlan:
-    """A plan as its machine knows it: what follows from its value, its exchanges and replies."""
-
-    __slots__ = ("done", "on_step", "plan", "then")
-
-    def __init__(
-        self,
-        done: Done,
-        plan: Plan[Any],
-        then: Callable[[Any], None],
-        on_step: Callable[[Exchange | Reply, RunningPlan], None] | None,
-    ) -> None:
-        self.done = done
-        self.plan = plan
-        self.then = then
-        self.on_step = on_step
+__all__ = ["PlanRun", "run_inline"]
 
 
 class PlanRun:

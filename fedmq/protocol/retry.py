@@ -11,7 +11,8 @@ __all__ = ["RetryPolicy"]
 class RetryPolicy(BaseModel):
     """When to send again, and when to give up. Seconds; exponential back-off with jitter.
 
-    By default a peer may be away for a day: a session that waits costs nothing and says so.
+    By default a peer may be away for a day: a session that waits costs nothing, and its status
+    shows it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -119,7 +119,7 @@ class Session:
     def _heard(self, event: Received) -> list[Effect]:
         if isinstance(event.body, Abort):
             if self._awaits_the_others:
-                # It gave up before it took the end: it says why in a new attempt.
+                # It gave up before it took the end: the reason follows in a new attempt.
                 return [Interrupted(event.sender, "gave up"), *self.mailbox.silence_all()]
             # It needs none of the messages that are under way to it.
             return self._drive(event) + self.mailbox.silence(event.sender)

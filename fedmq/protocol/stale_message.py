@@ -36,7 +36,7 @@ def decide(
     """What becomes of a message that no running session takes.
 
     ``standing`` is None for a session that the store does not know. ``opens``: the body opens
-    sessions here, and the active party says it. ``drives``: this party is the active one.
+    sessions here, and the active party sends it. ``drives``: this party is the active one.
     """
     attempt = standing.attempt if standing is not None else 0
     if header.attempt < attempt:

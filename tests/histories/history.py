@@ -68,8 +68,10 @@ class RecordedSession(SteppedSession):
 
     def handle(self, event: Any) -> list[Any]:
         effects = super().handle(event)
-        said = [effect_line(effect) for effect in effects]
-        self._lines.append({"life": self._life, "event": event_line(event), "effects": said})
+        effect_lines = [effect_line(effect) for effect in effects]
+        self._lines.append(
+            {"life": self._life, "event": event_line(event), "effects": effect_lines}
+        )
         return effects
 
 
@@ -200,7 +202,7 @@ def effect_line(effect: Effect | RunComputation) -> list[Any]:
                 done,
                 total,
                 unit,
-                {key: round(each, 5) for key, each in details.items()},
+                {key: round(value, 5) for key, value in details.items()},
             ]
         case SaveCheckpoint(step):
             tree, data, margin = row_of(step)

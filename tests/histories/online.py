@@ -1,4 +1,4 @@
-"""Batches of online scores on file: all that a batch met with, and what it and the parties said.
+"""Batches of online scores on file: what happened to a batch, and what the parties answered.
 
 Computations are done again, as in the histories of sessions. Two requests share a batch, over a
 link that loses, repeats and reorders.
@@ -46,7 +46,9 @@ class RecordedBatch(OnlineBatch):
 
     def handle(self, event: Any) -> list[Any]:
         effects = self._stepper.handle(event)
-        self.lines.append({"event": _event(event), "effects": [_effect(each) for each in effects]})
+        self.lines.append(
+            {"event": _event(event), "effects": [_effect(effect) for effect in effects]}
+        )
         return effects
 
 
@@ -63,10 +65,10 @@ class RecordedShare(AnsweringShare):
     def bitmaps(self, asked: OnlineRows) -> OnlineBitmaps:
         return self._noted(asked, AnsweringShare.bitmaps(self, asked))
 
-    def _noted(self, asked: Body, said: Any) -> Any:
+    def _noted(self, asked: Body, answer: Any) -> Any:
         packed = base64.b64encode(_packed(asked)).decode()
-        self.lines.append({"party": self.party, "asked": packed, "said": digest(_packed(said))})
-        return said
+        self.lines.append({"party": self.party, "asked": packed, "said": digest(_packed(answer))})
+        return answer
 
 
 def scene(mode: Mode, lines: list[Line]) -> tuple[RecordedBatch, dict[str, RecordedShare]]:

@@ -48,7 +48,7 @@ def test_a_history_is_complete(name: str) -> None:
 def test_the_crashes_are_in_the_history() -> None:
     text = (FOLDER / "training-with-crashes.jsonl").read_text()
     begun = [json.loads(line)["begun"] for line in text.splitlines() if '"begun"' in line]
-    assert {each["party"] for each in begun if each["saved"]} == {"bank", "telco", "retail"}
+    assert {life["party"] for life in begun if life["saved"]} == {"bank", "telco", "retail"}
 
 
 def test_the_bad_link_is_in_the_history() -> None:

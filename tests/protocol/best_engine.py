@@ -65,8 +65,8 @@ class _Active(ActiveHalf):
         return [self._piece(part, gradients.pairs) for part in np.array_split(rows, 3)]
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
-        [said] = yield Compute([Given(pairs[rows])])
-        return BroadcastPiece(rows, {"pairs": said})
+        [taken] = yield Compute([Given(pairs[rows])])
+        return BroadcastPiece(rows, {"pairs": taken})
 
     def prepare(self) -> Sequence[Plan[None]]:
         return [self._dawdle() for _ in range(3)]

@@ -107,11 +107,11 @@ def _parts(value: Any) -> Iterator[Any]:
     elif isinstance(value, BaseModel):
         yield from _parts(dict(value))
     elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _parts(each)
+        for held in value.values():
+            yield from _parts(held)
     elif isinstance(value, tuple):
-        for each in value:
-            yield from _parts(each)
+        for held in value:
+            yield from _parts(held)
     else:
         yield value
 

@@ -17,13 +17,13 @@ def test_the_page_in_the_documentation_is_drawn_from_the_tables() -> None:
     )
 
 
-@pytest.mark.parametrize("drawing", MACHINES, ids=lambda each: each.name)
+@pytest.mark.parametrize("drawing", MACHINES, ids=lambda drawing: drawing.name)
 def test_the_page_explains_every_state(drawing: Drawing) -> None:
     for state in drawing.states:
         assert f"| `{state.name}` | {state.value} |" in page()
 
 
-@pytest.mark.parametrize("drawing", MACHINES, ids=lambda each: each.name)
+@pytest.mark.parametrize("drawing", MACHINES, ids=lambda drawing: drawing.name)
 def test_every_edge_of_a_diagram_stands_in_its_table_and_the_other_way_round(
     drawing: Drawing,
 ) -> None:

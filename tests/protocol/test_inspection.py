@@ -31,23 +31,23 @@ Tapped = tuple[list[Envelope], list[Secret]]
 @pytest.fixture(scope="module")
 def tapped() -> Tapped:
     """The messages of a training without a leak, and its secrets."""
-    said, secrets, _ = trained(MADE)
-    assert leaks(said, secrets) == set()
-    return said, secrets
+    envelopes, secrets, _ = trained(MADE)
+    assert leaks(envelopes, secrets) == set()
+    return envelopes, secrets
 
 
-def adding(said: list[Envelope], kind: type[Body], value: Any) -> list[Envelope]:
+def adding(envelopes: list[Envelope], kind: type[Body], value: Any) -> list[Envelope]:
     """The messages of ``kind``, their payloads with ``value`` besides."""
     return [
-        Envelope(each.header, type(each.body)(**{**dict(each.body), "payload": {
-            **dict(each.body)["payload"], **pack_payload({"x": value})}}))
-        for each in said
-        if isinstance(each.body, kind)
+        Envelope(envelope.header, type(envelope.body)(**{**dict(envelope.body), "payload": {
+            **dict(envelope.body)["payload"], **pack_payload({"x": value})}}))
+        for envelope in envelopes
+        if isinstance(envelope.body, kind)
     ]  # fmt: skip
 
 
-def first(said: list[Envelope], kind: type[Body]) -> Envelope:
-    return next(each for each in said if isinstance(each.body, kind))
+def first(envelopes: list[Envelope], kind: type[Body]) -> Envelope:
+    return next(envelope for envelope in envelopes if isinstance(envelope.body, kind))
 
 
 # Payloads that hold more than they should
@@ -72,8 +72,8 @@ def first(said: list[Envelope], kind: type[Body]) -> Envelope:
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_what_a_leaking_broadcast_adds_is_caught(tapped: Tapped, value: Any, what: str) -> None:
-    said, secrets = tapped
-    found = leaks(adding(said, training.GradientBroadcast, value), secrets)
+    envelopes, secrets = tapped
+    found = leaks(adding(envelopes, training.GradientBroadcast, value), secrets)
     assert found >= {f"gradient broadcast to {peer} tells {what}" for peer in ("telco", "shop")}
 
 
@@ -89,48 +89,48 @@ def test_what_a_leaking_broadcast_adds_is_caught(tapped: Tapped, value: Any, wha
     ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_what_a_leaking_reply_adds_is_caught(tapped: Tapped, value: Any, what: str) -> None:
-    said, secrets = tapped
-    found = leaks(adding(said, training.HistogramReply, value), secrets)
+    envelopes, secrets = tapped
+    found = leaks(adding(envelopes, training.HistogramReply, value), secrets)
     assert f"histogram reply to bank tells {what}" in found
 
 
 @pytest.mark.parametrize("what", ["bins of telco", "cuts of telco", "thresholds of telco"])
 def test_what_is_derived_from_features_is_caught(tapped: Tapped, what: str) -> None:
-    said, secrets = tapped
-    values = np.concatenate([each.values for each in secrets if each.what == what])
+    envelopes, secrets = tapped
+    values = np.concatenate([secret.values for secret in secrets if secret.what == what])
     sent = values.astype(np.uint8) if what.startswith("bins") else values
-    found = leaks(adding(said, training.HistogramReply, sent), secrets)
+    found = leaks(adding(envelopes, training.HistogramReply, sent), secrets)
     assert f"histogram reply to bank tells {what}" in found
 
 
 @pytest.mark.parametrize("what", ["leaf weights", "gains", "covers", "sums of a node"])
 def test_what_is_derived_from_gradients_is_caught(tapped: Tapped, what: str) -> None:
-    said, secrets = tapped
-    values = next(each.values for each in secrets if each.what == what)
+    envelopes, secrets = tapped
+    values = next(secret.values for secret in secrets if secret.what == what)
     assert isinstance(values, np.ndarray)
-    found = leaks(adding(said, training.GradientBroadcast, values), secrets)
+    found = leaks(adding(envelopes, training.GradientBroadcast, values), secrets)
     assert f"gradient broadcast to telco tells {what}" in found
 
 
 def test_a_secret_told_to_its_reader_is_no_leak(tapped: Tapped) -> None:
-    said, secrets = tapped
-    assert leaks(adding(said, training.HistogramReply, MADE.label), secrets) == set()
+    envelopes, secrets = tapped
+    assert leaks(adding(envelopes, training.HistogramReply, MADE.label), secrets) == set()
 
 
-# Messages that say what they should not
+# Messages that disclose what they should not
 
 
 def test_labels_in_an_assignment_are_caught(tapped: Tapped) -> None:
-    said, secrets = tapped
-    root = first(said, training.NodeAssignment)
+    envelopes, secrets = tapped
+    root = first(envelopes, training.NodeAssignment)
     assert isinstance(root.body, training.NodeAssignment)
-    told = root.body.model_copy(update={"left": Bitmap.of(BITS)})
-    found = leaks([Envelope(root.header, told)], secrets)
+    assignment = root.body.model_copy(update={"left": Bitmap.of(BITS)})
+    found = leaks([Envelope(root.header, assignment)], secrets)
     assert f"node assignment to {root.header.recipient} tells labels" in found
 
 
 def test_numbers_in_a_hop_are_caught(tapped: Tapped) -> None:
-    said, _ = tapped
+    envelopes, _ = tapped
     score = np.array([0.3], np.float32).view(np.uint32)
     hop = InferenceHop(
         hop=1,
@@ -138,7 +138,7 @@ def test_numbers_in_a_hop_are_caught(tapped: Tapped) -> None:
         counts=Array.of(np.array([1], np.uint32)),
         rows=Array.of(score),
     )
-    header = first(said, training.TreeStarted).header.model_copy(update={"kind": hop.kind})
+    header = first(envelopes, training.TreeStarted).header.model_copy(update={"kind": hop.kind})
     secret = Numbers("a score", [ACTIVE], score.astype(np.int64))
     assert leaks([Envelope(header, hop)], [secret]) == {
         f"inference hop to {header.recipient} tells a score"
@@ -149,8 +149,8 @@ def test_numbers_in_a_hop_are_caught(tapped: Tapped) -> None:
 
 
 def test_the_plain_engine_is_caught() -> None:
-    said, secrets, _ = trained(federation())
-    found = leaks(said, secrets)
+    envelopes, secrets, _ = trained(federation())
+    found = leaks(envelopes, secrets)
     assert found >= {"gradient broadcast to telco tells g", "gradient broadcast to shop tells h"}
     assert not any("to bank" in line for line in found)
 
@@ -160,11 +160,11 @@ def test_an_engine_that_forgets_its_mask_is_caught(monkeypatch: pytest.MonkeyPat
         return np.zeros_like(np.concatenate([piece["part"] for piece in pieces]))
 
     made = federation(num_boost_round=1).having(engine=HiddenRows())
-    said, secrets, _ = trained(made)
-    assert leaks(said, secrets) == set()
+    envelopes, secrets, _ = trained(made)
+    assert leaks(envelopes, secrets) == set()
     monkeypatch.setattr(hidden_rows_engine, "_joined", unmasked)
-    said, secrets, _ = trained(made)
-    assert "query piece to telco tells g" in leaks(said, secrets)
+    envelopes, secrets, _ = trained(made)
+    assert "query piece to telco tells g" in leaks(envelopes, secrets)
 
 
 def test_a_machine_that_tells_the_last_partition_is_caught(
@@ -177,9 +177,13 @@ def test_a_machine_that_tells_the_last_partition_is_caught(
         split(self, node, owner, record, left)
         for peer in self._askable:
             if ended and peer != self._parties[owner]:
-                told = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
-                self._send(peer, told)
+                assignment = training.NodeAssignment(
+                    tree=self.tree, node=node, left=Bitmap.of(left)
+                )
+                self._send(peer, assignment)
 
     monkeypatch.setattr(ActiveTraining, "_split", tell_everyone)
-    said, secrets, _ = trained(MADE)
-    assert "node assignment to telco tells a partition of the last level" in leaks(said, secrets)
+    envelopes, secrets, _ = trained(MADE)
+    assert "node assignment to telco tells a partition of the last level" in leaks(
+        envelopes, secrets
+    )

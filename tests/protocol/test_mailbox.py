@@ -109,19 +109,19 @@ steps = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    said=steps,
+    sending=steps,
     seed=st.integers(0, 2**32 - 1),
     drop=st.floats(0, 0.4),
     repeat=st.floats(0, 1),
     delay=st.floats(0, 5),
 )
 def test_every_body_arrives_once_and_in_order_and_then_there_is_silence(
-    said: list[Step], seed: int, drop: float, repeat: float, delay: float
+    sending: list[Step], seed: int, drop: float, repeat: float, delay: float
 ) -> None:
     post = Post(seed, drop, repeat, delay)
     spoken: dict[str, list[Body]] = {"bank": [], "telco": []}
     number = 0
-    for party, count, pause in said:
+    for party, count, pause in sending:
         for _ in range(count):
             number += 1
             spoken["telco" if party == "bank" else "bank"].append(numbered(number))
@@ -178,7 +178,7 @@ def test_an_answer_to_a_part_starts_the_wait_for_the_rest_anew() -> None:
     first, *_ = (sent(bank.send("telco", numbered(n)))[0] for n in range(3))
     telco.receive(first)
     _, effects = bank.receive(sent(telco.timer(Acknowledgement("bank"))[1])[0])
-    assert [each.key for each in effects if isinstance(each, SetTimer)] == [
+    assert [effect.key for effect in effects if isinstance(effect, SetTimer)] == [
         Resend("telco"),
         Probing("telco"),
     ]
@@ -190,12 +190,12 @@ def test_after_a_resend_the_next_ones_follow_as_soon_as_the_first_are_acknowledg
     for number in range(20):
         bank.send("telco", numbered(number))
     _, effects = bank.timer(Resend("telco"))
-    again = [each.header.sequence for each in sent(effects)]
+    again = [envelope.header.sequence for envelope in sent(effects)]
     assert again == list(range(1, 9))
     for envelope in sent(effects):
         telco.receive(envelope)
     _, effects = bank.receive(sent(telco.timer(Acknowledgement("bank"))[1])[0])
-    assert [each.header.sequence for each in sent(effects)] == list(range(9, 17))
+    assert [envelope.header.sequence for envelope in sent(effects)] == list(range(9, 17))
 
 
 def test_resends_have_the_same_id_and_longer_and_longer_waits() -> None:
@@ -291,7 +291,7 @@ def test_repetitions_are_dropped_and_acknowledged_again() -> None:
     assert telco.receive(envelope)[0] == [numbered(1)]
     bodies, effects = telco.receive(envelope)
     assert bodies == []
-    assert [each.header.acknowledged for each in sent(effects)] == [1]
+    assert [envelope.header.acknowledged for envelope in sent(effects)] == [1]
 
 
 def test_what_comes_too_early_waits_for_the_gap_to_close() -> None:
@@ -310,11 +310,11 @@ def piece(number: int, size: int) -> GradientBroadcast:
 
 def test_a_broadcast_of_eighty_full_pieces_may_arrive_last_piece_first() -> None:
     bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
-    said = [piece(number, 1_000_000) for number in range(80)]
-    envelopes = [sent(bank.send("telco", body))[0] for body in said]
+    bodies = [piece(number, 1_000_000) for number in range(80)]
+    envelopes = [sent(bank.send("telco", body))[0] for body in bodies]
     for envelope in reversed(envelopes[1:]):
         assert telco.receive(envelope)[0] == []
-    assert telco.receive(envelopes[0])[0] == said
+    assert telco.receive(envelopes[0])[0] == bodies
 
 
 @settings(max_examples=60, deadline=None)
@@ -327,18 +327,18 @@ def test_a_peer_makes_a_mailbox_keep_no_more_than_its_limit(
     sizes: list[int], seed: int, most: int
 ) -> None:
     bank, telco = mailbox("bank", "telco"), mailbox("telco", "bank")
-    said = [piece(number, size) for number, size in enumerate([0, *sizes])]
-    first, *others = (sent(bank.send("telco", body))[0] for body in said)
+    bodies = [piece(number, size) for number, size in enumerate([0, *sizes])]
+    first, *others = (sent(bank.send("telco", body))[0] for body in bodies)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mailbox_module, "_EARLY_BYTES", most)
         for number in np.random.default_rng(seed).permutation(len(others)):
             assert telco.receive(others[number])[0] == []
         taken = telco.receive(first)[0]  # what was kept comes to light, up to the first gap
         assert sum(len(pack(envelope).body) for envelope in others[: len(taken) - 1]) <= most
-        for _ in said:  # whatever was not kept is sent again, and the limit is free for it
+        for _ in bodies:  # whatever was not kept is sent again, and the limit is free for it
             for envelope in others[len(taken) - 1 :]:
                 taken += telco.receive(envelope)[0]
-    assert taken == said
+    assert taken == bodies
 
 
 def test_a_flood_behind_a_gap_takes_no_more_memory_than_the_limit(

@@ -37,9 +37,9 @@ def test_the_model_is_the_one_that_the_plain_engine_learns(
 
 def test_an_engine_that_hides_rows_tells_nobody_who_stands_where() -> None:
     federation = small(counts=(2, 2, 1)).having(engine=HiddenRows())
-    said: list[Envelope] = []
-    federation.train(tap=said.append)
-    bodies = [envelope.body for envelope in said]
+    envelopes: list[Envelope] = []
+    federation.train(tap=envelopes.append)
+    bodies = [envelope.body for envelope in envelopes]
     assert not any(
         isinstance(body, training.NodeAssignment | training.GradientBroadcast) for body in bodies
     )
@@ -50,10 +50,10 @@ def test_an_engine_that_hides_rows_tells_nobody_who_stands_where() -> None:
 
 def test_the_pieces_of_setup_queries_and_replies_arrive_in_their_numbers() -> None:
     federation = small(counts=(2, 2)).having(engine=HiddenRows())
-    said: list[Any] = []
-    federation.train(tap=lambda envelope: said.append(envelope.body))
-    setups = [body.piece for body in said if isinstance(body, training.EngineSetup)]
+    bodies: list[Any] = []
+    federation.train(tap=lambda envelope: bodies.append(envelope.body))
+    setups = [body.piece for body in bodies if isinstance(body, training.EngineSetup)]
     assert setups == [0, 1, 2]
-    roots = [body for body in said if isinstance(body, training.QueryPiece) and body.node == 1]
+    roots = [body for body in bodies if isinstance(body, training.QueryPiece) and body.node == 1]
     of_first_tree = [(body.round, body.piece) for body in roots if body.tree == 0]
     assert of_first_tree == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]

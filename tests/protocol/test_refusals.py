@@ -55,10 +55,10 @@ def assert_refused(simulation: Simulation, reason: str) -> None:
     assert isinstance(refused, Refused)
     assert str(refused).startswith("telco refused the session: ")
     assert reason in str(refused)
-    told = simulation.errors["shop"]
+    heard = simulation.errors["shop"]
     # What telco lacks, or how much it holds, is between telco and the bank.
-    assert str(told) == "bank gave up: telco refused the session"
-    assert isinstance(told, Aborted)
+    assert str(heard) == "bank gave up: telco refused the session"
+    assert isinstance(heard, Aborted)
     assert "telco" in simulation.errors
     assert not simulation.results
 
@@ -196,7 +196,7 @@ BREACHES: list[tuple[str, type[Body], Forgery]] = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "forge"), [each[1:] for each in BREACHES], ids=[each[0] for each in BREACHES]
+    ("kind", "forge"), [forgery for _, *forgery in BREACHES], ids=[name for name, *_ in BREACHES]
 )
 @pytest.mark.parametrize("engine", [PLAIN, PAILLIER], ids=lambda engine: engine.name)
 def test_a_breach_ends_the_session_on_both_sides_with_a_reason(
@@ -260,7 +260,7 @@ def test_a_reply_that_follows_a_complete_one_is_a_breach() -> None:
         body = envelope.body
         if isinstance(body, training.HistogramReply) and not more:
             more.append(body.model_copy(update={"piece": body.pieces, "pieces": body.pieces + 1}))
-            simulation.say("telco", ACTIVE, more[0])
+            simulation.send("telco", ACTIVE, more[0])
 
     simulation.tap = tap
     simulation.run()
@@ -278,7 +278,7 @@ def test_a_tree_that_ends_before_the_sums_are_answered_is_a_breach(seed: int) ->
         body = envelope.body
         if isinstance(body, training.HistogramRequest) and body.nodes[0].node > 1 and not asked:
             asked.append(body.tree)
-            simulation.say(ACTIVE, "telco", training.TreeFinished(tree=body.tree))
+            simulation.send(ACTIVE, "telco", training.TreeFinished(tree=body.tree))
 
     simulation.tap = tap
     simulation.run()
@@ -300,7 +300,7 @@ def test_a_node_that_is_split_while_it_is_asked_about_is_a_breach() -> None:
         if not isinstance(body, training.QueryPiece) or body.node != 2 or put_off:
             return body
         put_off.append(body)
-        simulation.say(ACTIVE, envelope.header.recipient, body)
+        simulation.send(ACTIVE, envelope.header.recipient, body)
         standing = int(went_left[0].numpy().sum())
         left = Bitmap.of(np.ones(standing, np.bool_))
         return training.NodeAssignment(tree=body.tree, node=body.node, left=left)
@@ -322,11 +322,11 @@ def test_an_engine_that_gives_up_in_the_middle_of_a_wave_asks_nothing_more(
         return (yield from ask(self, peer, asked))
 
     monkeypatch.setattr(plain._Active, "ask", give_up)
-    said: list[Any] = []
-    simulation = small(counts=(1, 2)).train(tap=lambda envelope: said.append(envelope.body))
+    bodies: list[Any] = []
+    simulation = small(counts=(1, 2)).train(tap=lambda envelope: bodies.append(envelope.body))
     assert str(simulation.errors[ACTIVE]) == "key_bits: no room"
     assert isinstance(simulation.errors["telco"], Aborted)
-    requests = [body for body in said if isinstance(body, training.HistogramRequest)]
+    requests = [body for body in bodies if isinstance(body, training.HistogramRequest)]
     assert [[query.node for query in request.nodes] for request in requests] == [[1]]
 
 

@@ -66,8 +66,10 @@ LOCAL: list[Event] = [
     Pause(),
     Resume(),
 ]
-machines = pytest.mark.parametrize("machine", MACHINES, ids=lambda each: each.__name__)
-tables = pytest.mark.parametrize("machine", [*MACHINES, *SERVING], ids=lambda each: each.__name__)
+machines = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
+tables = pytest.mark.parametrize(
+    "machine", [*MACHINES, *SERVING], ids=lambda machine: machine.__name__
+)
 
 
 def states(machine: type[Machine]) -> type[Enum]:
@@ -82,13 +84,13 @@ def over(machine: type[Machine]) -> list[Enum]:
 @cache
 def everything(sender: str) -> tuple[Event, ...]:
     """One event of each class."""
-    said = [Received(sender, example(kind)) for kind in KINDS.values()]
-    return (*LOCAL, *said)
+    received = [Received(sender, example(kind)) for kind in KINDS.values()]
+    return (*LOCAL, *received)
 
 
 def test_every_machine_is_drawn() -> None:
-    assert [each.table for each in diagram.MACHINES] == [
-        each.TABLE for each in [*MACHINES, *SERVING]
+    assert [drawing.table for drawing in diagram.MACHINES] == [
+        machine.TABLE for machine in [*MACHINES, *SERVING]
     ]
 
 
@@ -317,7 +319,7 @@ def test_what_a_table_lacks_is_refused_and_leaves_the_machine_as_it_was() -> Non
 
 @machines
 def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> None:
-    ended: dict[type, list[Machine]] = {each: [] for each in MACHINES}
+    ended: dict[type, list[Machine]] = {kind: [] for kind in MACHINES}
     federation = small()
     training = federation.training()
     simulation = ran(training)
@@ -325,24 +327,24 @@ def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> Non
     ran(scoring)
     aligning = alignments.machines(alignments.people(3))
     ran(aligning)
-    for each in (*aligning.values(), *training.values(), *scoring.values()):
-        ended[type(each)].append(each)
+    for ended_machine in (*aligning.values(), *training.values(), *scoring.values()):
+        ended[type(ended_machine)].append(ended_machine)
     failing = federation.training() | {
         f"scoring {k}": v for k, v in federation.scoring(simulation.results).items()
     }
-    for each in (*alignments.machines(alignments.people(3)).values(), *failing.values()):
-        each.handle(Cancelled("enough"))
-        ended[type(each)].append(each)
-    for each in ended[machine]:
-        for event in everything(each.peers[0]):
-            before = snapshot(each)
-            if (each.state, event_type(event)) in machine.TABLE:
-                assert each.handle(event) == []
+    for ended_machine in (*alignments.machines(alignments.people(3)).values(), *failing.values()):
+        ended_machine.handle(Cancelled("enough"))
+        ended[type(ended_machine)].append(ended_machine)
+    for ended_machine in ended[machine]:
+        for event in everything(ended_machine.peers[0]):
+            before = snapshot(ended_machine)
+            if (ended_machine.state, event_type(event)) in machine.TABLE:
+                assert ended_machine.handle(event) == []
             else:
                 with pytest.raises(ProtocolError):
-                    each.handle(event)
-            assert snapshot(each) == before
-    assert {each.state for each in ended[machine]} == set(over(machine))
+                    ended_machine.handle(event)
+            assert snapshot(ended_machine) == before
+    assert {ended_machine.state for ended_machine in ended[machine]} == set(over(machine))
 
 
 def snapshot(machine: Machine) -> Any:
@@ -355,9 +357,9 @@ def _frozen(value: Any, depth: int) -> Any:
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, dict):
-        return [(key, _frozen(each, depth + 1)) for key, each in value.items()]
+        return [(key, _frozen(held, depth + 1)) for key, held in value.items()]
     if isinstance(value, list | tuple):
-        return [_frozen(each, depth + 1) for each in value]
+        return [_frozen(held, depth + 1) for held in value]
     if isinstance(value, set | frozenset):
         return sorted(map(repr, value))
     if type(value).__module__.startswith(("fedmq", "tests")) and not isinstance(value, Enum):
@@ -367,5 +369,5 @@ def _frozen(value: Any, depth: int) -> Any:
 
 
 def _fields(value: Any) -> list[str]:
-    slots = [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())]
+    slots = [name for base in type(value).__mro__ for name in getattr(base, "__slots__", ())]
     return sorted({*getattr(value, "__dict__", {}), *slots} - {"__weakref__", "__dict__"})

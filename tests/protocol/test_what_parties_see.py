@@ -42,23 +42,23 @@ def active_only(what: str, values: Any) -> Secret:
 def test_no_message_of_an_encrypted_training_tells_a_secret(
     engine: Engine, params: dict[str, Any]
 ) -> None:
-    said, secrets, simulation = trained(federation(**params).having(engine=engine))
+    envelopes, secrets, simulation = trained(federation(**params).having(engine=engine))
     owners = np.concatenate([tree.owner for tree in simulation.results[ACTIVE].trees])
     assert set(owners.tolist()) > {-1}
-    assert leaks(said, secrets) == set()
+    assert leaks(envelopes, secrets) == set()
 
 
 def test_no_message_of_a_prediction_tells_a_secret() -> None:
     made = federation()
     _, secrets, simulation = trained(made)
-    said: list[Envelope] = []
-    scores = ran(made.scoring(simulation.results), tap=said.append).results[ACTIVE]
-    assert any(isinstance(each.body, InferenceHop) for each in said)
+    envelopes: list[Envelope] = []
+    scores = ran(made.scoring(simulation.results), tap=envelopes.append).results[ACTIVE]
+    assert any(isinstance(envelope.body, InferenceHop) for envelope in envelopes)
     own = [
         active_only("scores", scores.margins),
         active_only("scores", scores.predictions),
     ]
-    assert leaks(said, [*secrets, *own]) == set()
+    assert leaks(envelopes, [*secrets, *own]) == set()
 
 
 def test_a_passive_share_holds_its_own_splits_and_nothing_of_the_trees() -> None:
@@ -83,12 +83,12 @@ def test_the_active_share_knows_the_splits_of_others_by_number_alone() -> None:
 
 
 def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
-    said, _, _ = trained(federation().having(engine=PAILLIER))
+    envelopes, _, _ = trained(federation().having(engine=PAILLIER))
     scalars = {
-        (type(each.body).__name__, name)
-        for each in said
-        if each.header.recipient != ACTIVE
-        for name, value in dict(each.body).items()
+        (type(envelope.body).__name__, name)
+        for envelope in envelopes
+        if envelope.header.recipient != ACTIVE
+        for name, value in dict(envelope.body).items()
         if isinstance(value, int | float)
     }
     assert {name for _, name in scalars} == {
@@ -99,12 +99,12 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
 
 
 def test_a_payload_is_ciphertexts_their_layout_and_their_number() -> None:
-    said, _, _ = trained(federation().having(engine=PAILLIER))
+    envelopes, _, _ = trained(federation().having(engine=PAILLIER))
     keys = {
-        (each.header.kind, key)
-        for each in said
+        (envelope.header.kind, key)
+        for envelope in envelopes
         for name in ("payload", "public")
-        for key in getattr(each.body, name, {})
+        for key in getattr(envelope.body, name, {})
     }
     assert keys == {
         ("training open", "n"),
@@ -121,7 +121,7 @@ def test_a_payload_is_ciphertexts_their_layout_and_their_number() -> None:
 
 def test_the_slot_layout_that_passive_parties_see_does_not_depend_on_the_labels() -> None:
     def layouts(made: Federation) -> list[tuple[Any, Any]]:
-        bodies = [each.body for each in trained(made.having(engine=PAILLIER))[0]]
+        bodies = [envelope.body for envelope in trained(made.having(engine=PAILLIER))[0]]
         pieces = [body for body in bodies if isinstance(body, training.GradientBroadcast)]
         return [(body.payload["h"], body.payload["slot"]) for body in pieces]
 
@@ -135,45 +135,46 @@ def test_the_slot_layout_that_passive_parties_see_does_not_depend_on_the_labels(
 def test_at_the_last_level_only_the_owner_and_the_active_party_learn_the_partition(
     engine: Engine,
 ) -> None:
-    said, _, _ = trained(federation().having(engine=engine))
+    envelopes, _, _ = trained(federation().having(engine=engine))
     last = [
-        each
-        for each in said
-        if depth(getattr(each.body, "node", 1)) == 2 and each.header.kind != "histogram reply"
+        envelope
+        for envelope in envelopes
+        if depth(getattr(envelope.body, "node", 1)) == 2
+        and envelope.header.kind != "histogram reply"
     ]
-    assert {each.header.kind for each in last} == {"split decision", "split outcome"}
+    assert {envelope.header.kind for envelope in last} == {"split decision", "split outcome"}
     decided = {
-        (each.header.recipient, each.body.tree, each.body.node)
-        for each in last
-        if isinstance(each.body, training.SplitDecision)
+        (envelope.header.recipient, envelope.body.tree, envelope.body.node)
+        for envelope in last
+        if isinstance(envelope.body, training.SplitDecision)
     }
-    told = {
-        (each.header.sender, each.body.tree, each.body.node)
-        for each in last
-        if isinstance(each.body, training.SplitOutcome)
+    disclosed = {
+        (envelope.header.sender, envelope.body.tree, envelope.body.node)
+        for envelope in last
+        if isinstance(envelope.body, training.SplitOutcome)
     }
-    assert decided == told
+    assert decided == disclosed
     assert len({(tree, node) for _, tree, node in decided}) == len(decided)
 
 
 def test_who_goes_left_is_told_to_each_party_at_most_once() -> None:
-    said, _, _ = trained(federation())
-    told = [
-        (each.header.recipient, each.body.tree, each.body.node)
-        for each in said
-        if isinstance(each.body, training.NodeAssignment)
+    envelopes, _, _ = trained(federation())
+    disclosed = [
+        (envelope.header.recipient, envelope.body.tree, envelope.body.node)
+        for envelope in envelopes
+        if isinstance(envelope.body, training.NodeAssignment)
     ]
-    assert len(told) == len(set(told)) > 3
+    assert len(disclosed) == len(set(disclosed)) > 3
 
 
 def test_a_hop_asks_only_about_rows_that_stand_before_the_record() -> None:
     made = federation()
     _, _, simulation = trained(made)
-    said: list[Envelope] = []
-    ran(made.scoring(simulation.results), tap=said.append)
-    asked = [each.body for each in said if isinstance(each.body, InferenceHop)]
-    answers = [each.body for each in said if isinstance(each.body, HopReply)]
-    assert sum(hop.rows.shape[0] for hop in asked) == sum(each.left.count for each in answers)
+    envelopes: list[Envelope] = []
+    ran(made.scoring(simulation.results), tap=envelopes.append)
+    asked = [envelope.body for envelope in envelopes if isinstance(envelope.body, InferenceHop)]
+    answers = [envelope.body for envelope in envelopes if isinstance(envelope.body, HopReply)]
+    assert sum(hop.rows.shape[0] for hop in asked) == sum(reply.left.count for reply in answers)
     records = sum(len(simulation.results[peer].lookup_table) for peer in made.peers)
     assert 0 < sum(hop.rows.shape[0] for hop in asked) < ROWS * records
 
@@ -214,15 +215,15 @@ def test_candidates_come_in_another_order_for_each_node_and_in_each_run(orders: 
 @pytest.mark.parametrize("engine", [PAILLIER, OU], ids=lambda engine: engine.name)
 def test_no_ciphertext_comes_twice_though_plaintexts_do(engine: Engine) -> None:
     made = federation(subsample=1.0).having(engine=engine)
-    said, _, _ = trained(made)
+    envelopes, _, _ = trained(made)
     sent = {("bank", "telco"): "ciphertexts", ("telco", "bank"): "packed"}
     for (sender, recipient), name in sent.items():
         ciphertexts = [
             bytes(row)
-            for each in said
-            if (each.header.sender, each.header.recipient) == (sender, recipient)
-            and each.header.sequence
-            for key, value in getattr(each.body, "payload", {}).items()
+            for envelope in envelopes
+            if (envelope.header.sender, envelope.header.recipient) == (sender, recipient)
+            and envelope.header.sequence
+            for key, value in getattr(envelope.body, "payload", {}).items()
             if key == name
             for row in value.numpy()
         ]
@@ -260,6 +261,10 @@ def test_the_rows_that_one_side_sampling_draws_are_not_told_by_the_seed_that_all
 
 def test_a_node_in_which_few_rows_carry_a_gradient_is_declined_however_many_stand_there() -> None:
     asked = federation(subsample=0.1).having(smallest_node={"telco": ROWS // 2})
-    said, _, _ = trained(asked)
-    declined = {each.body.node for each in said if isinstance(each.body, training.NodeDeclined)}
+    envelopes, _, _ = trained(asked)
+    declined = {
+        envelope.body.node
+        for envelope in envelopes
+        if isinstance(envelope.body, training.NodeDeclined)
+    }
     assert 1 in declined

@@ -26,8 +26,8 @@ def federation(**params: Any) -> Federation:
 
 def trained(made: Federation, **schedule: Any) -> tuple[list[Envelope], list[Secret], Simulation]:
     """Every message of a training, and all that there was to keep secret."""
-    said: list[Envelope] = []
-    simulation = made.train(tap=said.append, **schedule)
+    envelopes: list[Envelope] = []
+    simulation = made.train(tap=envelopes.append, **schedule)
     assert not simulation.errors
     secrets = secrets_of(made.columns, made.label, made.evaluation, simulation.results)
-    return said, secrets, simulation
+    return envelopes, secrets, simulation

@@ -99,8 +99,8 @@ class Alignment(Machine, ABC):
         self._lists[self._party] = Pieces(len(ids), _POINTS)
         self._total += len(ids)
         for start in range(0, len(ids), _POINTS):
-            step = BlindIds(self._key, ids.part(start, start + _POINTS))
-            self._run(OWN_BLINDED, single(step), partial(self._with_own, start))
+            computation = BlindIds(self._key, ids.part(start, start + _POINTS))
+            self._run(OWN_BLINDED, single(computation), partial(self._with_own, start))
 
     def _with_own(self, start: int, points: Points) -> None:
         own = self._lists[self._party]
@@ -134,8 +134,8 @@ class Alignment(Machine, ABC):
         if owner == self._party:
             self._with_points(owner, body.start, points)
         else:
-            step = Blind(self._key, points)
-            self._run(BLINDED, single(step), partial(self._with_product, owner, body.start))
+            computation = Blind(self._key, points)
+            self._run(BLINDED, single(computation), partial(self._with_product, owner, body.start))
 
     def _announced(self, owner: str, rows: int) -> None:
         """A list begins to arrive."""

@@ -102,8 +102,8 @@ class ActiveInference(Machine):
     def _walk(self, pairs: NDArray[np.int64], left: NDArray[np.bool_] | None) -> None:
         self._walking += 1
         table = self._share.lookup_table
-        step = WalkOn(self._forest, table, self._values, pairs, self._nodes[pairs], left)
-        self._run(WALK, single(step), self._with_walked)
+        computation = WalkOn(self._forest, table, self._values, pairs, self._nodes[pairs], left)
+        self._run(WALK, single(computation), self._with_walked)
 
     def _with_walked(self, walked: Walked) -> None:
         self._walking -= 1
@@ -125,8 +125,8 @@ class ActiveInference(Machine):
         self._emit(Report(self._arrived, len(self._nodes), "leaf", {}))
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._values), -1)
-            step = SumLeaves(self._forest, leaves, self._share.params)
-            self._run(SCORES, single(step), self._with_scores)
+            computation = SumLeaves(self._forest, leaves, self._share.params)
+            self._run(SCORES, single(computation), self._with_scores)
 
     @on_message(inference.HopReply)
     def _on_reply(self, peer: str, body: inference.HopReply) -> None:

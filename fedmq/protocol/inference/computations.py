@@ -21,7 +21,7 @@ _PAIRS_PER_HOP = 80_000  # below 1 MiB, even if each pair has a record of its ow
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hop:
-    """Open pairs of one owner, grouped by record: what an inference hop says.
+    """Open pairs of one owner, grouped by record: the content of an inference hop.
 
     ``pairs`` int64: which (row, tree) they are, as row * trees + tree, in the order of ``rows``.
     """

@@ -141,8 +141,10 @@ class PassiveInference(Machine):
             len(records) and int(records.max()) >= len(table)
         ):
             raise ProtocolError(f"hop {hop.hop} asks for rows or records that do not exist")
-        step = AnswerHop(table, self._rows.values, records, hop.counts.numpy(), self._row_of[rows])
-        self._run(DIRECTIONS, single(step), partial(self._answer, hop.hop))
+        computation = AnswerHop(
+            table, self._rows.values, records, hop.counts.numpy(), self._row_of[rows]
+        )
+        self._run(DIRECTIONS, single(computation), partial(self._answer, hop.hop))
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:
         self._send(self.peers[0], inference.HopReply(hop=hop, left=Bitmap.of(left)))

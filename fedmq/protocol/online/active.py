@@ -253,8 +253,8 @@ class OnlineBatch(Machine):
         request = self._requests[index]
         leaves = self._pairs.leaves(request.start, request.stop)
         if leaves is not None:
-            step = SumOnline(self._served, leaves)
-            self._run(SUMS, single(step), partial(self._with_sums, index))
+            computation = SumOnline(self._served, leaves)
+            self._run(SUMS, single(computation), partial(self._with_sums, index))
 
     def _with_sums(self, index: int, sums: tuple[NDArray[np.float32], NDArray[np.float32]]) -> None:
         if index not in self._requests:

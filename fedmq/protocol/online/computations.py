@@ -79,7 +79,7 @@ class Descend:
                     guesses.setdefault(owner, []).append(self.pairs[places])
             walking = np.concatenate(moved) if moved else walking[:0]
         return Descended(
-            self.pairs, nodes, {owner: np.concatenate(each) for owner, each in guesses.items()}
+            self.pairs, nodes, {owner: np.concatenate(pairs) for owner, pairs in guesses.items()}
         )
 
     def _left(

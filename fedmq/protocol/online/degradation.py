@@ -1,4 +1,4 @@
-"""What the scores of a batch rest on besides data: ids that a party lacks, directions guessed."""
+"""What was guessed or unknown, so that a batch of scores does not rest on data alone?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which terms online scores are asked for: how, for how long, and what if nobody answers."""
+"""In which mode is scored online, how long, and what if nobody answers?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ __all__ = ["AskedRows", "Degrade", "Mode", "Timeouts"]
 
 Mode = Literal["hop", "bitmap"]
 """``hop``: a party is asked about the records that a row really enters, round by round.
-``bitmap``: every party tells all its directions for a row at once; the label holder walks alone.
+``bitmap``: every party discloses all its directions for a row at once; the label holder walks
+alone.
 """
 
 Degrade = Literal["fail", "partial", "active_only"]

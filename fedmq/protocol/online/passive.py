@@ -1,4 +1,4 @@
-"""What a feature holder answers to online questions. It keeps nothing about a row in between."""
+"""What does a feature holder answer online? It keeps nothing about a row in between."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ class AnsweringShare:
         )
 
     def _found(self, ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        rows = np.array([self.row_of.get(each, -1) for each in ids], dtype=np.int64)
+        rows = np.array([self.row_of.get(name, -1) for name in ids], dtype=np.int64)
         return rows, np.flatnonzero(rows < 0).astype(np.uint32)

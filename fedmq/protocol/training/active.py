@@ -27,8 +27,7 @@ from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import Finish, Pause, Report, Resume, SaveCheckpoint, Start
 from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.machine import Machine
-from fedmq.protocol.plan_runner import RunningPlan
+from fedmq.protocol.machine import Machine, RunningPlan
 from fedmq.protocol.training.computations import (
     BinTable,
     DeriveGradients,
@@ -135,8 +134,8 @@ class ActiveTraining(Machine):
 
     def _keying(self) -> Plan[tuple[BinMatrix, Values]]:
         learning = ~self._table.evaluation
-        step = BinTable(self._table.values, learning, self._params.max_bin)
-        bins = yield from single(step)
+        computation = BinTable(self._table.values, learning, self._params.max_bin)
+        bins = yield from single(computation)
         public = yield from self._engine.open()
         return bins, public
 
@@ -198,10 +197,10 @@ class ActiveTraining(Machine):
     # A tree begins
 
     def _derive(self) -> None:
-        step = DeriveGradients(
+        computation = DeriveGradients(
             self._params, self._model.margin, self._table.label, self._table.evaluation, self.tree
         )
-        self._run(GRADIENTS, single(step), self._with_gradients)
+        self._run(GRADIENTS, single(computation), self._with_gradients)
 
     def _with_gradients(self, derived: tuple[Gradients, dict[str, float]]) -> None:
         self._derived = derived
@@ -280,7 +279,7 @@ class ActiveTraining(Machine):
     def _ask_level(self) -> None:
         nodes = self._builder.level
         self._level = Level(self.tree, nodes, 1 + len(self._askable))
-        step = ScoreOwnCandidates(
+        computation = ScoreOwnCandidates(
             self._bins,
             self._candidates,
             self._builder.gradients,
@@ -288,7 +287,7 @@ class ActiveTraining(Machine):
             self._params,
             self._spec.first_order,
         )
-        self._run(OWN_OFFERS, single(step), self._with_own_offers)
+        self._run(OWN_OFFERS, single(computation), self._with_own_offers)
         for owner, peer in enumerate(self._askable, start=1):
             for node in nodes:
                 self._run(
@@ -305,8 +304,10 @@ class ActiveTraining(Machine):
         if isinstance(answer, Best):
             return answer
         total, scale = self._builder.totals(node), self._builder.gradients.scale
-        step = ScoreCandidates(answer.left, total, scale, self._params, self._spec.first_order)
-        best: Best = yield from single(step)
+        computation = ScoreCandidates(
+            answer.left, total, scale, self._params, self._spec.first_order
+        )
+        best: Best = yield from single(computation)
         return best
 
     def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:

@@ -169,7 +169,7 @@ class ScoreCandidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreOwnCandidates:
-    """The active party's own best candidates in each of a wave's nodes, given by their rows."""
+    """The active party's own best candidates in the nodes of a level, given by their rows."""
 
     label: ClassVar[str] = "ScoreOwnCandidates"
     bins: BinMatrix

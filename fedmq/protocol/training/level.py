@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ from fedmq.messages import training
 from fedmq.messages.array import pack_payload, unpack_payload
 from fedmq.privacy.engine import Best
 from fedmq.privacy.plan import Values
-from fedmq.protocol.plan_runner import RunningPlan
+from fedmq.protocol.machine import RunningPlan
 
 __all__ = ["Level"]
 
@@ -82,19 +82,15 @@ class Level:
             for index, piece in enumerate(pieces)
         )
 
-    def requests(self) -> Iterator[tuple[str, training.HistogramRequest | training.QueryPiece]]:
-        """Recipient and body of what is to be asked: one request per peer and round, its pieces."""
-        if not self._queries:
-            return
-        queries, self._queries = self._queries, defaultdict(list)
-        pieces, self._pieces = self._pieces, defaultdict(list)
-        for (peer, number), nodes in queries.items():
-            yield (
-                peer,
-                training.HistogramRequest(tree=self.tree, round=number, nodes=tuple(nodes)),
-            )
-            for piece in pieces[peer, number]:
-                yield peer, piece
+    def requests(self) -> Sequence[tuple[str, training.HistogramRequest | training.QueryPiece]]:
+        """Recipient and body of what is to be asked: a request per peer and round, its pieces."""
+        bodies: list[tuple[str, training.HistogramRequest | training.QueryPiece]] = []
+        for (peer, number), nodes in self._queries.items():
+            body = training.HistogramRequest(tree=self.tree, round=number, nodes=tuple(nodes))
+            bodies += [(peer, body), *((peer, piece) for piece in self._pieces[peer, number])]
+        self._queries.clear()
+        self._pieces.clear()
+        return bodies
 
     def reply(
         self, peer: str, body: training.HistogramReply

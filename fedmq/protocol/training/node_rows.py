@@ -19,7 +19,7 @@ class NodeRows:
     def __init__(self, rows: int, max_depth: int, *, hidden: bool) -> None:
         self.hidden = hidden
         self.carrying = np.zeros(rows, dtype=np.bool_)
-        """Which rows carry a gradient of which this party was told."""
+        """The rows that carry a gradient, as far as this party knows."""
         self._max_depth = max_depth
         self._rows = {ROOT: np.arange(rows, dtype=np.int32)}
 

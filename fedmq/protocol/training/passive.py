@@ -33,8 +33,7 @@ from fedmq.protocol.events import (
     SaveCheckpoint,
 )
 from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import UNLOADED, Machine
-from fedmq.protocol.plan_runner import RunningPlan
+from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan
 from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.computations import BinTable, recorded, tree_candidates, went_left
 from fedmq.protocol.training.histogram_requests import HistogramRequests
@@ -125,7 +124,7 @@ class PassiveTraining(Machine):
         self._smallest_node = smallest_node
         self._returning = returning
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
-        """The trees of earlier attempts, until the active party says which of them stand."""
+        """The trees of earlier attempts, until the active party has chosen which of them stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
         # Set when the session opens, when all is prepared, and when a tree begins:
         self._terms: training.TrainingOpen

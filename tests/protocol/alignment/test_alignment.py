@@ -177,9 +177,9 @@ def test_a_list_that_comes_from_the_wrong_side_is_refused_and_changes_nothing() 
         ("bank", "nobody"),
         ("bank", "telco"),
     ):
-        said = alignment.BlindedIds(owner=owner, start=0, rows=3, points=points)
+        body = alignment.BlindedIds(owner=owner, start=0, rows=3, points=points)
         with pytest.raises(ProtocolError, match="come this way"):
-            machine.handle(Received(sender, said))
+            machine.handle(Received(sender, body))
     with pytest.raises(ProtocolError, match="cannot take CommonRows"):
         places = Array.of(np.zeros(1, np.uint32))
         machine.handle(
@@ -203,7 +203,9 @@ def test_an_alignment_that_is_cancelled_tells_the_others() -> None:
     machine = machines(people(2))["bank"]
     machine.handle(Start())
     effects = machine.handle(Cancelled("enough"))
-    assert [each.body for each in effects if hasattr(each, "body")] == [Abort(reason="enough")]
+    assert [effect.body for effect in effects if hasattr(effect, "body")] == [
+        Abort(reason="enough")
+    ]
     assert isinstance(effects[-1], Fail)
 
 
@@ -219,11 +221,11 @@ class Tap:
     def __call__(self, envelope: Envelope) -> None:
         self.bytes += encode(envelope)
         self.envelopes.append(envelope)
-        said = envelope.body
-        if isinstance(said, alignment.BlindedIds):
+        body = envelope.body
+        if isinstance(body, alignment.BlindedIds):
             header = envelope.header
-            rows = {row.tobytes() for row in said.points.numpy()}
-            self.points.setdefault((said.owner, header.sender, header.recipient), set()).update(
+            rows = {row.tobytes() for row in body.points.numpy()}
+            self.points.setdefault((body.owner, header.sender, header.recipient), set()).update(
                 rows
             )
 
@@ -249,7 +251,7 @@ def test_guessing_ids_and_hashing_them_finds_nothing_in_the_recorded_traffic(
     names = {name for own in owners.values() for name in own.names}
     hashes = ("md5", "sha1", "sha256", "sha512", "blake2b", "sha3_256")
     for name in names:
-        guesses = {hashlib.new(each, name.encode()).digest() for each in hashes}
+        guesses = {hashlib.new(kind, name.encode()).digest() for kind in hashes}
         guesses |= {guess[::-1] for guess in guesses} | {hash_to_curve(name.encode())}
         guesses |= {guess.hex().encode() for guess in guesses}
         assert not any(guess in tap.bytes for guess in guesses)

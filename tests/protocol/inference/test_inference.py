@@ -80,12 +80,14 @@ def test_parties_without_a_split_are_not_asked() -> None:
 
 def test_a_hop_tells_rows_and_records_and_its_answer_directions_alone() -> None:
     federation = small()
-    said: list[Any] = []
-    ran(federation.scoring(trained(federation)), tap=lambda envelope: said.append(envelope.body))
-    hops = [body for body in said if isinstance(body, InferenceHop)]
-    replies = [body for body in said if isinstance(body, HopReply)]
+    bodies: list[Any] = []
+    ran(federation.scoring(trained(federation)), tap=lambda envelope: bodies.append(envelope.body))
+    hops = [body for body in bodies if isinstance(body, InferenceHop)]
+    replies = [body for body in bodies if isinstance(body, HopReply)]
     assert len(hops) == len(replies) > 2
-    assert sorted(hop.rows.shape[0] for hop in hops) == sorted(each.left.count for each in replies)
+    assert sorted(hop.rows.shape[0] for hop in hops) == sorted(
+        reply.left.count for reply in replies
+    )
 
 
 @pytest.mark.parametrize("dead", [ACTIVE, "telco", "shop"])

@@ -67,7 +67,7 @@ class OnlineSchedule:
         self.slow_work = slow_work
         self.answers: dict[tuple[int, int], Any] = {}
         self.answered_at: dict[tuple[int, int], float] = {}
-        self.said: list[tuple[str, str, Body]] = []
+        self.sent: list[tuple[str, str, Body]] = []
         self.now = 0.0
         self._queue: list[_Due] = []
         self._number = 0
@@ -91,7 +91,7 @@ class OnlineSchedule:
         for effect in effects:
             match effect:
                 case Send(recipient, body):
-                    self._say(ACTIVE, recipient, batch, body)
+                    self._send(ACTIVE, recipient, batch, body)
                 case RunComputation():
                     outcome = effect.outcome()
                     wait = self.slow_work * self.random.random()
@@ -112,14 +112,14 @@ class OnlineSchedule:
             del self._timers[batch, key]
             self._feed(batch, TimerFired(key))
 
-    def _say(self, sender: str, recipient: str, batch: int, body: Body) -> None:
+    def _send(self, sender: str, recipient: str, batch: int, body: Body) -> None:
         header = Header(
             id="x", federation="demo", session="online", attempt=1, sender=sender,
             recipient=recipient, sequence=0, acknowledged=0, kind=body.kind,
         )  # fmt: skip
         data = encode(Envelope(header, body))
         assert len(data) <= 2**20
-        self.said.append((sender, recipient, body))
+        self.sent.append((sender, recipient, body))
         for _ in range(1 + (self.random.random() < self.link.repeat)):
             if self.random.random() >= self.link.drop:
                 wait = 0.001 + self.random.random() * self.link.delay
@@ -136,9 +136,9 @@ class OnlineSchedule:
         share = self.shares[recipient]
         try:
             if isinstance(body, OnlineHop):
-                self._say(recipient, sender, batch, share.exits(body))
+                self._send(recipient, sender, batch, share.exits(body))
             elif isinstance(body, OnlineRows):
-                self._say(recipient, sender, batch, share.bitmaps(body))
+                self._send(recipient, sender, batch, share.bitmaps(body))
         except ProtocolError as error:
             raise AssertionError(str(error)) from None
 

@@ -68,7 +68,7 @@ class World:
             self.model.passive_shares[party],
             self.served.chains(owner),
             values,
-            {each: row for row, each in enumerate(self.ids)},
+            {name: row for row, name in enumerate(self.ids)},
         )
 
     def batch(
@@ -108,14 +108,14 @@ def test_scores_are_xgboosts_over_a_link_that_loses_repeats_and_reorders(
     random = np.random.default_rng(seed)
     parts = [np.sort(random.choice(600, size=40, replace=False)) for _ in range(4)]
     requests = [AskedRows(0, 1, 60.0), AskedRows(1, 25, 60.0), AskedRows(25, 40, 60.0)]
-    batches = [world.batch(rows, requests, mode, number=each) for each, rows in enumerate(parts)]
+    batches = [world.batch(rows, requests, mode, number=part) for part, rows in enumerate(parts)]
 
     answers = OnlineSchedule(batches, world.shares, seed, BAD, slow_work=0.01).run()
 
     for number, rows in enumerate(parts):
-        got = np.concatenate([answers[number, each].margins for each in range(3)])
+        got = np.concatenate([answers[number, request].margins for request in range(3)])
         np.testing.assert_array_equal(got, world.margins[rows])
-        assert not any(answers[number, each].degraded for each in range(3))
+        assert not any(answers[number, request].degraded for request in range(3))
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_bitmap_asks_every_party_once(world: World) -> None:
     schedule = OnlineSchedule([world.batch(np.arange(100), mode="bitmap")], world.shares)
     schedule.run()
 
-    asked = [to for _, to, body in schedule.said if isinstance(body, OnlineRows)]
+    asked = [to for _, to, body in schedule.sent if isinstance(body, OnlineRows)]
     assert sorted(asked) == ["retail", "telco"]
 
 
@@ -199,18 +199,18 @@ def test_in_hop_mode_a_party_sees_only_records_that_a_row_really_enters(world: W
             if owner and owner != before:
                 entered[party].add(int(forest.record[node]))
             tables = [world.model.share.lookup_table, *(
-                world.model.passive_shares[each].lookup_table
-                for each in world.model.share.parties[1:]
+                world.model.passive_shares[party].lookup_table
+                for party in world.model.share.parties[1:]
             )]  # fmt: skip
             record = forest.record[[node]]
             left = tables[owner].directions(columns[party], np.array([row]), record)[0]
             node, before = int(forest.left[node] if left else forest.right[node]), owner
 
-    told: dict[str, set[int]] = {"telco": set(), "retail": set()}
-    for _, to, body in schedule.said:
+    disclosed: dict[str, set[int]] = {"telco": set(), "retail": set()}
+    for _, to, body in schedule.sent:
         if isinstance(body, OnlineHop):
-            told[to] |= set(body.records.numpy().tolist())
-    assert told == entered
+            disclosed[to] |= set(body.records.numpy().tolist())
+    assert disclosed == entered
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -218,7 +218,7 @@ def test_an_id_that_a_party_does_not_know_counts_as_missing_there_and_is_named(
     world: World, mode: Mode
 ) -> None:
     shares = dict(world.shares)
-    known = {each: row for each, row in shares["telco"].row_of.items() if each != "P3"}
+    known = {name: row for name, row in shares["telco"].row_of.items() if name != "P3"}
     shares["telco"] = AnsweringShare(
         shares["telco"].share, shares["telco"].chains, shares["telco"].values, known
     )
@@ -236,7 +236,7 @@ def _without(world: World, parties: set[str], rows: NDArray[np.int64]) -> NDArra
     """Margins where the splits of ``parties`` go where most of the training weight went."""
     share, forest = world.model.share, world.served.forest
     tables = [share.lookup_table, *(
-        world.model.passive_shares[each].lookup_table for each in share.parties[1:]
+        world.model.passive_shares[party].lookup_table for party in share.parties[1:]
     )]  # fmt: skip
     cover = np.concatenate([tree.cover for tree in share.used_trees])
     margins = []
@@ -272,11 +272,11 @@ def test_partial_answers_guess_for_the_party_that_is_away_and_say_so(
 
     answers = schedule.run()
 
-    got = np.concatenate([answers[0, each].margins for each in range(2)])
+    got = np.concatenate([answers[0, request].margins for request in range(2)])
     np.testing.assert_array_equal(got, _without(world, {"telco"}, rows))
-    for each in range(2):
-        assert list(answers[0, each].degraded) == ["telco"]
-        assert 0 < answers[0, each].degraded["telco"] <= 1
+    for request in range(2):
+        assert list(answers[0, request].degraded) == ["telco"]
+        assert 0 < answers[0, request].degraded["telco"] <= 1
     assert max(schedule.answered_at.values()) < (0.1 if known else 0.5)
 
 
@@ -333,7 +333,9 @@ def test_answers_that_nobody_asked_for_change_nothing(world: World) -> None:
     batch = world.batch(np.arange(5))
     effects = batch.handle(Start())
     effects = batch.handle(_computed(effects))
-    hop = next(each.body for each in effects if isinstance(getattr(each, "body", None), OnlineHop))
+    hop = next(
+        effect.body for effect in effects if isinstance(getattr(effect, "body", None), OnlineHop)
+    )
     none = Array.of(np.empty(0, np.uint32))
 
     stray = OnlineExits(batch=0, hop=999, exits=none, unknown=none)
@@ -356,9 +358,11 @@ def _computed(effects: list[Any]) -> Any:
     from fedmq.protocol.events import RunPlan
     from fedmq.protocol.plan_runner import run_inline
 
-    [run] = [each for each in effects if isinstance(each, RunPlan)]
+    [run] = [effect for effect in effects if isinstance(effect, RunPlan)]
     return run_inline(run)
 
 
 def _asked(effects: list[Any], body: OnlineHop) -> str:
-    return str(next(each.recipient for each in effects if getattr(each, "body", None) is body))
+    return str(
+        next(effect.recipient for effect in effects if getattr(effect, "body", None) is body)
+    )

@@ -71,11 +71,11 @@ def test_the_active_party_names_a_passive_party_that_dies_and_tells_the_others(d
         if not simulation.errors:
             assert simulation.results.keys() >= {ACTIVE, other}
             continue
-        silent, told = simulation.errors[ACTIVE], simulation.errors[other]
+        silent, heard = simulation.errors[ACTIVE], simulation.errors[other]
         assert isinstance(silent, PeerSilent)
         assert dead in str(silent)
-        assert isinstance(told, Aborted)
-        assert dead in str(told)
+        assert isinstance(heard, Aborted)
+        assert dead in str(heard)
         assert any(waiting.peer == dead for _, waiting in simulation.waits)
 
 
@@ -204,8 +204,8 @@ def test_the_owner_of_tied_candidates_is_given_them_all() -> None:
     X, label = made_up(100, 2, seed=4)
     X[:, 1] = X[:, 0]
     decisions: list[Any] = []
-    Federation.dealt(X, label, (0, 2)).train(tap=lambda said: decisions.append(said.body))
-    tied = [each.candidates.shape[0] for each in decisions if isinstance(each, SplitDecision)]
+    Federation.dealt(X, label, (0, 2)).train(tap=lambda envelope: decisions.append(envelope.body))
+    tied = [body.candidates.shape[0] for body in decisions if isinstance(body, SplitDecision)]
     assert tied
     assert min(tied) >= 2
 
@@ -280,11 +280,11 @@ def test_a_party_without_features_takes_part_and_changes_nothing(engine: Any) ->
 
 
 def test_without_passive_parties_nothing_is_said() -> None:
-    said: list[Any] = []
+    envelopes: list[Any] = []
     federation = small(counts=(4,))
-    simulation = federation.train(tap=said.append)
+    simulation = federation.train(tap=envelopes.append)
     assert len(simulation.results[ACTIVE].trees) == 2
-    assert said == []
+    assert envelopes == []
 
 
 @pytest.mark.parametrize("engine", [None, PAILLIER], ids=["plain", "paillier"])
