@@ -38,10 +38,6 @@ _REMEMBERED = 5  # events that an error lists
 
 T = TypeVar("T")
 
-_REMEMBERED = 5  # events that an error tells of
-
-T = TypeVar("T")
-
 
 def event_type(event: Event) -> type:
     """What the tables know an event by: its class, or its body's class for a message."""

@@ -9,7 +9,6 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.privacy.plan import Compute, Ended, Exchange, Reply, advance
 from fedmq.protocol.events import ComputationFailed, PlanReturned, RunPlan
-from fedmq.protocol.table import Done
 
 __all__ = ["PlanRun", "run_inline"]
 
