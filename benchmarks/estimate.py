@@ -33,7 +33,7 @@ import numpy as np
 from benchmarks.broker import private_node
 from benchmarks.credit import LABELS
 from benchmarks.page import write_page
-from fedmq.cli.daemon_request import ask_daemon
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.simulation.memory_watch import MemoryWatch
 
@@ -129,7 +129,7 @@ class Parties:
 
             description = TrainingJob.read(job)
             request = {"do": "train", "job": description.model_dump(mode="json")}
-            ask_daemon(self._folder / BANK / "state", request, note)
+            request_daemon(self._folder / BANK / "state", request, note)
             seen = {party: self._timeline(party, done[0], done[-2]) for party in daemons}
         trees = description.params.num_boost_round
         return Taken(

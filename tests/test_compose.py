@@ -35,7 +35,7 @@ def instruction(name: str) -> str:
 
 def mounts(service: str) -> list[tuple[str, str, bool]]:
     """(what, where in the container, whether it may be written)."""
-    split = [each.split(":") for each in SERVICES[service]["volumes"]]
+    split = [volume.split(":") for volume in SERVICES[service]["volumes"]]
     return [(source, target, mode != ["ro"]) for source, target, *mode in split]
 
 
@@ -63,8 +63,8 @@ class Container:
         """``arguments`` with absolute paths inside the root folder."""
         programs = {"fedmq": str(Path(sys.executable).with_name("fedmq")), "python": sys.executable}
         inside = [
-            str(self.root / each.removeprefix("/")) if each.startswith("/") else each
-            for each in arguments
+            str(self.root / word.removeprefix("/")) if word.startswith("/") else word
+            for word in arguments
         ]
         return [programs.get(inside[0], inside[0]), *inside[1:]]
 
@@ -160,7 +160,7 @@ def test_there_is_a_service_for_each_party_with_its_own_files_and_volumes() -> N
             "broker": {"condition": "service_healthy"},
             "tables": {"condition": "service_completed_successfully"},
         }
-        others = [each for each in PARTIES if each != party]
+        others = [name for name in PARTIES if name != party]
         sources = [source for source, _, _ in mounts(party)]
         assert not [source for source in sources for other in others if other in source]
 

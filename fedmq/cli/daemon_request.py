@@ -1,4 +1,4 @@
-"""Asking the daemon of a party, and showing what it says on the way."""
+"""One request to the daemon of a party, and its progress on the way."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedmq.party.configuration.party import PartyFile
-from fedmq.party.operations.control import ask
+from fedmq.party.operations.control import send_request
 
-__all__ = ["ask_daemon", "party_argument_help", "state_of"]
-
-party_argument_help = "PARTY is the party's configuration file, such as bank/party.toml."
+__all__ = ["request_daemon"]
 
 
-def state_of(party: Path) -> Path:
-    """The state folder of the party configured in the file ``party``."""
-    return PartyFile.read(party)[0].state
-
-
-def ask_daemon(
+def request_daemon(
     state: Path,
     request: Mapping[str, Any],
-    on_event: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    on_progress: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> Any:
-    """The result of ``request``; DaemonError where there is none."""
+    """The result of ``request``, which goes to the daemon with the state folder ``state``.
 
-    async def follow() -> Any:
-        async for event in ask(state, request):
+    ``on_progress`` takes the events that come before the result.
+
+    Raises:
+        ConfigError: the socket in ``state`` is another user's.
+        DaemonError: no daemon listens, it stopped, or it answered with an error, whose exit code
+            the exception carries.
+    """
+
+    async def last_event() -> Any:
+        async for event in send_request(state, request):
             if event["event"] == "done":
                 return event["result"]
-            on_event(event)
+            on_progress(event)
         raise AssertionError("the answer ends with done or an error")
 
-    return asyncio.run(follow())
+    return asyncio.run(last_event())

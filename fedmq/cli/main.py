@@ -55,14 +55,14 @@ for command in (keys, broker, dead, audit_log):
 
 def main() -> None:
     """Run the command line; every expected error becomes one line and its exit code."""
-    # The client library reports a lost connection in its own words; an error or the link says it.
+    # The AMQP client logs a lost connection in its own words; ours are in the error or the log.
     logging.getLogger("aiormq").setLevel(logging.CRITICAL)
     try:
         cli.main(standalone_mode=False)
     except FedmqError as error:
         print_error(error)
         sys.exit(error.exit_code)
-    except OSError as error:  # of a file or folder that nobody expected to be out of reach
+    except OSError as error:  # a file or folder that no command expected to be out of reach
         print_error(ConfigError(f"{error.filename or 'a file'}: {error.strerror or error}"))
         sys.exit(ConfigError.exit_code)
     except click.ClickException as error:

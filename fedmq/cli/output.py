@@ -1,4 +1,4 @@
-"""What commands print: one line of JSON for scripts, plain text for people; errors in one line."""
+"""The output of commands: a line of JSON for scripts, text for people; errors in one line."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def print_result(result: Any, as_json: bool, in_words: Callable[[Any], str]) -> 
 
 
 def _with_nulls(value: Any) -> Any:
-    """What is no number, such as the AUC of one label, is null in JSON."""
+    """Floats that are no numbers, such as the AUC of a single label, become null."""
     if isinstance(value, Mapping):
-        return {key: _with_nulls(each) for key, each in value.items()}
+        return {key: _with_nulls(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_nulls(each) for each in value]
+        return [_with_nulls(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -41,7 +41,7 @@ def print_error(error: FedmqError) -> None:
 
 
 def printable(text: str) -> str:
-    """``text`` with control characters escaped, line ends aside: some of it is others' words."""
+    """``text`` with control characters other than line ends escaped: others may have written it."""
     return "".join(
-        each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in text
+        letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text
     )

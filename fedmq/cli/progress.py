@@ -21,7 +21,7 @@ __all__ = ["ProgressBar"]
 
 
 class ProgressBar:
-    """One bar for one long piece of work; plain lines where nobody watches a terminal."""
+    """The progress of one long piece of work: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, what: str, quiet: bool = False) -> None:
         self._what = what
@@ -29,8 +29,8 @@ class ProgressBar:
         self._console = Console(stderr=True)
         self._plain = not self._console.is_terminal
         self._printed = -1
-        self._met: tuple[int, float] | None = None
-        """How much was done, and after how many seconds, when the first was seen of it."""
+        self._first: tuple[int, float] | None = None
+        """How much was done at the first `show`, and how many seconds had passed by then."""
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -64,13 +64,13 @@ class ProgressBar:
         details: Mapping[str, float] | None = None,
         note: str = "",
     ) -> None:
-        """Set the bar to ``done`` of ``total``; ``note`` says what it waits for."""
+        """Set the bar to ``done`` of ``total``; ``note`` is what it waits for."""
         numbers = "  ".join(f"{name} {value:.5f}" for name, value in (details or {}).items())
         text = "  ".join(part for part in (numbers, note) if part)
-        if self._met is None or done < self._met[0]:
-            # What was done before anybody looked says nothing of the speed.
+        if self._first is None or done < self._first[0]:
+            # The work done before the first look is no measure of the speed.
             self._progress.reset(self._task, completed=done, total=total)
-            self._met = done, self._progress.tasks[self._task].elapsed or 0.0
+            self._first = done, self._progress.tasks[self._task].elapsed or 0.0
         self._progress.update(self._task, completed=done, total=total, details=text)
         if self._plain and not self._quiet and (note or done != self._printed):
             self._printed = done
@@ -78,7 +78,7 @@ class ProgressBar:
 
     def _line(self, done: int, total: int | None, text: str) -> str:
         elapsed = self._progress.tasks[self._task].elapsed
-        before, since = self._met or (0, 0.0)
+        before, since = self._first or (0, 0.0)
         left = ""
         if elapsed and done > before and total:
             rest = (elapsed - since) / (done - before) * (total - done)

@@ -1,1 +1,1 @@
-"""What is said? Pydantic models and their msgpack form."""
+"""What do parties send to one another? Pydantic models and their msgpack form."""

@@ -1,7 +1,7 @@
-"""The alignment session's messages, in the order in which they are said.
+"""The alignment session's messages, in the order in which they are sent.
 
-A *list* is named by its owner. Every list passes through all parties; in each message the points
-stand in the order in which their sender has them.
+A *list* holds the blinded ids of one party, its owner, and passes through all parties. The points
+in a message are in the sender's order.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AlignmentOpen(Body):
     parties: Annotated[tuple[Owner, ...], Field(min_length=2, strict=False)]
     """All parties, the active one first: the order in which lists travel."""
     normalise: Annotated[tuple[str, ...], Field(strict=False)]
-    """The steps that bring an id into the form that is compared."""
+    """The steps that bring an id into the form in which ids are compared."""
 
 
 class AlignmentAccept(Body):
@@ -56,7 +56,7 @@ class AlignmentAccept(Body):
     rows: Rows
     """How many ids this party holds."""
     fewest: Count
-    """With fewer common rows than this the party wants no alignment."""
+    """This party refuses an alignment with fewer common rows."""
 
 
 class AlignmentBegin(Body):
@@ -66,29 +66,29 @@ class AlignmentBegin(Body):
 
 
 class BlindedIds(Body):
-    """To the next party on the way of ``owner``'s list: a piece of it, under one key more."""
+    """To the next party: a piece of ``owner``'s list, blinded with the sender's key as well."""
 
     kind: ClassVar[str] = "blinded ids"
 
     owner: Owner
     start: Index
-    """Where in the list this piece begins."""
+    """The position in the list at which this piece begins."""
     rows: Rows
     """The length of the whole list."""
     points: Annotated[Array, AfterValidator(_points)]
 
 
 class CommonRows(Body):
-    """Back along the way of ``owner``'s list: a piece of the places of the common rows in it.
+    """Back to the former party: which rows of ``owner``'s list are common, one piece of them.
 
-    Places are those in the list as the recipient sent it, in the common order.
+    ``places`` are positions in the list as the recipient sent it. They stand in the common order.
     """
 
     kind: ClassVar[str] = "common rows"
 
     owner: Owner
     start: Index
-    """Where among the common rows this piece begins."""
+    """The position among the common rows at which this piece begins."""
     rows: Rows
     """How many rows are common."""
     places: Uint32s

@@ -1,4 +1,4 @@
-"""Arrays and bitmaps as raw bytes: never lists of numbers, never pickle."""
+"""Arrays and bitmaps as raw bytes, instead of lists of numbers or pickles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Array(BaseModel):
     data: bytes
 
     @model_validator(mode="after")
-    def _bytes_fill_the_shape(self) -> Self:
+    def _data_fits_the_shape(self) -> Self:
         wanted = math.prod(self.shape) * np.dtype(self.dtype).itemsize
         if len(self.data) != wanted:
             raise ValueError(
@@ -70,7 +70,7 @@ class Bitmap(BaseModel):
     data: bytes
 
     @model_validator(mode="after")
-    def _bytes_fill_the_count(self) -> Self:
+    def _data_fits_the_count(self) -> Self:
         if len(self.data) != (self.count + 7) // 8:
             raise ValueError(f"{self.count} bits do not fit {len(self.data)} bytes")
         return self
@@ -87,7 +87,7 @@ class Bitmap(BaseModel):
 
 
 Payload = dict[str, Array | int | float | str]
-"""What an engine says to its other half: named arrays and scalars, opaque to the protocol."""
+"""What an engine sends to its other half: named arrays and scalars, opaque to the protocol."""
 
 
 def pack_payload(values: dict[str, Any]) -> Payload:
@@ -99,7 +99,7 @@ def pack_payload(values: dict[str, Any]) -> Payload:
 
 
 def unpack_payload(payload: Payload) -> dict[str, Any]:
-    """Undo :func:`pack_payload`."""
+    """The values of a payload, with NumPy arrays again."""
     return {
         key: value.numpy() if isinstance(value, Array) else value for key, value in payload.items()
     }

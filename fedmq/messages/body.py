@@ -1,4 +1,4 @@
-"""What every message body is, and the ones that any session may carry."""
+"""The base of all message bodies, and the bodies that belong to every kind of session."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Count = Annotated[int, Field(ge=0, lt=2**32)]
 Index = Annotated[int, Field(ge=0, lt=2**32)]
 NAME_OF_MODEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 ModelId = Annotated[str, Field(pattern=NAME_OF_MODEL)]
-"""Safe as the name of a file: parties store their shares under it."""
+"""Safe as a file name: parties store their shares under it."""
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class Body(BaseModel):
-    """Base of all bodies: frozen, and nothing but the declared fields."""
+    """Base of all bodies: frozen, with the declared fields and no others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -37,7 +37,7 @@ class Body(BaseModel):
 
 
 class SessionRefuse(Body):
-    """Passive to active: this party takes no part in the session, and why."""
+    """Passive to active: this party does not take part in the session, for this reason."""
 
     kind: ClassVar[str] = "session refuse"
 
@@ -45,7 +45,7 @@ class SessionRefuse(Body):
 
 
 class Abort(Body):
-    """Either way: the session is over without a result, and why."""
+    """Either way: the session has ended without a result, for this reason."""
 
     kind: ClassVar[str] = "abort"
 
@@ -53,7 +53,7 @@ class Abort(Body):
 
 
 class SessionUnknown(Body):
-    """Either way: this attempt at the session is unknown here, since a restart. Never sequenced."""
+    """Either way: this attempt at the session is unknown here since a restart. Never sequenced."""
 
     kind: ClassVar[str] = "session unknown"
 
@@ -65,7 +65,7 @@ class Probe(Body):
 
 
 class Acknowledge(Body):
-    """Either way: the header's ``acknowledged`` is all there is to say. Never sequenced."""
+    """Either way: carries nothing but the header's ``acknowledged``. Never sequenced."""
 
     kind: ClassVar[str] = "acknowledge"
 

@@ -1,7 +1,7 @@
-"""Envelopes to bytes and back: msgpack ``[magic, header, body]``, header and body each packed.
+"""Envelopes as bytes: msgpack ``[magic, header, body]``, with header and body packed on their own.
 
-Header and body are packed apart, so that a body can be sealed with its header as associated data;
-a sealed message is ``[magic, header, sealed body, seal]``.
+So a body can be sealed with its header as associated data: a sealed message is ``[magic, header,
+sealed body, seal]``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 _MAGIC = "fedmq"
-_LONGEST_LIST = 2**15  # the nodes of the deepest wave
-_LONGEST_NAME = 100  # of what an error repeats from a message
-_MOST_KEYS = 256  # no model has as many; a million wrong ones would take seconds to refuse
+_LONGEST_LIST = 2**15  # as many as the deepest level has nodes
+_LONGEST_NAME = 100  # how much of a message an error repeats
+_MOST_KEYS = 256  # more than any model has; to refuse a million would take seconds
 _Model = TypeVar("_Model", bound=BaseModel)
 
 KINDS: dict[str, type[Body]] = {
@@ -44,11 +44,11 @@ KINDS: dict[str, type[Body]] = {
         *online.BODIES,
     )
 }
-"""Every body by its kind: the discriminated union of all that can be said."""
+"""Every body by its kind: a discriminated union of all messages."""
 
 
 class Parts(NamedTuple):
-    """A message as it travels: header and body packed; ``seal`` where the body is sealed."""
+    """A message as it travels: packed header, packed body, and a seal if the body is sealed."""
 
     header: bytes
     body: bytes
@@ -87,7 +87,7 @@ def frame(parts: Parts) -> bytes:
 
 
 def unframe(data: bytes) -> Parts:
-    """The parts of a message; MessageError if it is none."""
+    """The parts of a message; MessageError if ``data`` is no fedmq message."""
     parts = _unpack(data, "a fedmq message")
     if (
         not isinstance(parts, list)
@@ -100,12 +100,12 @@ def unframe(data: bytes) -> Parts:
 
 
 def read_header(data: bytes) -> Header:
-    """A packed header; MessageError if it is none, or of another protocol version."""
+    """The header packed in ``data``; MessageError if there is none, or of another version."""
     return _header(_unpack(data, "a message header"))
 
 
 def read_body(header: Header, data: bytes) -> Body:
-    """The packed body that ``header`` announces; MessageError if it is another, or none."""
+    """The body packed in ``data``; MessageError if it is not of the kind that ``header`` names."""
     model = KINDS.get(header.kind)
     if model is None:
         raise MessageError(f"message {header.id!r} is of unknown kind {header.kind!r}")
@@ -113,7 +113,7 @@ def read_body(header: Header, data: bytes) -> Body:
 
 
 def _header(fields: Any) -> Header:
-    # The version comes first: a newer header may well have fields that this one lacks.
+    # The version is checked first: a newer header may have other fields.
     version = fields.get("version") if isinstance(fields, dict) else None
     if version != PROTOCOL_VERSION:
         raise MessageError(
@@ -136,7 +136,7 @@ def _validate(model: type[_Model], fields: Any) -> _Model:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        # The offending value stays out of the text: it may be another party's data.
+        # The wrong value stays out of the text: it may be another party's data.
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "fields"
         raise MessageError(f"{model.__name__}: {_shown(where)}: {first['msg']}") from None

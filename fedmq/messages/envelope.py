@@ -1,4 +1,4 @@
-"""The envelope: who says what kind of thing to whom, in which session."""
+"""The envelope: which kind of message goes from whom to whom, in which session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PartyName = Annotated[str, Field(pattern=NAME_OF_PARTY)]
 
 
 class Header(BaseModel):
-    """What travels beside the body: enough to route, order and acknowledge, and no more."""
+    """Travels beside the body: what it takes to route, order and acknowledge, and no more."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -27,18 +27,18 @@ class Header(BaseModel):
     """Unique, and the same each time the message is sent again."""
     federation: PartyName
     session: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
-    """A peer chooses it, and files are named after it."""
+    """Safe as part of a file name, for a peer chooses it."""
     attempt: Annotated[int, Field(ge=1, lt=2**31)]
     sender: PartyName
     recipient: PartyName
     sequence: Annotated[int, Field(ge=0, lt=2**62)]
     """1, 2, 3, ... from this sender to this recipient in this attempt.
 
-    0 is outside the order: acknowledgements, and what is said of sessions that the sender does not
-    know.
+    0 is outside the order: acknowledgements, online messages, and messages about a session that the
+    sender does not know.
     """
     acknowledged: Annotated[int, Field(ge=0, lt=2**62)]
-    """The sender has taken all of the recipient's messages up to this sequence."""
+    """The sender has received all of the recipient's messages up to this sequence."""
     kind: Annotated[str, Field(pattern=r"^[ -~]{1,64}$")]
 
     @classmethod
@@ -53,7 +53,7 @@ class Header(BaseModel):
         recipient: str,
         kind: str,
     ) -> Self:
-        """The header of a message that stands outside the order, and acknowledges nothing."""
+        """The header of a message outside the order, which acknowledges nothing."""
         return cls(
             id=message_id,
             federation=federation,

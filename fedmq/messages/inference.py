@@ -1,4 +1,4 @@
-"""The inference session's messages, in the order in which they are said."""
+"""The inference session's messages, in the order in which they are sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class InferenceOpen(Body):
 
 
 class SampleIds(Body):
-    """Active to each passive: the ids of the rows from ``start`` on."""
+    """Active to each passive: the sample ids of the rows from ``start`` on."""
 
     kind: ClassVar[str] = "sample ids"
 
@@ -53,8 +53,8 @@ class InferenceAccept(Body):
 class InferenceHop(Body):
     """Active to passive: for each record, which way do these rows go?
 
-    ``rows`` holds the rows of the first record, then those of the second, ...;
-    ``counts`` says how many each record has.
+    ``rows`` holds the rows of the first record, then those of the second, and so on; ``counts``
+    holds how many rows each record has.
     """
 
     kind: ClassVar[str] = "inference hop"

@@ -1,8 +1,8 @@
-"""What is said for scores that somebody waits for.
+"""The messages of online scoring, and of the sessions that activate a model.
 
-Each question stands alone and its answer is its acknowledgement: whoever misses the answer asks
-again, and the same question always gets the same answer. So nothing is kept about a row between
-two questions, and a party that was restarted simply goes on answering.
+A question is acknowledged by its answer. Whoever misses the answer asks again, and the same
+question always gets the same answer. So no state is kept between two questions, and a restarted
+party answers like any other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Alias = ModelId
 
 
 class OnlineHop(Body):
-    """Active to passive: these rows stand at these records; where do they leave yours?"""
+    """Active to passive: from these records on, where do these rows leave your records?"""
 
     kind: ClassVar[str] = "online hop"
 
@@ -47,13 +47,13 @@ class OnlineHop(Body):
     model: ModelId
     ids: Ids
     rows: Uint32s
-    """Places in ``ids``, one per pair."""
+    """Positions in ``ids``, one per pair of row and record."""
     records: Uint32s
     budget: Budget
-    """Seconds for which the answer is of use."""
+    """Seconds after which the answer is of no use."""
 
     @model_validator(mode="after")
-    def _pairs(self) -> Self:
+    def _rows_and_records_pair_up(self) -> Self:
         if self.rows.shape != self.records.shape:
             raise ValueError("as many records as rows are needed")
         if len(self.rows.data) and int(self.rows.numpy().max()) >= len(self.ids):
@@ -62,10 +62,10 @@ class OnlineHop(Body):
 
 
 class OnlineExits(Body):
-    """Passive to active: the last record of each pair and its direction there.
+    """Passive to active: for each pair the last of this party's records, and the direction there.
 
-    Twice the record, and one more where the row goes left. ``unknown`` are places in the ids of
-    the hop that this party does not know: all their values count as missing.
+    An exit is twice the record's number, plus one where the row goes left. ``unknown`` are
+    positions in the hop's ``ids`` that this party does not know: all their values count as missing.
     """
 
     kind: ClassVar[str] = "online exits"
@@ -77,7 +77,7 @@ class OnlineExits(Body):
 
 
 class OnlineRows(Body):
-    """Active to passive: which way do these rows go, at all records of the model?"""
+    """Active to passive: which way do these rows go, at each of your records of the model?"""
 
     kind: ClassVar[str] = "online rows"
 
@@ -112,7 +112,7 @@ class OnlineRefusal(Body):
 
 
 class OnlinePing(Body):
-    """Active to passive: do you answer again?"""
+    """Active to passive: are you there again?"""
 
     kind: ClassVar[str] = "online ping"
 
@@ -123,7 +123,7 @@ class OnlinePong(Body):
     kind: ClassVar[str] = "online pong"
 
 
-def _int32s(array: Array) -> None:
+def _check_int32s(array: Array) -> None:
     if array.dtype != "<i4" or len(array.shape) != 1:
         raise ValueError(f"expected a vector of <i4, not {array.dtype} {array.shape}")
 
@@ -131,8 +131,8 @@ def _int32s(array: Array) -> None:
 class ModelDeploy(Body):
     """Active to each passive: make this model ready to serve, under this name.
 
-    ``left`` and ``right`` say for each of the recipient's records which of its records follows
-    at once (-1: none).
+    ``left`` and ``right`` hold, for each of the recipient's records, which of its records follows
+    directly (-1: none).
     """
 
     kind: ClassVar[str] = "model deploy"
@@ -144,9 +144,9 @@ class ModelDeploy(Body):
     right: Array
 
     @model_validator(mode="after")
-    def _vectors(self) -> Self:
-        _int32s(self.left)
-        _int32s(self.right)
+    def _left_and_right_are_int32s(self) -> Self:
+        _check_int32s(self.left)
+        _check_int32s(self.right)
         return self
 
 
@@ -163,13 +163,13 @@ class ModelSwitch(Body):
 
 
 class ModelDismiss(Body):
-    """Active to passive: it was only asked whether the model is ready; nothing changes."""
+    """Active to passive: the question was only whether the model is ready; nothing changes."""
 
     kind: ClassVar[str] = "model dismiss"
 
 
 class ModelDeployed(Body):
-    """Passive to active: kept, also over a restart."""
+    """Passive to active: the name means this model from now on, also after a restart."""
 
     kind: ClassVar[str] = "model deployed"
 

@@ -1,7 +1,7 @@
-"""The training session's messages, in the order in which they are said.
+"""The training session's messages, in the order in which they are sent.
 
 Nodes are numbered as in a heap: the root is 1, the children of *i* are 2*i* (left) and 2*i* + 1.
-A bitmap over "the rows of a node" lists them in ascending row order, all rows that stand there:
+A bitmap over "the rows of a node" has a bit for each row in the node, in ascending row order:
 training rows, rows left out by subsampling, and evaluation rows.
 """
 
@@ -42,7 +42,7 @@ Round = Annotated[int, Field(ge=0, lt=256)]
 
 
 MOST_ROWS = 8_000_000
-"""Of a training: a bit for each row is the longest that one message says of all of them."""
+"""Of a training: a bitmap over all rows has to fit in one message."""
 
 
 class TrainingOpen(Body):
@@ -58,9 +58,9 @@ class TrainingOpen(Body):
     Empty where rows are matched by position.
     """
     alignment_name: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")]
-    """The stored alignment that says which rows these are; empty where the tables alone do."""
+    """The name of the stored alignment that selects the rows; empty where the tables alone do."""
     evaluation: Bitmap
-    """Rows that are only scored; cuts are not computed over them."""
+    """Rows that are only scored: neither trees nor cuts are learned from them."""
     engine: Name
     public: Payload
     """The engine's public parameters."""
@@ -95,8 +95,8 @@ class EngineSetup(Body):
 class TreeStarted(Body):
     """Active to each passive: a tree begins; ``pieces`` gradient broadcasts follow.
 
-    The first one of an attempt may name a tree that the recipient has saved: it discards it, for
-    some party has not.
+    The first one of an attempt may name a tree that the recipient has saved and another party has
+    not: the recipient discards it.
     """
 
     kind: ClassVar[str] = "tree started"
@@ -161,7 +161,7 @@ class HistogramReply(Body):
 
 
 class NodeDeclined(Body):
-    """Passive to active: so few rows stand in this node that their sums are not told."""
+    """Passive to active: this node has so few rows that their sums are not disclosed."""
 
     kind: ClassVar[str] = "node declined"
 
@@ -177,11 +177,11 @@ class SplitDecision(Body):
     tree: Index
     node: Node
     candidates: Uint32s
-    """Opaque numbers in the order of the owner's reply for this node."""
+    """Positions in the owner's reply for this node; what they stand for only the owner knows."""
 
 
 class SplitOutcome(Body):
-    """Owner to active: the number of the record that holds the threshold, and who goes left."""
+    """Owner to active: which record holds the threshold, and which rows go left."""
 
     kind: ClassVar[str] = "split outcome"
 
@@ -189,11 +189,11 @@ class SplitOutcome(Body):
     node: Node
     record: Annotated[int, Field(ge=0, lt=2**31)]
     left: Bitmap
-    """Over the rows of the node, or over all rows when the engine hides row sets."""
+    """Over the rows of the node, or over all rows if the engine hides which rows a node has."""
 
 
 class NodeAssignment(Body):
-    """Active to the parties that do not own the split: who goes left."""
+    """Active to the parties that do not own the split: which rows go left."""
 
     kind: ClassVar[str] = "node assignment"
 
@@ -203,7 +203,7 @@ class NodeAssignment(Body):
 
 
 class TreeFinished(Body):
-    """Active to each passive: this tree is done, forget its ciphertexts."""
+    """Active to each passive: this tree is complete, drop its ciphertexts."""
 
     kind: ClassVar[str] = "tree finished"
 

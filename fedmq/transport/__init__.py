@@ -1,1 +1,1 @@
-"""How does it travel? An in-memory broker and RabbitMQ behind one small interface."""
+"""How does a message travel? An in-memory broker and RabbitMQ behind one small interface."""

@@ -1,4 +1,4 @@
-"""The hand-over of deliveries from a connection to the party that reads them."""
+"""The workers that hand the deliveries of a connection to the party, one per lane."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ log = logging.getLogger(__name__)
 
 
 class LaneWorkers:
-    """Calls ``on_delivery`` for one delivery at a time per lane, in order.
+    """Calls ``on_delivery`` for one delivery at a time per lane, in the order of their arrival.
 
-    The calls run in tasks of their own: a client library cancels its callbacks when a connection
-    drops, and a handler cut off in the middle would have handed over half.
+    Each lane has a task of its own. A client library cancels its callbacks when a connection drops,
+    and ``on_delivery`` must not be cut off in the middle. What it raises sends the delivery to the
+    dead letters.
     """
 
     def __init__(self, party: str, on_delivery: OnDelivery) -> None:
         self._party = party
         self._on_delivery = on_delivery
-        # Never full: a broker sends no more than the prefetch count ahead of acknowledgements.
+        # Unbounded, for a broker sends no more than the prefetch count ahead of acknowledgements.
         self._waiting: dict[Lane, asyncio.Queue[Delivery]] = {
             lane: asyncio.Queue() for lane in LANES
         }
@@ -35,14 +36,14 @@ class LaneWorkers:
         """Queue a delivery behind the others of its lane."""
         self._waiting[delivery.lane].put_nowait(delivery)
 
-    def forget(self) -> None:
-        """Drop what waits, because its connection is gone and the broker will send it again."""
+    def drop_waiting(self) -> None:
+        """Drop what waits: its connection is gone, and the broker will deliver it again."""
         for waiting in self._waiting.values():
             while not waiting.empty():
                 waiting.get_nowait()
 
     async def close(self) -> None:
-        """End the tasks; a handler that is running is cancelled."""
+        """End the workers; an ``on_delivery`` that is running is cancelled."""
         await self._tasks.close()
 
     async def _run(self, lane: Lane) -> None:

@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 Lane = Literal["training", "inference", "online"]
 """A party reads one queue per lane, so that scoring never waits behind a training's bulk.
 
-The lane ``online`` is transient: nothing on it is confirmed, written to disk or delivered again,
-for whoever asks there waits for an answer, and asks again.
+The lane ``online`` is transient: nothing on it is confirmed, written to disk or delivered again.
+Whoever asks there waits for the answer, and asks again if there is none.
 """
 
 LANES: tuple[Lane, ...] = get_args(Lane)
@@ -50,8 +50,9 @@ class Settlement(Protocol):
 class Delivery:
     """One message as it arrived.
 
-    ``sender`` is what the broker vouches for. It serves logs; who speaks is said, under a
-    signature, by the body. ``redelivered`` is set when an earlier delivery was never acknowledged.
+    ``sender`` is the name that the broker vouches for. It is for logs only: the body names the
+    sender under its signature. ``redelivered`` is set when an earlier delivery was never
+    acknowledged.
     """
 
     body: bytes
@@ -61,7 +62,7 @@ class Delivery:
     redelivered: bool
     settlement: Settlement = field(repr=False, compare=False)
     sent: float | None = None
-    """When the sender published it, in Unix seconds; None where the transport does not say."""
+    """When the sender published it, in Unix seconds; None where the transport does not know."""
 
     async def ack(self) -> None:
         """Tell the broker to forget the message.
@@ -100,7 +101,7 @@ class Link(ABC):
         self.dead_lettered = 0
         """How many deliveries this link has sent to the dead letters."""
         self.priority_gate = PriorityGate()
-        """Whoever serves scores takes it, and long messages wait for a moment."""
+        """Scores hold it while they are computed, and long messages wait for it."""
         self.state = LinkState(False, "not connected yet")
         """How the connection was when it last changed."""
         self._on_state = on_state
@@ -118,27 +119,32 @@ class Link(ABC):
         elsewhere. When it raises, the message is dead-lettered with that reason. A link that was
         closed may be opened again.
 
-        Raises `LinkError` when the broker cannot be reached or refuses, or a queue is missing.
+        Raises:
+            LinkError: the broker cannot be reached or refuses, or a queue is missing.
         """
 
     @abstractmethod
     async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
         """Send ``body`` and return once the broker has taken responsibility for it.
 
-        A failed publish is not repeated here, and may have been delivered nevertheless: repeat it
-        under the same ``message_id``, which the recipient knows to drop.
+        A failed publish is not repeated here, and may have been delivered nevertheless. Repeat it
+        under the same ``message_id``: the recipient drops what it has already.
 
-        Raises `Unroutable` when the recipient has no queue, `Oversized` above `MAX_MESSAGE_BYTES`,
-        and `LinkError` when the link is down, or the broker refuses or does not answer in time.
+        Raises:
+            Unroutable: the recipient has no queue.
+            Oversized: ``body`` is longer than `MAX_MESSAGE_BYTES`.
+            LinkError: the link is down, or the broker refuses or does not answer in time.
         """
 
     @abstractmethod
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
-        """Send ``body`` on the lane ``online`` and forget it: it may be lost without a sign.
+        """Send ``body`` on the lane ``online`` without a confirmation: it may be lost unnoticed.
 
-        After ``expires`` seconds nobody wants it any more; a broker drops it when it can.
+        The broker may drop it after ``expires`` seconds.
 
-        Raises `Oversized` above `MAX_MESSAGE_BYTES`, and `LinkError` when the link is down.
+        Raises:
+            Oversized: ``body`` is longer than `MAX_MESSAGE_BYTES`.
+            LinkError: the link is down.
         """
 
     @abstractmethod

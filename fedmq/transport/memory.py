@@ -84,12 +84,12 @@ class MemoryLink(Link):
     ) -> None:
         super().__init__(party, on_state)
         self._broker = broker
-        self._handover: LaneWorkers | None = None
+        self._lane_workers: LaneWorkers | None = None
         self._unacked: dict[_Unacked, None] = {}  # a set that keeps the order of arrival
 
     @property
     def connected(self) -> bool:
-        return self._handover is not None
+        return self._lane_workers is not None
 
     async def open(self, on_delivery: OnDelivery) -> None:
         for lane in LANES:
@@ -101,10 +101,10 @@ class MemoryLink(Link):
                     f"{self.party}: another connection already reads the {lane} queue; "
                     "stop the other daemon of this party"
                 )
-        self._handover = LaneWorkers(self.party, on_delivery)
+        self._lane_workers = LaneWorkers(self.party, on_delivery)
         for lane in LANES:
             queue = self._broker.queues[self.party, lane]
-            queue.consumer = partial(self._receive, lane, self._handover)
+            queue.consumer = partial(self._receive, lane, self._lane_workers)
             queue.flush()
         self._report(True, "connected")
 
@@ -124,21 +124,21 @@ class MemoryLink(Link):
             queue.put(_Message(body, message_id, self.party))
 
     async def close(self) -> None:
-        if self._handover is None:
+        if self._lane_workers is None:
             return
-        handover, self._handover = self._handover, None
+        workers, self._lane_workers = self._lane_workers, None
         unacked, self._unacked = self._unacked, {}
         for lane in LANES:
             queue = self._broker.queues[self.party, lane]
             queue.consumer = None
-            queue.give_back(each.message for each in unacked if each.lane == lane)
-        await handover.close()
+            queue.give_back(delivery.message for delivery in unacked if delivery.lane == lane)
+        await workers.close()
         self._report(False, "closed")
 
-    def _receive(self, lane: Lane, handover: LaneWorkers, message: _Message) -> None:
+    def _receive(self, lane: Lane, workers: LaneWorkers, message: _Message) -> None:
         unacked = _Unacked(self, lane, message)
         self._unacked[unacked] = None
-        handover.put(
+        workers.put(
             Delivery(
                 body=message.body,
                 message_id=message.message_id,
@@ -153,7 +153,7 @@ class MemoryLink(Link):
         """Forget a delivery; False when it was settled, or given back to its queue, before."""
         return self._unacked.pop(unacked, unacked) is None
 
-    def _bury(self, unacked: _Unacked, reason: str) -> None:
+    def _to_dead_letters(self, unacked: _Unacked, reason: str) -> None:
         message = unacked.message
         self._broker.dead_letters.append(
             DeadLetter(
@@ -181,4 +181,4 @@ class _Unacked:
 
     async def dead_letter(self, reason: str) -> None:
         if self.link._settle(self):
-            self.link._bury(self, reason)
+            self.link._to_dead_letters(self, reason)

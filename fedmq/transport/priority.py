@@ -1,4 +1,4 @@
-"""The right of way of scores before the long messages of a training."""
+"""Scores go before the long messages and computations of a training."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from contextlib import contextmanager, suppress
 
 __all__ = ["PriorityGate"]
 
-_LONGEST_SECONDS = 0.05
-"""So that a training goes on, however many scores are asked for."""
+_LONGEST_WAIT_SECONDS = 0.05
+"""A training goes on, however many scores are asked for."""
 
 
 class PriorityGate:
-    """Taken while somebody waits for scores; given, for a moment, by whoever has a long message.
+    """Held while a score is computed; whoever has a long message waits for it, but not for long.
 
-    A megabyte that is sealed, sent, written down by the broker and opened keeps a core busy for
-    milliseconds, one after the other, and a score passes through the same processes.
+    To seal, send, store and open a megabyte keeps a core busy for milliseconds each, and a score
+    passes through the same processes.
     """
 
     def __init__(self) -> None:
-        self._taken = 0
+        self._holders = 0
         self._free = asyncio.Event()
         self._free.set()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """For as long as a score is under way here."""
-        self._taken += 1
+        """Hold the gate; several scores may hold it at once."""
+        self._holders += 1
         self._free.clear()
         try:
             yield
         finally:
-            self._taken -= 1
-            if not self._taken:
+            self._holders -= 1
+            if not self._holders:
                 self._free.set()
 
-    async def give(self) -> None:
-        """Return when no score is under way, or after 50 ms."""
-        if self._taken:
+    async def wait(self) -> None:
+        """Return when no score holds the gate, or after 50 ms."""
+        if self._holders:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LONGEST_SECONDS):
+                async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
                     await self._free.wait()

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.daemon_request import ask_daemon
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.pinning import pin
 from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
-from fedmq.party.operations.control import ask
+from fedmq.party.operations.control import send_request
 from fedmq.party.store.models import ModelStore
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.chaos.proxy import Proxy
@@ -198,7 +198,7 @@ class ChaosFederation:
 
     def ask(self, party: str, do: str, **request: Any) -> Any:
         """What the daemon of ``party`` answers to a request."""
-        return ask_daemon(self.daemons[party].state, {"do": do, **request})
+        return request_daemon(self.daemons[party].state, {"do": do, **request})
 
     def train(
         self,
@@ -225,7 +225,7 @@ class ChaosFederation:
         request = {"do": "train", "job": job.model_dump(mode="json")}
 
         async def opened() -> str:
-            async for event in ask(self.bank.state, request):
+            async for event in send_request(self.bank.state, request):
                 return str(event["session"])
             raise AssertionError("a daemon that answers says at least one thing")
 

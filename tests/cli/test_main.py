@@ -43,14 +43,14 @@ def test_a_wrong_file_ends_with_3_and_one_line() -> None:
 
 def test_every_error_has_an_exit_code_of_its_own() -> None:
     def leaves(error: type[FedmqError]) -> list[type[FedmqError]]:
-        return [error, *(leaf for each in error.__subclasses__() for leaf in leaves(each))]
+        return [error, *(leaf for child in error.__subclasses__() for leaf in leaves(child))]
 
     direct = FedmqError.__subclasses__()
     codes = [error.exit_code for error in direct]
     assert len(set(codes)) == len(codes)
     assert not {0, 1, 2, 130} & set(codes)
     for error in direct:
-        assert {each.exit_code for each in leaves(error)} == {error.exit_code}
+        assert {leaf.exit_code for leaf in leaves(error)} == {error.exit_code}
 
 
 def test_results_and_errors_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

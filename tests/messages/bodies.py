@@ -1,4 +1,4 @@
-"""Strategies for everything that can be said, drawn from the models' own bounds."""
+"""Strategies for every message, drawn from the models' own bounds."""
 
 from __future__ import annotations
 
@@ -231,8 +231,8 @@ bodies = st.sampled_from(list(KINDS.values())).flatmap(lambda model: STRATEGIES[
 
 
 @st.composite
-def envelopes(draw: st.DrawFn, said: st.SearchStrategy[Any] = bodies) -> Envelope:
-    drawn = draw(said)
+def envelopes(draw: st.DrawFn, body: st.SearchStrategy[Any] = bodies) -> Envelope:
+    drawn = draw(body)
     header = Header(
         id=draw(st.from_regex(r"\A[ -~]{1,200}\Z")),
         federation=draw(names),

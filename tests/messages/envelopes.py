@@ -11,7 +11,7 @@ from fedmq.messages.codec import KINDS
 from fedmq.messages.envelope import Envelope, Header
 
 
-def envelope(said: Body) -> Envelope:
+def envelope(body: Body) -> Envelope:
     header = Header(
         id="session/1/bank/telco/1",
         federation="demo",
@@ -21,19 +21,19 @@ def envelope(said: Body) -> Envelope:
         recipient="telco",
         sequence=1,
         acknowledged=0,
-        kind=said.kind,
+        kind=body.kind,
     )
-    return Envelope(header, said)
+    return Envelope(header, body)
 
 
-def bytes_of(header: Any, said: Any, magic: Any = "fedmq") -> bytes:
-    return bytes(msgpack.packb([magic, msgpack.packb(header), msgpack.packb(said)]))
+def bytes_of(header: Any, body: Any, magic: Any = "fedmq") -> bytes:
+    return bytes(msgpack.packb([magic, msgpack.packb(header), msgpack.packb(body)]))
 
 
-def tampered(said: Body, **fields: Any) -> bytes:
-    """The bytes of ``said`` with other or further fields in its body."""
-    right = envelope(said)
-    return bytes_of(right.header.model_dump(), {**said.model_dump(), **fields})
+def tampered(body: Body, **fields: Any) -> bytes:
+    """The bytes of ``body`` with other or further fields in its body."""
+    right = envelope(body)
+    return bytes_of(right.header.model_dump(), {**body.model_dump(), **fields})
 
 
 def headed(**fields: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Everything that can be said survives its bytes."""
+"""Every message survives its way through bytes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_kinds_have_distinct_names() -> None:
 def test_every_body_comes_back_equal(kind: type[Body]) -> None:
     @settings(max_examples=40, deadline=None)
     @given(envelopes(STRATEGIES[kind]))
-    def check(said: Envelope) -> None:
-        heard = decode(encode(said))
-        assert heard == said
-        assert type(heard.body) is kind
-        assert encode(heard) == encode(said)
+    def check(sent: Envelope) -> None:
+        received = decode(encode(sent))
+        assert received == sent
+        assert type(received.body) is kind
+        assert encode(received) == encode(sent)
 
     check()
 
@@ -51,9 +51,9 @@ def test_arrays_come_back_with_their_dtype_shape_and_bytes(array: Array) -> None
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_of_the_other_byte_order_or_with_gaps_are_made_plain(dtype: str) -> None:
     values = np.arange(24).reshape(4, 6).astype(dtype)
-    for each in (values[:, ::2], values.T, values.astype(values.dtype.newbyteorder(">"))):
-        np.testing.assert_array_equal(Array.of(each).numpy(), each)
-        assert Array.of(each).dtype == dtype
+    for array in (values[:, ::2], values.T, values.astype(values.dtype.newbyteorder(">"))):
+        np.testing.assert_array_equal(Array.of(array).numpy(), array)
+        assert Array.of(array).dtype == dtype
 
 
 def test_floats_that_are_no_numbers_travel_bit_for_bit() -> None:
@@ -68,20 +68,20 @@ def test_bitmaps_come_back_bit_by_bit(bitmap: Bitmap) -> None:
 
 
 def test_payloads_come_back_as_the_engine_gave_them() -> None:
-    said = {"vector": np.arange(3), "matrix": np.eye(2), "count": 3, "share": 0.5, "name": "x"}
-    body = HistogramReply(tree=0, node=1, round=0, piece=0, pieces=1, payload=pack_payload(said))
-    heard = decode(encode(envelope(body))).body
-    assert isinstance(heard, HistogramReply)
-    values = unpack_payload(heard.payload)
-    assert values.keys() == said.keys()
-    for name, value in said.items():
+    payload = {"vector": np.arange(3), "matrix": np.eye(2), "count": 3, "share": 0.5, "name": "x"}
+    body = HistogramReply(tree=0, node=1, round=0, piece=0, pieces=1, payload=pack_payload(payload))
+    received = decode(encode(envelope(body))).body
+    assert isinstance(received, HistogramReply)
+    values = unpack_payload(received.payload)
+    assert values.keys() == payload.keys()
+    for name, value in payload.items():
         np.testing.assert_array_equal(values[name], value)
         assert type(values[name]) is type(value)
 
 
 def test_what_arrives_cannot_be_written_to() -> None:
-    heard = decode(encode(envelope(SplitDecision(tree=0, node=1, candidates=Array.of(
+    received = decode(encode(envelope(SplitDecision(tree=0, node=1, candidates=Array.of(
         np.arange(3, dtype=np.uint32))))))  # fmt: skip
-    assert isinstance(heard.body, SplitDecision)
+    assert isinstance(received.body, SplitDecision)
     with pytest.raises(ValueError, match="read-only"):
-        heard.body.candidates.numpy()[0] = 1
+        received.body.candidates.numpy()[0] = 1

@@ -39,7 +39,7 @@ def arrays_of(value: Any) -> list[Array | Bitmap]:
     if isinstance(value, Array | Bitmap):
         return [value]
     if isinstance(value, dict):
-        return [array for each in value.values() for array in arrays_of(each)]
+        return [array for item in value.values() for array in arrays_of(item)]
     return []
 
 
@@ -79,8 +79,8 @@ def test_any_value_where_a_message_should_be(value: Any) -> None:
 
 
 @given(values, values)
-def test_any_header_and_body(header: Any, said: Any) -> None:
-    taken(frame(Parts(msgpack.packb(header), msgpack.packb(said))))
+def test_any_header_and_body(header: Any, body: Any) -> None:
+    taken(frame(Parts(msgpack.packb(header), msgpack.packb(body))))
 
 
 @given(st.sampled_from(sorted(envelope().header.model_dump())), values)
@@ -119,15 +119,15 @@ def test_any_shape_of_an_array(dtype: str, shape: list[int], data: bytes) -> Non
 
 @given(st.data())
 def test_any_bit_of_a_true_message(data: st.DataObject) -> None:
-    said = body(
+    message = body(
         "node assignment", {"tree": 1, "node": 2, "left": Bitmap.of(np.ones(9, bool)).model_dump()}
     )
-    assert taken(said) is not None
-    altered = bytearray(said)
-    for at in data.draw(st.lists(st.integers(0, 8 * len(said) - 1), min_size=1, max_size=4)):
+    assert taken(message) is not None
+    altered = bytearray(message)
+    for at in data.draw(st.lists(st.integers(0, 8 * len(message) - 1), min_size=1, max_size=4)):
         altered[at // 8] ^= 1 << at % 8
     taken(bytes(altered))
-    taken(said[: data.draw(st.integers(0, len(said) - 1))])
+    taken(message[: data.draw(st.integers(0, len(message) - 1))])
 
 
 @pytest.mark.parametrize("opener", PARTIES.values(), ids=PARTIES)

@@ -42,15 +42,15 @@ def test_random_bytes_are_refused(data: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(envelopes(bodies), st.data())
-def test_flipped_bytes_are_refused_or_are_another_message(said: Envelope, data: Any) -> None:
-    changed = bytearray(encode(said))
+def test_flipped_bytes_are_refused_or_are_another_message(sent: Envelope, data: Any) -> None:
+    changed = bytearray(encode(sent))
     for _ in range(data.draw(st.integers(1, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     try:
-        heard = decode(bytes(changed))
+        received = decode(bytes(changed))
     except MessageError:
         return
-    assert decode(encode(heard)).header == heard.header
+    assert decode(encode(received)).header == received.header
 
 
 objects = st.recursive(
@@ -79,11 +79,11 @@ def test_foreign_msgpack_is_refused(foreign: Any) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(objects, objects)
-def test_foreign_headers_and_bodies_are_refused(header: Any, said: Any) -> None:
+def test_foreign_headers_and_bodies_are_refused(header: Any, body: Any) -> None:
     with pytest.raises(MessageError):
-        decode(bytes_of(header, said))
+        decode(bytes_of(header, body))
     with pytest.raises(MessageError):
-        decode(bytes_of(envelope(example(NodeAssignment)).header.model_dump(), said))
+        decode(bytes_of(envelope(example(NodeAssignment)).header.model_dump(), body))
 
 
 @pytest.mark.parametrize("magic", ["fedmx", b"fedmq", 1, None])
@@ -121,23 +121,23 @@ def test_an_unknown_field_is_named(kind: type[Body]) -> None:
 
 @kinds
 def test_a_missing_field_is_named(kind: type[Body]) -> None:
-    said = example(kind)
+    body = example(kind)
     for field in kind.model_fields:
-        fields = said.model_dump()
+        fields = body.model_dump()
         del fields[field]
         with pytest.raises(MessageError, match=f"{kind.__name__}: '{field}"):
-            decode(bytes_of(envelope(said).header.model_dump(), fields))
+            decode(bytes_of(envelope(body).header.model_dump(), fields))
 
 
 @kinds
 def test_fields_of_another_type_are_refused(kind: type[Body]) -> None:
-    said = example(kind)
+    body = example(kind)
     for field in kind.model_fields:
         for wrong in (None, True, -1, [], [None], {"a": None}, b"\xff", 2**64 - 1, float("nan")):
             if field in ("ids", "normalise") and wrong == []:
                 continue
             with pytest.raises(MessageError, match=field):
-                decode(tampered(said, **{field: wrong}))
+                decode(tampered(body, **{field: wrong}))
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ VECTOR = {"dtype": "<u4", "shape": [2], "data": b"12345678"}
     ids=str,
 )
 def test_a_vector_of_another_dtype_shape_or_length_is_refused(wrong: dict[str, Any]) -> None:
-    said = example(SplitDecision)
-    assert decode(tampered(said, candidates=VECTOR))
+    body = example(SplitDecision)
+    assert decode(tampered(body, candidates=VECTOR))
     with pytest.raises(MessageError, match="SplitDecision: 'candidates"):
-        decode(tampered(said, candidates={**VECTOR, **wrong}))
+        decode(tampered(body, candidates={**VECTOR, **wrong}))
 
 
 @pytest.mark.parametrize(("count", "size"), [(8, 0), (8, 2), (9, 1), (0, 1), (-1, 0), (2**39, 1)])
@@ -212,8 +212,8 @@ def test_a_hop_whose_counts_do_not_cover_its_rows_is_refused(
     counts: list[int], rows: list[int]
 ) -> None:
     numbers = {"counts": counts, "rows": rows}
-    fields = {name: Array.of(np.array(each, np.uint32)).model_dump()
-              for name, each in numbers.items()}  # fmt: skip
+    fields = {name: Array.of(np.array(values, np.uint32)).model_dump()
+              for name, values in numbers.items()}  # fmt: skip
     with pytest.raises(MessageError, match=r"InferenceHop: 'fields': .*count"):
         decode(tampered(example(KINDS["inference hop"]), **fields))
 
@@ -257,7 +257,7 @@ SECRETS = ["4711815", "hunter2", "0.8675309"]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         tampered(example(HistogramReply), node=-4711815),
         tampered(example(HistogramReply), payload={"g": [4711815, "hunter2", 0.8675309]}),
@@ -275,16 +275,16 @@ SECRETS = ["4711815", "hunter2", "0.8675309"]
         encode(envelope(KINDS["abort"](reason="hunter2 4711815")))[:-1],
     ],
 )
-def test_errors_never_repeat_what_a_body_holds(said: bytes) -> None:
+def test_errors_never_repeat_what_a_body_holds(message: bytes) -> None:
     with pytest.raises(MessageError) as caught:
-        decode(said)
+        decode(message)
     assert not any(secret in str(caught.value) for secret in SECRETS)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         tampered(example(HistogramReply), **{"x" * 100_000: 1}),
         tampered(example(HistogramReply), payload={"x" * 100_000: None}),
@@ -294,16 +294,16 @@ def test_errors_never_repeat_what_a_body_holds(said: bytes) -> None:
     ],
     ids=["field", "payload", "version", "header", "lines"],
 )
-def test_an_error_is_one_line_of_reasonable_length(said: bytes) -> None:
+def test_an_error_is_one_line_of_reasonable_length(message: bytes) -> None:
     with pytest.raises(MessageError) as caught:
-        decode(said)
+        decode(message)
     assert len(str(caught.value)) < 500
     assert "\n" not in str(caught.value)
 
 
-def test_no_list_is_longer_than_the_deepest_wave_has_nodes() -> None:
+def test_no_list_is_longer_than_the_deepest_level_has_nodes() -> None:
     level = [{"node": node, "pieces": 0} for node in range(2**15, 2**16 + 1)]
-    said = example(HistogramRequest)
-    assert decode(tampered(said, nodes=level[:-1]))
+    body = example(HistogramRequest)
+    assert decode(tampered(body, nodes=level[:-1]))
     with pytest.raises(MessageError, match="32769"):
-        decode(tampered(said, nodes=level))
+        decode(tampered(body, nodes=level))

@@ -17,7 +17,7 @@ from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.daemon import Daemon
 from fedmq.party.identity.party_files import PartyFiles
-from fedmq.party.operations.control import ask
+from fedmq.party.operations.control import send_request
 from fedmq.transport.link import Lane, OnState
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 
@@ -105,7 +105,7 @@ class DaemonsInMemory:
     async def ask(self, party: str, do: str, **request: Any) -> Any:
         """What the daemon of ``party`` answers to its owner."""
         state = self.folder / party / "state"
-        *_, last = [event async for event in ask(state, {"do": do, **request})]
+        *_, last = [event async for event in send_request(state, {"do": do, **request})]
         return last["result"]
 
     async def train(self, model: str, trees: int) -> Any:

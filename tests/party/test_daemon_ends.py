@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.operations.control import ask
+from fedmq.party.operations.control import send_request
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleFederation
 
@@ -23,7 +23,7 @@ def begin_training(demo: ExampleFederation, model: str) -> str:
     request = {"do": "train", "job": TrainingJob.read(job).model_dump(mode="json")}
 
     async def watch_first_tree() -> str:
-        async for event in ask(demo.state(ACTIVE), request):
+        async for event in send_request(demo.state(ACTIVE), request):
             if event["event"] == "progress" and event["done"]:
                 return str(event["session"])
         raise AssertionError("the training ended")

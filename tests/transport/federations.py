@@ -95,7 +95,7 @@ class MemoryFederation(Federation):
         return MemoryLink(self.broker, party, on_state=on_state)
 
     async def dead_letter(self, party: str) -> tuple[str, bytes]:
-        (letter,) = [each for each in self.broker.dead_letters if each.recipient == party]
+        (letter,) = [dead for dead in self.broker.dead_letters if dead.recipient == party]
         return letter.message_id, letter.body
 
 

@@ -1,4 +1,4 @@
-"""Tasks end when they are told to, also those whose library swallows the first word."""
+"""Tasks in the background are kept, report their failure, and end when they are cancelled."""
 
 from __future__ import annotations
 

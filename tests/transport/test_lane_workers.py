@@ -1,4 +1,4 @@
-"""Deliveries pass one at a time, and those of a lost connection are dropped."""
+"""Deliveries pass one at a time, and waiting ones of a lost connection are dropped."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class Unsettled:
         raise AssertionError(f"dead-lettered: {reason}")
 
 
-def delivery(message_id: str, lane: Lane = "training") -> Delivery:
+def unsettled(message_id: str, lane: Lane = "training") -> Delivery:
     return Delivery(b"", message_id, "bank", lane, redelivered=False, settlement=Unsettled())
 
 
-async def test_what_waits_is_forgotten_and_what_runs_is_finished() -> None:
+async def test_what_waits_is_dropped_and_what_runs_is_finished() -> None:
     started, go_on = asyncio.Event(), asyncio.Event()
     finished: asyncio.Queue[str] = asyncio.Queue()
 
-    async def handle(each: Delivery) -> None:
+    async def handle(delivery: Delivery) -> None:
         started.set()
         await go_on.wait()
-        finished.put_nowait(each.message_id)
+        finished.put_nowait(delivery.message_id)
 
-    handover = LaneWorkers("telco", handle)
-    handover.put(delivery("running"))
+    workers = LaneWorkers("telco", handle)
+    workers.put(unsettled("running"))
     await started.wait()
-    handover.put(delivery("waiting"))
-    handover.forget()
-    handover.put(delivery("sent again"))
+    workers.put(unsettled("waiting"))
+    workers.drop_waiting()
+    workers.put(unsettled("sent again"))
     go_on.set()
 
     assert [await finished.get(), await finished.get()] == ["running", "sent again"]
-    await handover.close()
+    await workers.close()
 
 
 async def test_closing_cancels_the_handler_and_settles_nothing() -> None:
@@ -54,9 +54,9 @@ async def test_closing_cancels_the_handler_and_settles_nothing() -> None:
             cancelled.set()
             raise
 
-    handover = LaneWorkers("telco", handle)
-    handover.put(delivery("1"))
+    workers = LaneWorkers("telco", handle)
+    workers.put(unsettled("1"))
     await started.wait()
-    await handover.close()
+    await workers.close()
 
     assert cancelled.is_set()

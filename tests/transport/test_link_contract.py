@@ -67,7 +67,10 @@ async def test_two_senders_reach_the_same_recipient(federation: Federation) -> N
     await retail.publish("telco", "training", b"r", message_id="2")
 
     arrived = [await inbox.acked(), await inbox.acked()]
-    assert {(each.sender, each.body) for each in arrived} == {("bank", b"b"), ("retail", b"r")}
+    assert {(delivery.sender, delivery.body) for delivery in arrived} == {
+        ("bank", b"b"),
+        ("retail", b"r"),
+    }
 
 
 async def test_a_lane_goes_on_while_the_other_is_held_up(federation: Federation) -> None:
@@ -117,8 +120,8 @@ async def test_what_was_not_acknowledged_comes_back_in_order(federation: Federat
     await telco.open(again)
 
     came_back = [await again.acked() for _ in range(3)]
-    assert [each.message_id for each in came_back] == ["0", "1", "2"]
-    assert all(each.redelivered for each in came_back)
+    assert [delivery.message_id for delivery in came_back] == ["0", "1", "2"]
+    assert all(delivery.redelivered for delivery in came_back)
 
 
 async def test_what_was_acknowledged_is_gone(federation: Federation) -> None:

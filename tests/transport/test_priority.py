@@ -1,4 +1,4 @@
-"""Whoever has much to send waits for scores, but not for ever."""
+"""Long messages wait for scores, but not for ever."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import asyncio
 from fedmq.transport.priority import PriorityGate
 
 
-async def test_it_is_given_until_the_last_score_is_through() -> None:
+async def test_a_long_message_waits_until_the_last_score_is_through() -> None:
     priority_gate = PriorityGate()
     order: list[str] = []
 
     async def long_message() -> None:
-        await priority_gate.give()
+        await priority_gate.wait()
         order.append("sent")
 
     with priority_gate.taken():
@@ -27,26 +27,26 @@ async def test_it_is_given_until_the_last_score_is_through() -> None:
     assert order == ["one score", "both scores", "sent"]
 
 
-async def test_it_costs_nothing_while_nobody_takes_it() -> None:
-    giving = asyncio.create_task(PriorityGate().give())
+async def test_nobody_waits_while_no_score_holds_it() -> None:
+    waiting = asyncio.create_task(PriorityGate().wait())
     await asyncio.sleep(0)
-    assert giving.done()
+    assert waiting.done()
 
 
 async def test_scores_without_end_do_not_hold_up_a_training() -> None:
     priority_gate = PriorityGate()
     with priority_gate.taken():
         async with asyncio.timeout(5):
-            await priority_gate.give()
+            await priority_gate.wait()
 
 
-async def test_a_score_that_fails_gives_it_back() -> None:
+async def test_a_score_that_fails_releases_it() -> None:
     priority_gate = PriorityGate()
     try:
         with priority_gate.taken():
             raise ValueError("no score")
     except ValueError:
         pass
-    giving = asyncio.create_task(priority_gate.give())
+    waiting = asyncio.create_task(priority_gate.wait())
     await asyncio.sleep(0)
-    assert giving.done()
+    assert waiting.done()

@@ -8,14 +8,13 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import party_argument_help, state_of
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.question_log import question_logs
 
 __all__ = ["audit_log"]
 
-party_argument = click.argument("party", type=click.Path(path_type=Path))
 online_option = click.option(
     "--online", is_flag=True, help="Who asked online about whom, ids as keyed hashes, by day."
 )
@@ -23,12 +22,12 @@ online_option = click.option(
 _CHAIN = ("number", "at", "event", "peer", "session", "attempt", "previous")
 
 
-@click.group("audit-log", epilog=party_argument_help)
+@click.group("audit-log", epilog=PARTY_HELP)
 def audit_log() -> None:
     """Read and verify what was asked of PARTY, and what it answered."""
 
 
-@audit_log.command("list", epilog=party_argument_help)
+@audit_log.command("list", epilog=PARTY_HELP)
 @party_argument
 @online_option
 @json_option
@@ -38,7 +37,7 @@ def list_entries(party: Path, online: bool, as_json: bool) -> None:
     print_result(entries, as_json, lambda _: "\n".join(map(_line, entries)) or "nothing yet")
 
 
-@audit_log.command(epilog=party_argument_help)
+@audit_log.command(epilog=PARTY_HELP)
 @party_argument
 @online_option
 @json_option
@@ -52,12 +51,12 @@ def verify(party: Path, online: bool, as_json: bool) -> None:
     print_result(
         days if online else days[0],
         as_json,
-        lambda _: "\n".join(_unbroken(each, online) for each in days) or "nothing yet",
+        lambda _: "\n".join(_unbroken(day, online) for day in days) or "nothing yet",
     )
 
 
 def _logs(party: Path, online: bool) -> list[AuditLog]:
-    state = state_of(party)
+    state = state_folder(party)
     return question_logs(state) if online else [AuditLog(state)]
 
 

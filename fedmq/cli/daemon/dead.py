@@ -10,43 +10,42 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import party_argument_help
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.operations.control import ask
+from fedmq.party.operations.control import send_request
 from fedmq.party.operations.dead_letters import DeadLetter, DeadLetterBox
 
 __all__ = ["dead"]
 
-party_argument = click.argument("party", type=click.Path(path_type=Path))
 letters_argument = click.argument("letters", nargs=-1)
 all_option = click.option("--all", "every", is_flag=True, help="Every letter.")
 
 
-@click.group(epilog=party_argument_help)
+@click.group(epilog=PARTY_HELP)
 def dead() -> None:
     """Look after messages that PARTY could not take, and why."""
 
 
-@dead.command("list", epilog=party_argument_help)
+@dead.command("list", epilog=PARTY_HELP)
 @party_argument
 @json_option
 def list_letters(party: Path, as_json: bool) -> None:
     """List the dead letters of PARTY, the oldest first."""
-    print_result(_each(party, None, None), as_json, _lines)
+    print_result(_for_letters(party, None, None), as_json, _lines)
 
 
-@dead.command(epilog=party_argument_help)
+@dead.command(epilog=PARTY_HELP)
 @party_argument
 @click.argument("letter")
 @json_option
 def show(party: Path, letter: str, as_json: bool) -> None:
     """Show LETTER: why it died, and its header. Its body stays sealed."""
-    [found, *_] = _each(party, (letter,), None)
+    [found, *_] = _for_letters(party, (letter,), None)
     print_result(found, as_json, lambda shown: json.dumps(shown, indent=2))
 
 
-@dead.command(epilog=party_argument_help)
+@dead.command(epilog=PARTY_HELP)
 @party_argument
 @letters_argument
 @all_option
@@ -58,11 +57,11 @@ def drop(party: Path, letters: tuple[str, ...], every: bool, as_json: bool) -> N
         await box.drop(letter)
         return {"letter": letter.id}
 
-    done = _each(party, _wanted(letters, every), dropped)
+    done = _for_letters(party, _wanted(letters, every), dropped)
     print_result(done, as_json, lambda _: f"dropped {len(done)}")
 
 
-@dead.command(epilog=party_argument_help)
+@dead.command(epilog=PARTY_HELP)
 @party_argument
 @letters_argument
 @all_option
@@ -72,20 +71,22 @@ def requeue(party: Path, letters: tuple[str, ...], every: bool, as_json: bool) -
     state = PartyFile.read(party)[0].state
 
     async def redelivered(box: DeadLetterBox, letter: DeadLetter) -> dict[str, Any]:
-        answer = [event async for event in ask(state, letter.request())][-1]["result"]
+        answer = [event async for event in send_request(state, letter.request())][-1]["result"]
         if answer["taken"]:
             await box.drop(letter)
         return {"letter": letter.id, **answer}
 
-    done = _each(party, _wanted(letters, every), redelivered)
+    done = _for_letters(party, _wanted(letters, every), redelivered)
     print_result(done, as_json, lambda _: "\n".join(map(_outcome, done)) or "no dead letters")
 
 
 Act = Callable[[DeadLetterBox, DeadLetter], Awaitable[dict[str, Any]]]
 
 
-def _each(party: Path, wanted: tuple[str, ...] | None, act: Act | None) -> list[dict[str, Any]]:
-    """What ``act`` says of each wanted letter, of all when None; or the letters themselves."""
+def _for_letters(
+    party: Path, wanted: tuple[str, ...] | None, act: Act | None
+) -> list[dict[str, Any]]:
+    """What ``act`` returns for each wanted letter, or the letters; None wants all of them."""
 
     async def work() -> list[dict[str, Any]]:
         async with DeadLetterBox.opened(*PartyFile.read(party)) as box:
@@ -99,7 +100,7 @@ def _each(party: Path, wanted: tuple[str, ...] | None, act: Act | None) -> list[
 
 def _wanted(letters: tuple[str, ...], every: bool) -> tuple[str, ...] | None:
     if bool(letters) == every:
-        raise click.UsageError("name letters, or say --all")
+        raise click.UsageError("name letters, or write --all")
     return None if every else letters
 
 

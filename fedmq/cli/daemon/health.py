@@ -7,22 +7,23 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.errors import LinkError
 
 __all__ = ["health"]
 
 
-@click.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @json_option
 def health(party: Path, as_json: bool) -> None:
     """Ask whether the daemon of PARTY can serve: exit code 0, 5 without a broker, 7 if it is down.
 
     It needs no HTTP; for a load balancer there is /health/ready.
     """
-    result = ask_daemon(state_of(party), {"do": "health"})
+    result = request_daemon(state_folder(party), {"do": "health"})
     print_result(result, as_json, _in_words)
     if not result["ready"]:
         raise LinkError("; ".join(result["reasons"]))

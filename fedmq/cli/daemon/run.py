@@ -15,7 +15,8 @@ from pathlib import Path
 import click
 
 from fedmq.cli.daemon.log_format import LOG_FORMATS, LogFormat, log_to_stderr
-from fedmq.cli.daemon.systemd import tell_supervisor
+from fedmq.cli.daemon.systemd import notify_systemd
+from fedmq.cli.party_argument import party_argument
 from fedmq.cli.setup.keys import ask_passphrase
 from fedmq.errors import FedmqError
 from fedmq.party.configuration.party import PartyFile
@@ -25,11 +26,11 @@ from fedmq.party.identity.party_files import PartyFiles
 __all__ = ["run"]
 
 _STOP_SECONDS = 12.0
-"""Service managers kill a daemon that takes longer, and nobody learns what it was waiting for."""
+"""Service managers kill a daemon that takes longer, and then nobody learns what held it up."""
 
 
 @click.command()
-@click.argument("party", type=click.Path(path_type=Path))
+@party_argument
 @click.option(
     "-v", "--verbose", is_flag=True, help="Log every message that is dropped or sent again."
 )
@@ -52,9 +53,9 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     """
     config, _ = PartyFile.read(party)
     log_to_stderr(log_format, config.party, verbose=verbose)
-    # What a daemon writes down is for its own user.
+    # The files that a daemon writes are for its own user.
     os.umask(0o077)
-    # Asked for once: whoever typed it need not sit there when the files are read anew.
+    # Nobody may be at the terminal when the files are read again, so the passphrase is kept.
     files = PartyFiles.read(party, functools.cache(ask_passphrase))
     if trace is not None:
         trace.mkdir(parents=True, exist_ok=True)
@@ -65,9 +66,9 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
 
         def stop() -> None:
             daemon.stop()
-            last = threading.Timer(_STOP_SECONDS, _leave, [config.party])
-            last.daemon = True
-            last.start()
+            timer = threading.Timer(_STOP_SECONDS, _exit, [config.party])
+            timer.daemon = True
+            timer.start()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
@@ -75,8 +76,8 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
 
         def ready() -> None:
             click.echo(f"{config.party} is ready in {files.federation.name}", err=True)
-            tell_supervisor("READY=1")
-            # What is loaded by now stays: to look at it again and again would hold up scores.
+            notify_systemd("READY=1")
+            # What is loaded by now stays. To collect garbage among it would hold up scores.
             gc.collect()
             gc.freeze()
 
@@ -85,8 +86,8 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
     asyncio.run(serve())
 
 
-def _leave(party: str) -> None:
-    """End as a crash would, from which the next start recovers, and show where it stood."""
+def _exit(party: str) -> None:
+    """End as in a crash, from which the next start recovers, and show where the threads are."""
     click.echo(f"fedmq: {party} does not stop within {_STOP_SECONDS:g} s, and is ended", err=True)
     faulthandler.dump_traceback(sys.stderr)
     os._exit(FedmqError.exit_code)

@@ -1,4 +1,4 @@
-"""``fedmq status``, ``cancel``, ``pause`` and ``resume``: an owner's say in a daemon."""
+"""``fedmq status``, ``cancel``, ``pause`` and ``resume``: the sessions of a daemon."""
 
 from __future__ import annotations
 
@@ -7,50 +7,51 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 
 __all__ = ["cancel", "pause", "resume", "status"]
 
 _PLURAL = {"tree": "trees", "leaf": "leaves"}
 
 
-@click.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @json_option
 def status(party: Path, as_json: bool) -> None:
     """Show the broker connection and the sessions of the daemon of PARTY."""
-    print_result(ask_daemon(state_of(party), {"do": "status"}), as_json, _in_words)
+    print_result(request_daemon(state_folder(party), {"do": "status"}), as_json, _in_words)
 
 
-@click.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @click.argument("session")
 @json_option
 def cancel(party: Path, session: str, as_json: bool) -> None:
     """End SESSION at the daemon of PARTY; every party is told."""
     request = {"do": "cancel", "session": session}
-    result = ask_daemon(state_of(party), request)
+    result = request_daemon(state_folder(party), request)
     print_result(result, as_json, lambda done: f"session {done['session']} is cancelled")
 
 
-@click.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @click.argument("session")
 @json_option
 def pause(party: Path, session: str, as_json: bool) -> None:
     """Let the training SESSION rest after the tree that grows now, also across restarts."""
-    result = ask_daemon(state_of(party), {"do": "pause", "session": session})
+    result = request_daemon(state_folder(party), {"do": "pause", "session": session})
     print_result(result, as_json, lambda done: f"session {done['session']} rests after this tree")
 
 
-@click.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @click.argument("session")
 @json_option
 def resume(party: Path, session: str, as_json: bool) -> None:
     """Let the paused training SESSION go on."""
-    result = ask_daemon(state_of(party), {"do": "resume", "session": session})
+    result = request_daemon(state_folder(party), {"do": "resume", "session": session})
     print_result(result, as_json, lambda done: f"session {done['session']} goes on")
 
 
@@ -61,18 +62,19 @@ def _in_words(result: Any) -> str:
         f"broker: {result['broker']}",
         f"models: {result['models']}",
     ]
-    for each in result["sessions"]:
-        total = f" of {each['total']} {_PLURAL[each['unit']]}" if each["total"] else ""
+    for session in result["sessions"]:
+        total = f" of {session['total']} {_PLURAL[session['unit']]}" if session["total"] else ""
         lines.append(
-            f"{each['purpose']} {each['session']} of {each['model']}: {each['done']}{total}, "
-            f"{each['meaning']}"
+            f"{session['purpose']} {session['session']} of {session['model']}: "
+            f"{session['done']}{total}, {session['meaning']}"
         )
-        lines += [f"  {wait}" for wait in each["waiting"]]
+        lines += [f"  {wait}" for wait in session["waiting"]]
     lines += result["idle"]
-    kept = {"dead letters": result["dead_letters"], "dropped": result["dropped"]}
-    counts = {**{f"refused ({why})": each for why, each in result["refused"].items()}, **kept}
+    counts = {f"refused ({reason})": count for reason, count in result["refused"].items()}
+    counts |= {"dead letters": result["dead_letters"], "dropped": result["dropped"]}
     if any(counts.values()):
-        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        lines.append(f"messages since the start: {said}")
-    lines += [result["store"]] if result["store"] else []
+        shown = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        lines.append(f"messages since the start: {shown}")
+    if result["store"]:
+        lines.append(result["store"])
     return "\n".join(lines)

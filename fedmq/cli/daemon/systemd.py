@@ -1,15 +1,15 @@
-"""Telling systemd how the daemon is: the protocol of sd_notify(3), without its library."""
+"""The state of the daemon for systemd: the protocol of sd_notify(3), without its library."""
 
 from __future__ import annotations
 
 import os
 import socket
 
-__all__ = ["tell_supervisor"]
+__all__ = ["notify_systemd"]
 
 
-def tell_supervisor(state: str) -> None:
-    """Say ``state``, such as ``READY=1``, to systemd; nothing where it does not listen."""
+def notify_systemd(state: str) -> None:
+    """Send ``state``, such as ``READY=1``, to systemd; do nothing where it does not listen."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

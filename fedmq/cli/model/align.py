@@ -1,4 +1,4 @@
-"""``fedmq align``: one alignment, asked of the active party's daemon."""
+"""``fedmq align``: one alignment, by the active party's daemon."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import ask_daemon, state_of
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.party.configuration.job import AlignmentJob
 
@@ -33,7 +34,7 @@ def align(job: Path, as_json: bool) -> None:
             if event["event"] == "progress":
                 bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
 
-        result = ask_daemon(state_of(description.party), request, show)
+        result = request_daemon(state_folder(description.party), request, show)
     print_result(result, as_json, _in_words)
 
 

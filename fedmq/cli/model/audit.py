@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError, DataError
-from fedmq.leakage.audit import audit as mounted
+from fedmq.leakage.audit import audit as mount_attacks
 from fedmq.leakage.view import SessionView
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.data import DataSection
@@ -62,11 +62,11 @@ def audit(
 
     The truth, which no single party holds, is needed to score them: run this on trial data.
     """
-    seen = Recording.read(recording)
-    read = _Truth(id_column, _alignment(SessionView(seen).terms, state))
-    truth = None if labels is None else read.labels(labels, label_column)
-    tables = dict(read.features(each) for each in features)
-    report = mounted(seen, label=truth, passive=tables, known=known)
+    recorded = Recording.read(recording)
+    truth = _Truth(id_column, _alignment(SessionView(recorded).terms, state))
+    label = None if labels is None else truth.labels(labels, label_column)
+    tables = dict(truth.features(given) for given in features)
+    report = mount_attacks(recorded, label=label, passive=tables, known=known)
     if plot is not None:
         report.plot(plot)
     print_result(report.as_dict(), as_json, lambda _: report.table())
@@ -106,7 +106,7 @@ class _Truth:
     def features(self, given: str) -> tuple[str, Any]:
         party, equals, file = given.partition("=")
         if not equals or not party or not file:
-            raise ConfigError(f"--features {given!r}: PARTY=FILE is needed, telco=telco.csv say")
+            raise ConfigError(f"--features {given!r}: write PARTY=FILE, such as telco=telco.csv")
         name = f"--features {party}"
         return party, self._rows(name, ReadTable(name, self._section(Path(file))).run()).values
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import party_argument_help
 from fedmq.cli.model.load_generator import Load, Measured, run
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.table import ReadTable
@@ -25,8 +25,8 @@ def bench() -> None:
     """Measure a running federation."""
 
 
-@bench.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@bench.command(epilog=PARTY_HELP)
+@party_argument
 @click.option("--rate", default=100.0, show_default=True, help="Requests per second.")
 @click.option("--seconds", default=10.0, show_default=True, help="How long.")
 @click.option("--rows", default=1, show_default=True, help="Rows per request.")
@@ -85,13 +85,13 @@ def _result(load: Load, measured: Measured) -> dict[str, Any]:
         "statuses": {str(status): times for status, times in sorted(measured.statuses.items())},
         "degraded": measured.degraded,
         "milliseconds": {
-            f"p{each:g}": round(measured.percentile(each), 2) for each in _PERCENTILES
+            f"p{share:g}": round(measured.percentile(share), 2) for share in _PERCENTILES
         },
     }
 
 
 def _in_words(result: Any) -> str:
-    percentiles = "  ".join(f"{name} {each}" for name, each in result["milliseconds"].items())
+    percentiles = "  ".join(f"{name} {value}" for name, value in result["milliseconds"].items())
     statuses = ", ".join(f"{times} times {status}" for status, times in result["statuses"].items())
     return (
         f"{result['requests']} requests, {result['rows_per_second']} rows/s; {statuses}; "

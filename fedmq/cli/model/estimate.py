@@ -29,14 +29,14 @@ __all__ = ["estimate"]
     "--columns",
     multiple=True,
     metavar="PARTY=COUNT",
-    help="How many columns a party holds; as many as this one if not said. Repeat for each.",
+    help="How many columns a party holds; as many as this one if left out. Repeat for each.",
 )
 @click.option(
     "--bins",
     multiple=True,
     metavar="PARTY=BINS,BINS,...",
     help="How many bins each column of a party fills, as its owner's `fedmq data bins` says; "
-    "max_bin if not said. Repeat for each.",
+    "max_bin if left out. Repeat for each.",
 )
 @json_option
 def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json: bool) -> None:
@@ -53,7 +53,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         party.party, party.data, description.params, description.evaluation, salt=""
     ).run()
     learned = np.flatnonzero(~table.evaluation)
-    pace = _pace(party, federation)
+    latency = _latency(party, federation)
     found = estimation.estimate(
         active=table.values[learned],
         label=table.label[learned],
@@ -67,28 +67,28 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         engine_options=description.engine_options,
         workers=party.compute.workers,
         folder=party.state.parent,
-        broker=pace or BrokerLatency(0.0, 0.0),
+        broker=latency or BrokerLatency(0.0, 0.0),
     )
     result = {
         "trees": found.trees,
-        "broker_answers": pace is not None,
+        "broker_answers": latency is not None,
         "seconds_per_tree": round(found.per_tree, 4),
         "seconds_on_one_machine": round(found.together, 1),
         "seconds_on_a_machine_each": round(found.apart, 1),
         "parties": {
             party.party if name == ACTIVE else name: {
-                "core_seconds": round(each.core_seconds, 4),
-                "bytes_sent": int(each.bytes_sent),
-                "bytes_received": int(each.bytes_received),
-                "memory_bytes": int(each.memory),
+                "core_seconds": round(cost.core_seconds, 4),
+                "bytes_sent": int(cost.bytes_sent),
+                "bytes_received": int(cost.bytes_received),
+                "memory_bytes": int(cost.memory),
             }
-            for name, each in found.parties.items()
+            for name, cost in found.parties.items()
         },
     }
     print_result(result, as_json, _in_words)
 
 
-def _pace(party: PartyFile, federation: Federation) -> BrokerLatency | None:
+def _latency(party: PartyFile, federation: Federation) -> BrokerLatency | None:
     try:
         return asyncio.run(latency_of_broker(party, federation))
     except LinkError:
@@ -97,11 +97,11 @@ def _pace(party: PartyFile, federation: Federation) -> BrokerLatency | None:
 
 def _columns(given: tuple[str, ...], federation: Federation, otherwise: int) -> dict[str, int]:
     counts = dict.fromkeys(federation.passive, otherwise)
-    for each in given:
-        party, _, count = each.partition("=")
+    for option in given:
+        party, _, count = option.partition("=")
         if party not in counts or not count.isdecimal():
             raise ConfigError(
-                f"--columns {each}: write PARTY=COUNT with one of {', '.join(counts)}"
+                f"--columns {option}: write PARTY=COUNT with one of {', '.join(counts)}"
             )
         counts[party] = int(count)
     return counts
@@ -109,13 +109,13 @@ def _columns(given: tuple[str, ...], federation: Federation, otherwise: int) -> 
 
 def _bins(given: tuple[str, ...], columns: Mapping[str, int], most: int) -> dict[str, list[int]]:
     filled = {party: [most] * count for party, count in columns.items()}
-    for each in given:
-        party, _, counts = each.partition("=")
-        if party not in filled or not all(one.isdecimal() for one in counts.split(",")):
+    for option in given:
+        party, _, counts = option.partition("=")
+        if party not in filled or not all(count.isdecimal() for count in counts.split(",")):
             raise ConfigError(
-                f"--bins {each}: write PARTY=BINS,BINS,... with one of {', '.join(filled)}"
+                f"--bins {option}: write PARTY=BINS,BINS,... with one of {', '.join(filled)}"
             )
-        filled[party] = [int(one) for one in counts.split(",")]
+        filled[party] = [int(count) for count in counts.split(",")]
     return filled
 
 
@@ -127,9 +127,9 @@ def _in_words(result: Any) -> str:
         f"share this one{silent}"
     ]
     lines += [
-        f"  {party}: {each['core_seconds']:,.1f} s of its cores, sends "
-        f"{each['bytes_sent'] / 1e6:,.1f} MB, receives {each['bytes_received'] / 1e6:,.1f} MB, "
-        f"takes {each['memory_bytes'] / 1e6:,.0f} MB of memory"
-        for party, each in result["parties"].items()
+        f"  {party}: {cost['core_seconds']:,.1f} s of its cores, sends "
+        f"{cost['bytes_sent'] / 1e6:,.1f} MB, receives {cost['bytes_received'] / 1e6:,.1f} MB, "
+        f"takes {cost['memory_bytes'] / 1e6:,.0f} MB of memory"
+        for party, cost in result["parties"].items()
     ]
     return "\n".join(lines)

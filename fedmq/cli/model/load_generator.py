@@ -1,7 +1,8 @@
-"""Requests at the times at which they are due, whether or not the former ones are answered.
+"""Requests at the times at which they are due, whether or not earlier ones have been answered.
 
-A generator that waits for answers asks less just when the service is slow, and so hides it
-(coordinated omission). Here a latency counts from the moment at which the request was due.
+A generator that waits for answers sends fewer requests just when the service is slow, and so hides
+that it is slow (coordinated omission). Here a latency counts from the moment at which the request
+was due.
 """
 
 from __future__ import annotations
@@ -83,12 +84,12 @@ class _Generator:
         start = time.perf_counter()
         tasks = []
         for number in range(count):
-            at = start + float(due[number])
-            wait = at - time.perf_counter()
+            moment = start + float(due[number])
+            wait = moment - time.perf_counter()
             if wait > 0:
                 await asyncio.sleep(wait)
-            ids = [load.ids[place] for place in chosen[number].tolist()]
-            tasks.append(asyncio.create_task(self._request(ids, at)))
+            ids = [load.ids[position] for position in chosen[number].tolist()]
+            tasks.append(asyncio.create_task(self._request(ids, moment)))
         await asyncio.gather(*tasks)
         self._measured.elapsed = time.perf_counter() - start
         for _, writer in self._idle:
@@ -104,10 +105,10 @@ class _Generator:
         return await asyncio.open_connection(self._host, self._port)
 
     async def _request(self, ids: list[str], due: float) -> None:
-        asked: dict[str, object] = {"ids": ids}
+        request: dict[str, object] = {"ids": ids}
         if self._load.deadline_ms is not None:
-            asked["deadline_ms"] = self._load.deadline_ms
-        body = json.dumps(asked)
+            request["deadline_ms"] = self._load.deadline_ms
+        body = json.dumps(request)
         async with self._free:
             reader, writer = await self._connection()
             writer.write(f"{self._head}Content-Length: {len(body)}\r\n\r\n{body}".encode())

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.store.models import ModelStore
@@ -17,7 +18,6 @@ from fedmq.party.store.share_file import check_owner, read_share, write_share
 
 __all__ = ["models"]
 
-_party = click.argument("party", type=click.Path(path_type=Path))
 _file = click.argument("file", type=click.Path(path_type=Path))
 
 
@@ -35,16 +35,16 @@ def models() -> None:
     """List models, and export, import or verify a party's share of one."""
 
 
-@models.command("list", epilog=party_argument_help)
-@_party
+@models.command("list", epilog=PARTY_HELP)
+@party_argument
 @json_option
 def list_models(party: Path, as_json: bool) -> None:
     """List the models, the oldest first."""
-    print_result(ask_daemon(state_of(party), {"do": "models"}), as_json, _in_words)
+    print_result(request_daemon(state_folder(party), {"do": "models"}), as_json, _in_words)
 
 
-@models.command("export", epilog=party_argument_help)
-@_party
+@models.command("export", epilog=PARTY_HELP)
+@party_argument
 @click.argument("model")
 @_file
 @json_option
@@ -57,11 +57,11 @@ def export_share(party: Path, model: str, file: Path, as_json: bool) -> None:
     shares = _Shares(party)
     digest = write_share(shares.checked(model), file)
     result = {"model": model, "party": shares.party, "file": str(file), "sha256": digest}
-    print_result(result, as_json, lambda each: f"{each['file']}: sha256 {each['sha256']}")
+    print_result(result, as_json, lambda share: f"{share['file']}: sha256 {share['sha256']}")
 
 
-@models.command("import", epilog=party_argument_help)
-@_party
+@models.command("import", epilog=PARTY_HELP)
+@party_argument
 @_file
 @json_option
 def import_share(party: Path, file: Path, as_json: bool) -> None:
@@ -74,12 +74,12 @@ def import_share(party: Path, file: Path, as_json: bool) -> None:
     print_result(
         {"model": share.model_id, "party": shares.party},
         as_json,
-        lambda each: f"{each['party']} has its share of model {each['model']}",
+        lambda done: f"{done['party']} has its share of model {done['model']}",
     )
 
 
-@models.command(epilog=party_argument_help)
-@_party
+@models.command(epilog=PARTY_HELP)
+@party_argument
 @click.argument("model", required=False)
 @click.option("--local", is_flag=True, help="Do not ask the other parties.")
 @json_option
@@ -91,12 +91,12 @@ def verify(party: Path, model: str | None, local: bool, as_json: bool) -> None:
     """
     shares = _Shares(party)
     result = []
-    for each in [model] if model else shares.store.ids():
-        share = shares.checked(each)
-        verified: dict[str, Any] = {"model": each, "own_records": len(share.lookup_table)}
+    for name in [model] if model else shares.store.ids():
+        share = shares.checked(name)
+        verified: dict[str, Any] = {"model": name, "own_records": len(share.lookup_table)}
         if shares.is_active and not local:
-            asked = ask_daemon(shares.state, {"do": "verify", "model": each})
-            verified["records"] = asked["records"]
+            answer = request_daemon(shares.state, {"do": "verify", "model": name})
+            verified["records"] = answer["records"]
         result.append(verified)
     print_result(result, as_json, _verified)
 
@@ -122,7 +122,7 @@ class _Shares:
 
 
 def _in_words(result: Any) -> str:
-    return "\n".join(_line(each) for each in result) or "no models yet"
+    return "\n".join(map(_line, result)) or "no models yet"
 
 
 def _line(model: Any) -> str:
@@ -134,7 +134,8 @@ def _line(model: Any) -> str:
 
 def _verified(result: Any) -> str:
     lines = []
-    for each in result:
-        others = "".join(f", {n} at {party}" for party, n in each.get("records", {}).items())
-        lines.append(f"{each['model']}: sound, {each['own_records']} records here{others}")
+    for model in result:
+        records = model.get("records", {})
+        others = "".join(f", {count} at {party}" for party, count in records.items())
+        lines.append(f"{model['model']}: sound, {model['own_records']} records here{others}")
     return "\n".join(lines) or "no models yet"

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import ask_daemon, party_argument_help
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import write_atomically
@@ -23,8 +24,8 @@ __all__ = ["predict", "read_ids"]
 _HEADER = ("id", "score")
 
 
-@click.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @click.argument("ids", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="CSV to write."
@@ -41,7 +42,7 @@ def predict(
     """
     config, _ = PartyFile.read(party)
     names = read_ids(ids, (config.serving or config.data).id)
-    _check(output)  # before others are asked about people
+    _check_no_loss(output)  # before the other parties learn which people are scored
     request = {"do": "predict", "model": model, "ids": names, "output_margin": margin}
     with ProgressBar("predicting, leaves", quiet=as_json) as bar:
 
@@ -49,16 +50,39 @@ def predict(
             if event["total"] or event["waiting"]:
                 bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
 
-        result = ask_daemon(config.state, request, show)
-    _write(output, names, result["scores"])
+        result = request_daemon(config.state, request, show)
+    _write_scores(output, names, result["scores"])
     summary = {"model": result["model"], "rows": len(names), "output": str(output)}
     print_result(
         summary, as_json, lambda done: f"{done['rows']} scores by {done['model']} in {output}"
     )
 
 
-def _check(output: Path) -> None:
-    """Only scores are overwritten: a slip must not cost a table, or keys."""
+def read_ids(path: Path, column: str | None) -> list[str]:
+    """The ids in ``column`` of a CSV file, in the file's order.
+
+    Without ``column`` the file has to have a single one.
+
+    Raises:
+        DataError: there is no such column, or no id in it.
+    """
+    with CsvFile(str(path), path) as file:
+        if column is None and len(file.columns) == 1:
+            column = file.columns[0]
+        if column is None or column not in file.columns:
+            # The first id of a file without a header must not be taken for one.
+            raise DataError(
+                f"{path}: there is no column {column or 'id'!r} in line 1, which is "
+                f"{list(file.columns[:5])}; give the ids this header"
+            )
+        ids = [cell.strip() for batch in file.batches([column]) for cell in batch.cells[column]]
+    if not ids:
+        raise DataError(f"{path}: there are no ids")
+    return ids
+
+
+def _check_no_loss(output: Path) -> None:
+    """ConfigError if ``output`` cannot be written, or is a file of anything but scores."""
     if not output.parent.is_dir():
         raise ConfigError(f"{output}: there is no folder {output.parent}; make it first")
     if output.is_dir():
@@ -69,11 +93,8 @@ def _check(output: Path) -> None:
                 raise ConfigError(f"{output}: exists already and holds no scores; choose another")
 
 
-def _write(output: Path, ids: list[str], scores: list[float]) -> None:
-    """All scores or no file: a half-written one would look complete. What is no file is written to.
-
-    Such as a pipe, or /dev/stdout.
-    """
+def _write_scores(output: Path, ids: list[str], scores: list[float]) -> None:
+    """Write all scores or no file; but write into a pipe or link, such as /dev/stdout."""
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow(_HEADER)
@@ -85,20 +106,3 @@ def _write(output: Path, ids: list[str], scores: list[float]) -> None:
             output.write_text(table.getvalue(), newline="", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{output}: cannot be written: {error.strerror}") from None
-
-
-def read_ids(path: Path, column: str | None) -> list[str]:
-    """The ids in the ``column`` of a CSV file, or its only one; in the order of the file."""
-    with CsvFile(str(path), path) as file:
-        if column is None and len(file.columns) == 1:
-            column = file.columns[0]
-        if column is None or column not in file.columns:
-            # A file without a header must not lose its first person.
-            raise DataError(
-                f"{path}: there is no column {column or 'id'!r} in line 1, which is "
-                f"{list(file.columns[:5])}; give the ids this header"
-            )
-        ids = [each.strip() for batch in file.batches([column]) for each in batch.cells[column]]
-    if not ids:
-        raise DataError(f"{path}: there are no ids")
-    return ids

@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
 
 __all__ = ["activate", "rollback", "serving"]
 
-_party = click.argument("party", type=click.Path(path_type=Path))
 _name = click.option("--name", default="production", show_default=True, help="The name.")
 
 
-@click.command(epilog=party_argument_help)
-@_party
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @click.argument("model", required=False)
 @_name
 @click.option("--mode", type=click.Choice(["hop", "bitmap"]), help="As in [online] if left out.")
@@ -34,8 +34,8 @@ def activate(party: Path, model: str | None, name: str, mode: str | None, as_jso
     print_result(_watched(party, request, as_json), as_json, _switched)
 
 
-@click.command(epilog=party_argument_help)
-@_party
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @_name
 @json_option
 def rollback(party: Path, name: str, as_json: bool) -> None:
@@ -43,12 +43,12 @@ def rollback(party: Path, name: str, as_json: bool) -> None:
     print_result(_watched(party, {"do": "rollback", "name": name}, as_json), as_json, _switched)
 
 
-@click.command(epilog=party_argument_help)
-@_party
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @json_option
 def serving(party: Path, as_json: bool) -> None:
     """Show what the daemon of PARTY serves, and how that goes."""
-    print_result(ask_daemon(state_of(party), {"do": "serving"}), as_json, _in_words)
+    print_result(request_daemon(state_folder(party), {"do": "serving"}), as_json, _in_words)
 
 
 def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
@@ -58,7 +58,7 @@ def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
             if event["waiting"]:
                 bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
 
-        return ask_daemon(state_of(party), request, show)
+        return request_daemon(state_folder(party), request, show)
 
 
 def _switched(result: Any) -> str:
@@ -68,17 +68,17 @@ def _switched(result: Any) -> str:
 
 def _in_words(result: Any) -> str:
     trouble = result["source_trouble"]
-    worry = [f"rows cannot be looked up: {trouble}"] if trouble else []
+    warning = [f"rows cannot be looked up: {trouble}"] if trouble else []
     if "questions" in result:
         models = ", ".join(result["models"]) or "no model"
         answers = (
             f"{result['party']} answers for {models}: {result['questions']} questions, "
             f"{result['turned_away']} turned away"
         )
-        return "\n".join([answers, *worry])
+        return "\n".join([answers, *warning])
     lines = [
-        f"{name} is {each['model']}, mode {each['mode']}, at most {each['rounds']} rounds"
-        for name, each in result["models"].items()
+        f"{name} is {model['model']}, mode {model['mode']}, at most {model['rounds']} rounds"
+        for name, model in result["models"].items()
     ]
     away = f"; away: {', '.join(result['away'])}" if result["away"] else ""
     counts = result["counts"]
@@ -86,4 +86,4 @@ def _in_words(result: Any) -> str:
         f"{counts['requests']} requests, {counts['rows']} rows, {counts['failed']} failed, "
         f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}"
     )
-    return "\n".join([*lines, *worry])
+    return "\n".join([*lines, *warning])

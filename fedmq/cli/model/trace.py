@@ -37,7 +37,7 @@ def join(files: tuple[Path, ...], output: Path, as_json: bool) -> None:
     Messages then show as arrows from party to party.
     """
     check_writable(output)
-    joined = JoinedTrace.of([(str(each), read_trace(each)) for each in files])
+    joined = JoinedTrace.of([(str(file), read_trace(file)) for file in files])
     write_trace(joined.document, output)
     result = {
         "parties": list(joined.parties),

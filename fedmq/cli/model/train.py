@@ -1,4 +1,4 @@
-"""``fedmq train`` and ``follow``: a training, asked of the active party's daemon, and watched."""
+"""``fedmq train`` and ``follow``: a training by the active party's daemon, and its progress."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.telemetry.timeline import check_writable, write_trace
@@ -38,14 +39,14 @@ def train(job: Path, trace: Path | None, as_json: bool) -> None:
     }
     if trace is not None:
         check_writable(trace)
-    result = _watched(state_of(description.party), request, as_json, description)
+    result = _watched(state_folder(description.party), request, as_json, description)
     if trace is not None:
         write_trace(result.pop("trace"), trace)
     print_result(result, as_json, _in_words)
 
 
-@click.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@click.command(epilog=PARTY_HELP)
+@party_argument
 @click.argument("session")
 @json_option
 def follow(party: Path, session: str, as_json: bool) -> None:
@@ -54,7 +55,7 @@ def follow(party: Path, session: str, as_json: bool) -> None:
     Ctrl-C only stops watching it.
     """
     request = {"do": "follow", "session": session}
-    print_result(_watched(state_of(party), request, as_json), as_json, _in_words)
+    print_result(_watched(state_folder(party), request, as_json), as_json, _in_words)
 
 
 def _watched(
@@ -62,20 +63,20 @@ def _watched(
 ) -> Any:
     """The result of a request whose progress is shown in trees."""
     expected = job.params.num_boost_round if job else None
-    opened = [request["session"]] if "session" in request else []
+    session = request.get("session", "SESSION")
     with ProgressBar("training, trees", quiet=quiet) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
+            nonlocal session
             if event["event"] == "opened":
-                opened.append(event["session"])
+                session = event["session"]
             if event["event"] == "progress":
                 waits = "; ".join(event["waiting"])
                 bar.show(event["done"], event["total"] or expected, event["details"], waits)
 
         try:
-            return ask_daemon(state, request, show)
+            return request_daemon(state, request, show)
         except KeyboardInterrupt:
-            session = opened[0] if opened else "SESSION"
             click.echo(
                 f"\nthe training goes on; watch it with: fedmq follow PARTY {session}; "
                 f"end it with: fedmq cancel PARTY {session}",

@@ -1,4 +1,4 @@
-"""``fedmq broker``: questions to the broker itself."""
+"""``fedmq broker``: whether the broker keeps the parties apart."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def check(parties: tuple[Path, ...], as_json: bool) -> None:
         ]
 
     findings = asyncio.run(all_findings())
-    print_result([asdict(each) for each in findings], as_json, _in_words)
-    wrong = [each for each in findings if not each.right]
+    print_result([asdict(finding) for finding in findings], as_json, _in_words)
+    wrong = [finding for finding in findings if not finding.right]
     if wrong:
         raise LinkError(
             f"{len(wrong)} of {len(findings)} checks failed, first: {wrong[0].party}: "
@@ -49,7 +49,7 @@ def check(parties: tuple[Path, ...], as_json: bool) -> None:
 
 def _in_words(findings: Any) -> str:
     return "\n".join(
-        f"{'ok   ' if each['right'] else 'WRONG'} {each['party']}: {each['tried']}: "
-        f"{'allowed' if each['right'] == each['allowed'] else 'refused'}"
-        for each in findings
+        f"{'ok   ' if finding['right'] else 'WRONG'} {finding['party']}: {finding['tried']}: "
+        f"{'allowed' if finding['right'] == finding['allowed'] else 'refused'}"
+        for finding in findings
     )

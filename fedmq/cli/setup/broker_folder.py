@@ -21,7 +21,7 @@ _HOSTS = ("localhost", "127.0.0.1", "broker")
 
 @dataclass(frozen=True)
 class BrokerFolder:
-    """Everything with which a broker serves one federation, and nothing else."""
+    """The files with which a broker serves one federation."""
 
     path: Path
     federation: str
@@ -35,11 +35,11 @@ class BrokerFolder:
         With ``passwords`` parties log in over plain AMQP; without, over TLS with certificates of
         an authority that is made here, and the broker's own certificate is for ``host``.
         """
-        # Files in here are readable, for inside a container the broker runs as somebody else; but
-        # nobody else gets past the folder.
+        # The files are readable, for in a container the broker runs as another user. Other users of
+        # this machine cannot enter the folder.
         self.path.mkdir(parents=True, mode=0o700)
-        for each in ("enabled_plugins", "node"):
-            shutil.copy(_files() / each, self.path / each)
+        for name in ("enabled_plugins", "node"):
+            shutil.copy(_files() / name, self.path / name)
         settings = (_files() / "rabbitmq.conf").read_text(encoding="utf-8")
         if passwords is None:
             settings += "\n" + (_files() / "tls.conf").read_text(encoding="utf-8")
@@ -67,8 +67,8 @@ class BrokerFolder:
             (self.path / "tls" / name).write_bytes(pem)
         clients = {party: authority.client(party) for party in self.parties}
         return {
-            party: {"ca.pem": trusted, "party.pem": each.certificate, "party.key": each.key}
-            for party, each in clients.items()
+            party: {"ca.pem": trusted, "party.pem": client.certificate, "party.key": client.key}
+            for party, client in clients.items()
         }
 
 

@@ -16,7 +16,7 @@ _HEAD = """\
 services:
   broker:
     image: rabbitmq:4-management
-    # The node's name, and so its data, hang on the host's name.
+    # The node's name, and so the place of its data, follows from the host's name.
     hostname: broker
     restart: unless-stopped
     volumes:

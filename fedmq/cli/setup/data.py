@@ -1,4 +1,4 @@
-"""``fedmq data``: what a party's source holds, what of it would be refused, and its bins."""
+"""``fedmq data``: what a party's source holds, what a session would refuse of it, and its bins."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from fedmq.boosting.binning import Cuts
-from fedmq.cli.daemon_request import party_argument_help
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.progress import ProgressBar
 from fedmq.errors import DataError
 from fedmq.party.configuration.party import PartyFile
@@ -25,8 +25,8 @@ def data() -> None:
     """Look at a party's own data."""
 
 
-@data.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@data.command(epilog=PARTY_HELP)
+@party_argument
 @click.option("--serving", is_flag=True, help="Check the rows to predict, not those to learn from.")
 @json_option
 def check(party: Path, serving: bool, as_json: bool) -> None:
@@ -49,38 +49,38 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
         )
 
 
-@data.command(epilog=party_argument_help)
-@click.argument("party", type=click.Path(path_type=Path))
+@data.command(epilog=PARTY_HELP)
+@party_argument
 @click.option("--max-bin", default=256, show_default=True, help="As the training has it.")
 @json_option
 def bins(party: Path, max_bin: int, as_json: bool) -> None:
     """Show how many bins each column of PARTY fills, for the active party's `fedmq estimate`.
 
-    Nothing is sent: whoever wants to tell these numbers passes them on.
+    Nothing is sent: the owner passes these numbers on, or does not.
     """
     config, _ = PartyFile.read(party)
     table = ReadTable(config.party, config.data).run()
     counts = Cuts.of(table.values, max_bin).n_bins.tolist()
     result = {"party": config.party, "bins": counts}
     print_result(
-        result, as_json, lambda each: f"{each['party']}={','.join(map(str, each['bins']))}"
+        result, as_json, lambda found: f"{found['party']}={','.join(map(str, found['bins']))}"
     )
 
 
 def _in_words(found: Any) -> str:
     lines = [f"{found['place']}: {found['rows']} rows"]
-    widths = [max(len(each[key]) for each in found["columns"]) for key in ("name", "role", "type")]
-    for each in found["columns"]:
-        words = zip((each["name"], each["role"], each["type"]), widths, strict=True)
-        line = "  " + "  ".join(word.ljust(width) for word, width in words)
-        if each["missing"] is not None:
-            line += f"  {each['missing']:7.2%} missing"
-        if each["categories"] is not None:
-            line += f", {each['categories']} categories"
+    keys = ("name", "role", "type")
+    widths = {key: max(len(column[key]) for column in found["columns"]) for key in keys}
+    for column in found["columns"]:
+        line = "  " + "  ".join(column[key].ljust(widths[key]) for key in keys)
+        if column["missing"] is not None:
+            line += f"  {column['missing']:7.2%} missing"
+        if column["categories"] is not None:
+            line += f", {column['categories']} categories"
         lines.append(line.rstrip())
     if found["repeated"]:
         some = ", ".join(found["repeated_ids"])
         kept = "refused" if found["duplicates"] == "refuse" else f"the {found['duplicates']} counts"
         lines.append(f"{found['repeated']} repeated ids, such as {some}: {kept}")
-    lines += [f"would be refused: {each}" for each in found["refused"]]
+    lines += [f"would be refused: {refusal}" for refusal in found["refused"]]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Wisconsin breast cancer (scikit-learn's copy), dealt out to the parties of an example."""
+"""Wisconsin breast cancer (scikit-learn's copy), its columns split among an example's parties."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ExampleData:
 
 
 def breast_cancer(parties: Sequence[str]) -> ExampleData:
-    """The data, its 30 columns dealt out evenly; ConfigError if scikit-learn is missing."""
+    """The data, its 30 columns split evenly; ConfigError if scikit-learn is missing."""
     try:
         from sklearn.datasets import load_breast_cancer
     except ImportError:

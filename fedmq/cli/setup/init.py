@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,17 +14,18 @@ import click
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.setup.broker_folder import BrokerFolder
 from fedmq.cli.setup.compose_file import compose_file
-from fedmq.cli.setup.example_data import breast_cancer
+from fedmq.cli.setup.example_data import ExampleData, breast_cancer
+from fedmq.cli.setup.templates import federation_toml, party_toml, train_toml
 from fedmq.errors import ConfigError
-from fedmq.party.identity import private_keys as private_keys
+from fedmq.party.identity import private_keys
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.transport.rabbitmq.topology import check_name
-from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
+from fedmq.transport.sealing.keys import PrivateKeys
 
 __all__ = ["init"]
 
-_PRIVATE = 0o600
-_BROKER = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
+_PRIVATE_MODE = 0o600
+_ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
 
 @click.command()
@@ -73,30 +73,20 @@ def init(
         passwords = {party: secrets.token_urlsafe(24) for party in parties} if no_tls else None
         rings = {party: KeyRing(party, PrivateKeys.generate()) for party in parties}
         pins = {party: ring.current.public for party, ring in rings.items()}
-        place = BrokerFolder(folder / "broker", name, parties)
-        certificates = place.write(passwords, host)
-        _write(folder / "federation.toml", _federation(name, active, passive, pins))
+        certificates = BrokerFolder(folder / "broker", name, parties).write(passwords, host)
+        _write(folder / "federation.toml", federation_toml(name, active, passive, pins))
         for party in parties:
             login = f"{party}:{passwords[party]}" if passwords else party
             url = f"{'amqp' if no_tls else 'amqps'}://{login}@{broker}/"
-            text = _party(party, url, party == active, serving=example)
-            _write(folder / party / "party.toml", text, _PRIVATE)
+            text = party_toml(party, url, labelled=party == active, serving=example)
+            _write(folder / party / "party.toml", text, _PRIVATE_MODE)
             private_keys.write(folder / party / "keys.json", rings[party])
             for file, pem in certificates.get(party, {}).items():
-                _write(folder / party / "tls" / file, pem.decode(), _PRIVATE)
-        _write(folder / "docker-compose.yml", compose_file(parties, passwords), _PRIVATE)
-        _write(folder / active / "train.toml", _job(example))
+                _write(folder / party / "tls" / file, pem.decode(), _PRIVATE_MODE)
+        _write(folder / "docker-compose.yml", compose_file(parties, passwords), _PRIVATE_MODE)
+        _write(folder / active / "train.toml", train_toml(trees=5 if example else 50))
         if data is not None:
-            for party in parties:
-                held = [data.columns[party][:, column] for column in range(len(data.names[party]))]
-                header = ["id", *(["label"] if party == active else []), *data.names[party]]
-                columns = [data.ids, *([data.label] if party == active else []), *held]
-                rows = list(zip(*columns, strict=True))
-                learned = [row for row, out in zip(rows, data.test, strict=True) if not out]
-                _write_csv(folder / party / "data.csv", header, learned)
-                _write_csv(folder / party / "serving.csv", header, rows)
-            asked = [(each,) for each, out in zip(data.ids, data.test, strict=True) if out]
-            _write_csv(folder / active / "ids.csv", ["id"], asked)
+            _write_example(folder, active, data)
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from None
     result = {"folder": str(folder), "federation": name, "parties": list(parties)}
@@ -105,76 +95,23 @@ def init(
 
 def _host(broker: str) -> str:
     """The host of HOST:PORT; ConfigError if it is anything else."""
-    found = _BROKER.fullmatch(broker)
+    found = _ADDRESS.fullmatch(broker)
     if found is None or not 0 < int(found["port"]) < 65536:
         raise ConfigError(f"--broker {broker}: write it as HOST:PORT, such as mq.example.org:5671")
     return found["host"].strip("[]")
 
 
-def _federation(
-    name: str, active: str, passive: Sequence[str], pins: Mapping[str, PublicKeys]
-) -> str:
-    pinned = "".join(f'{party} = ["{key}"]\n' for party, key in pins.items())
-    return (
-        "# The same file at every party.\n"
-        f'name = "{name}"\n'
-        f'active = "{active}"\n'
-        "# Their order decides which of two equally good splits is taken.\n"
-        f"passive = {json.dumps(list(passive))}\n"
-        "\n"
-        "# The parties' public keys. Compare the fingerprints (fedmq keys show) by telephone.\n"
-        f"[keys]\n{pinned}"
-    )
-
-
-def _party(party: str, url: str, labelled: bool, serving: bool) -> str:
-    columns = 'id = "id"\n' + ('label = "label"\n' if labelled else "")
-    tls = (
-        (
-            "# The broker's authority, and the certificate with which this party logs in.\n"
-            '[tls]\nca = "tls/ca.pem"\ncertificate = "tls/party.pem"\nkey = "tls/party.key"\n\n'
-        )
-        if url.startswith("amqps:")
-        else ""
-    )
-    text = (
-        "# This file stays at home, and so does keys.json beside it.\n"
-        f'party = "{party}"\n'
-        'federation = "../federation.toml"\n'
-        f'broker = "{url}"\n'
-        'state = "state"\n'
-        'keys = "keys.json"\n'
-        "\n" + tls + ""
-        "# A CSV file with a header. Every column but these is a feature.\n"
-        "[data]\n"
-        'path = "data.csv"\n' + columns
-    )
-    if serving:
-        text += (
-            "\n# Where the people to score are looked up; the data above when left out.\n"
-            '[serving]\npath = "serving.csv"\nid = "id"\n'
-            + ('ignore = ["label"]\n' if labelled else "")
-        )
-    return text + ('\n# What this party takes part in.\n[policy]\nengines = ["paillier", "ou"]\n')
-
-
-def _job(example: bool) -> str:
-    trees = 5 if example else 50
-    return (
-        'party = "party.toml"\n'
-        'engine = "paillier"\n'
-        "# The share of the people that is scored after each tree, but not learned from.\n"
-        "evaluation = 0.2\n"
-        "\n"
-        "# XGBoost's parameters, under XGBoost's names.\n"
-        "[params]\n"
-        'objective = "binary:logistic"\n'
-        f"num_boost_round = {trees}\n"
-        "max_depth = 3\n"
-        "max_bin = 32\n"
-        "eta = 0.3\n"
-        'eval_metric = ["logloss", "auc"]\n'
-    )
+def _write_example(folder: Path, active: str, data: ExampleData) -> None:
+    """Write a table to learn from and one to look people up in for each party, and ids to score."""
+    for party, names in data.names.items():
+        label = {"label": data.label} if party == active else {}
+        header = ["id", *label, *names]
+        rows = list(zip(data.ids, *label.values(), *data.columns[party].T, strict=True))
+        train = [row for row, test in zip(rows, data.test, strict=True) if not test]
+        _write_csv(folder / party / "data.csv", header, train)
+        _write_csv(folder / party / "serving.csv", header, rows)
+    ids = [(person,) for person, test in zip(data.ids, data.test, strict=True) if test]
+    _write_csv(folder / active / "ids.csv", ["id"], ids)
 
 
 def _write(path: Path, text: str, mode: int = 0o644) -> None:

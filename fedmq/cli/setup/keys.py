@@ -10,19 +10,18 @@ from typing import Any
 
 import click
 
-from fedmq.cli.daemon_request import ask_daemon, party_argument_help
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin, pinned
 from fedmq.party.configuration.toml_file import read_toml
-from fedmq.party.identity import private_keys as private_keys
+from fedmq.party.identity import private_keys
 from fedmq.party.identity.private_keys import PASSPHRASE_VARIABLE, KeyRing
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
 
 __all__ = ["ask_passphrase", "keys"]
-
-party_argument = click.argument("party", type=click.Path(path_type=Path))
 
 
 def ask_passphrase() -> str:
@@ -51,12 +50,12 @@ locked_option = click.option(
 )
 
 
-@click.group(epilog=party_argument_help)
+@click.group(epilog=PARTY_HELP)
 def keys() -> None:
     """Make, show, change and trust the keys that seal messages between the parties."""
 
 
-@keys.command(epilog=party_argument_help)
+@keys.command(epilog=PARTY_HELP)
 @party_argument
 @locked_option
 @json_option
@@ -73,7 +72,7 @@ def new(party: Path, locked: bool, as_json: bool) -> None:
     print_result(_described(config.party, ring.current.public), as_json, _to_send)
 
 
-@keys.command(epilog=party_argument_help)
+@keys.command(epilog=PARTY_HELP)
 @party_argument
 @json_option
 def show(party: Path, as_json: bool) -> None:
@@ -87,7 +86,7 @@ def show(party: Path, as_json: bool) -> None:
     print_result(result, as_json, lambda found: "\n".join(map(_line, found)) or "no keys yet")
 
 
-@keys.command(epilog=party_argument_help)
+@keys.command(epilog=PARTY_HELP)
 @party_argument
 @click.option("--finish", is_flag=True, help="The others trust the next key: sign with it.")
 @click.option("--now", is_flag=True, help="The key is stolen: use another, drop the old one.")
@@ -111,13 +110,13 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
     signing = ring.current.public
     newest = ring.next.public if ring.next else signing
     pin(config.federation, config.party, list(dict.fromkeys([signing, newest])))
-    result = _told(config, _described(config.party, newest))
+    result = _reloaded(config, _described(config.party, newest))
     print_result(result, as_json, partial(_to_send, only=now or finish))
 
 
-# Every 64th public key begins with a hyphen, and is no row of short options.
+# Every 64th public key begins with a hyphen, and must not count as short options.
 @keys.command(
-    epilog=party_argument_help,
+    epilog=PARTY_HELP,
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
 )
 @party_argument
@@ -136,14 +135,14 @@ def trust(party: Path, peer: str, public: str, only: bool, as_json: bool) -> Non
     if peer == config.party:
         raise ConfigError(f"{peer} is this party itself; use: fedmq keys new, or rotate")
     before = () if only else pinned(config.federation).get(peer, ())
-    pin(config.federation, peer, [*(each for each in before if each != key), key])
-    print_result(_told(config, _described(peer, key)), as_json, _with_daemon)
+    pin(config.federation, peer, [*(old for old in before if old != key), key])
+    print_result(_reloaded(config, _described(peer, key)), as_json, _with_daemon)
 
 
-def _told(config: PartyFile, result: dict[str, Any]) -> dict[str, Any]:
-    """Have a running daemon take up the change, and add what came of that."""
+def _reloaded(config: PartyFile, result: dict[str, Any]) -> dict[str, Any]:
+    """``result``, and whether a running daemon has taken up the change."""
     try:
-        ask_daemon(config.state, {"do": "reload"})
+        request_daemon(config.state, {"do": "reload"})
     except DaemonError as error:
         return {**result, "daemon": str(error)}
     return {**result, "daemon": "the running daemon has taken it up"}

@@ -74,7 +74,7 @@ class ProcessPool(ComputePool):
         gives_way = self._priority_gate is not None
         if self._priority_gate is not None:
             # Small computations end in quick succession, and each end is work for this process.
-            await self._priority_gate.give()
+            await self._priority_gate.wait()
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:

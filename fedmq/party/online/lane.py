@@ -24,7 +24,7 @@ from fedmq.party.online.scoring.scorer import Scorer
 from fedmq.party.online.scoring.sender import OnlineSender
 from fedmq.party.store.deployments import Deployments
 from fedmq.party.store.models import ModelStore
-from fedmq.transport.background_tasks import BackgroundTasks, end
+from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import Link
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class OnlineLane:
             await self._requests.close()
         await self.scorer.close()
         await self.loader.close()
-        await end(self._answers)
+        await self._answers.close()
         self.source.close()
         if self._question_log is not None:
             await self._question_log.close()

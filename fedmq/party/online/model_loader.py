@@ -18,7 +18,7 @@ from fedmq.party.online.scoring.served_model import ServedModel
 from fedmq.party.store.deployments import Deployment, Deployments
 from fedmq.party.store.models import ModelStore
 from fedmq.protocol.online.options import Mode
-from fedmq.transport.background_tasks import end
+from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.priority import PriorityGate
 
 __all__ = ["ModelLoader", "ReadModel"]
@@ -69,18 +69,17 @@ class ModelLoader:
         self._max_age = max_age
         self._stamps: dict[str, Any] = {}
         """Of the source, when the rows of a served model were read."""
-        self._refreshing: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
 
     async def start(self) -> None:
         """Load what was served before; what cannot be loaded is logged and left out."""
         for deployment in self._deployments.kept():
             await self._load(deployment)
-        self._refreshing = asyncio.create_task(self._refresh())
+        self._tasks.spawn(self._refresh())
 
     async def close(self) -> None:
         """Load nothing any more."""
-        if self._refreshing is not None:
-            await end([self._refreshing])
+        await self._tasks.close()
 
     async def stamp(self) -> Any:
         """What the source shows now; it is another one when rows were replaced."""

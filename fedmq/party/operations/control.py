@@ -20,7 +20,7 @@ from fedmq.errors import ConfigError, DaemonError, FedmqError
 from fedmq.party.services.service import Command
 from fedmq.party.sessions.running import OnProgress
 
-__all__ = ["ControlServer", "ask", "socket_path"]
+__all__ = ["ControlServer", "send_request", "socket_path"]
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def _make_private(folder: Path) -> None:
             log.warning("%s: others can look into the state folder; chmod 700 it", folder)
 
 
-async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+async def send_request(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
     """The events with which the daemon answers ``request``, up to ``done``.
 
     Raises:

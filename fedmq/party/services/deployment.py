@@ -25,7 +25,7 @@ from fedmq.party.store.disk import until_taken
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.online.options import Mode
-from fedmq.transport.background_tasks import end
+from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["PRODUCTION", "DeploymentService"]
 
@@ -44,8 +44,9 @@ class DeploymentService(Service):
         self._loader = online.loader
         self._deployments = online.deployments
         self._switching = asyncio.Lock()
-        self._reminding: dict[str, asyncio.Task[None]] = {}
-        """By model: telling a party again that it serves the model."""
+        self._reminders = BackgroundTasks()
+        self._reminded: set[str] = set()
+        """The models that a party is asked to serve again at this moment."""
         online.on_not_served = self._on_not_served
 
     @property
@@ -63,7 +64,7 @@ class DeploymentService(Service):
 
     async def close(self) -> None:
         """Stop reminding other parties."""
-        await end(self._reminding.values())
+        await self._reminders.close()
 
     # The label holder's side
 
@@ -155,9 +156,10 @@ class DeploymentService(Service):
     def _on_not_served(self, party: str, model: str) -> None:
         """Have a party serve again what it once agreed to serve."""
         names = [name for name, now in self._deployments.names().items() if now.model == model]
-        if names and model not in self._reminding:
+        if names and model not in self._reminded:
             log.warning("%s does not serve %s any more; it is told again", party, model)
-            self._reminding[model] = asyncio.create_task(self._remind(names[0], model))
+            self._reminded.add(model)
+            self._reminders.spawn(self._remind(names[0], model))
 
     async def _remind(self, name: str, model: str) -> None:
         served = self._online.scorer.models[model]
@@ -171,7 +173,7 @@ class DeploymentService(Service):
             log.warning("%s cannot be served: %s", model, error)
             await asyncio.sleep(1)
         finally:
-            self._reminding.pop(model, None)
+            self._reminded.discard(model)
 
     # A feature holder's side
 

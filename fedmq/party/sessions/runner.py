@@ -41,6 +41,7 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.plan_runner import PlanRun
 from fedmq.protocol.session import Session, SessionEvent
+from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["Publish", "SessionRunner"]
 
@@ -93,7 +94,7 @@ class SessionRunner:
         self._record = observer.record
         self._link_trouble = ""
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._checkpointer = checkpointer
         self._on_computed = observer.on_computed
@@ -150,8 +151,7 @@ class SessionRunner:
         """Let everything fall: no message, timer or computation remains."""
         for timer in self._timers.values():
             timer.cancel()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         if not self.outcome.done():
             self.outcome.cancel()
         if not self.closed.done():
@@ -195,7 +195,7 @@ class SessionRunner:
             case Transmit(envelope):
                 if self._record is not None:
                     self._record(envelope)
-                self._spawn(self._transmit(envelope, self._kept))
+                self._tasks.spawn(self._transmit(envelope, self._kept))
             case RunPlan():
                 self._run(PlanRun(effect))
             case SetTimer(key, seconds):
@@ -241,12 +241,6 @@ class SessionRunner:
         if timer is not None:
             timer.cancel()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     def _keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have ``work`` done after what was to be written before it."""
         before = self._kept
@@ -262,7 +256,7 @@ class SessionRunner:
                 log.exception("%s: cannot be kept", self.session.mailbox.address)
                 self._feed(Cancelled(f"internal error: {type(error).__name__}"))
 
-        self._kept = self._spawn(keep())
+        self._kept = self._tasks.spawn(keep())
         self._kept.add_done_callback(lambda _: self._close_when_done())
 
     async def _finish(self, result: Any) -> None:
@@ -303,7 +297,7 @@ class SessionRunner:
 
     def _run(self, run: PlanRun) -> None:
         for index, computation in enumerate(run.computations):
-            self._spawn(self._compute(run, index, computation))
+            self._tasks.spawn(self._compute(run, index, computation))
 
     async def _compute(self, run: PlanRun, index: int, computation: Computation) -> None:
         """Do a computation of a plan, and what the plan wants done after its last one."""

@@ -1,1 +1,1 @@
-"""How does it travel over RabbitMQ? Addresses, topology, connection and link."""
+"""How does a message travel over RabbitMQ? Addresses, topology, connection and link."""

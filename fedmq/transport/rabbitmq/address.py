@@ -24,13 +24,13 @@ class BrokerAddress:
 
     @classmethod
     def parse(cls, url: str) -> BrokerAddress:
-        """Read ``amqp[s]://user:password@host:port/vhost``; raise `ConfigError` when it is none."""
+        """Read ``amqp[s]://user:password@host:port/vhost``; ConfigError if it is no such URL."""
         shape = "write it as amqp://user:password@host:port/vhost, or amqps:// for TLS"
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
-            # The parser's own words may quote the password.
+            # The parser's own message may quote the password.
             raise ConfigError(f"the broker URL cannot be read; {shape}") from error
         if parts.scheme not in PORTS or not parts.hostname:
             raise ConfigError(f"the broker URL names no AMQP host; {shape}")

@@ -1,7 +1,7 @@
 """A private certificate authority for one broker and its users: PEM bytes, no I/O.
 
 RabbitMQ takes a user's name from the common name of the certificate it shows (mechanism EXTERNAL),
-so no password exists that could be lost.
+so there is no password that could be lost.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedmq.errors import ConfigError
 
 __all__ = ["Authority", "Certificate"]
 
-YEARS = 10
+_YEARS = 10
 _CLOCK_SKEW = timedelta(hours=1)
 
 
@@ -55,7 +55,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str) -> Self:
-        """A new authority; its certificate is the one that everybody trusts."""
+        """A new authority. Its certificate is the one that broker and users trust."""
         key = generate_private_key(SECP256R1())
         subject = _name(name)
         builder = (
@@ -67,7 +67,7 @@ class Authority:
 
     @classmethod
     def load(cls, pem: Certificate) -> Self:
-        """Undo ``pem``; raises `ConfigError` when it is no authority."""
+        """The authority of ``pem``; ConfigError if it is none."""
         try:
             key = load_pem_private_key(pem.key, password=None)
             certificate = x509.load_pem_x509_certificate(pem.certificate)
@@ -121,7 +121,7 @@ def _builder(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=365 * YEARS))
+        .not_valid_after(now + timedelta(days=365 * _YEARS))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 

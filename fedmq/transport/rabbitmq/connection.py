@@ -1,4 +1,4 @@
-"""A party's AMQP connections, by way of aio-pika; no other file knows the client library."""
+"""A party's AMQP connections through aio-pika; no other file knows this client library."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
 WATCH_SECONDS = 5.0
 
-# Of messages of more than so many bytes, one is on its way to the broker at a time: the others wait
-# their turn here, where whatever is shorter can overtake them.
+# Longer messages go to the broker one at a time. The others wait here, where shorter ones overtake
+# them.
 BULK_BYTES = 64 * 1024
 
 
 @contextmanager
 def _link_errors(doing: str) -> Iterator[None]:
-    """Turn whatever the client library raises into one `LinkError` that says what failed."""
+    """Turn whatever the client library raises into a `LinkError` that names what failed."""
     try:
         yield
     except TimeoutError as error:
@@ -57,14 +57,14 @@ def _link_errors(doing: str) -> Iterator[None]:
     except CONNECTION_EXCEPTIONS as error:
         raise LinkError(f"{doing}: {str(error) or type(error).__name__}") from error
     except Exception as error:
-        # What aiormq raises, of no narrower type, for what is under way when a channel closes.
+        # When a channel closes, aiormq raises a plain Exception from calls that are under way.
         if type(error) is not Exception:
             raise
         raise LinkError(f"{doing}: the connection was closed") from error
 
 
 def _refusal(address: BrokerAddress, error: BaseException) -> str:
-    """Why a connection did not come about, in a line for the operator."""
+    """Why there is no connection, in one line for the operator."""
     if isinstance(error, ProbableAuthenticationError):
         return f"broker {address} refuses user {address.user!r}; check the user's name and password"
     if isinstance(error, TimeoutError):
@@ -74,8 +74,8 @@ def _refusal(address: BrokerAddress, error: BaseException) -> str:
         if "CERTIFICATE_VERIFY_FAILED" in why:
             return f"broker {address} cannot be trusted ({why}); check its certificate, and tls.ca"
         return f"broker {address} cannot be reached ({why}); check host and port, and that it runs"
-    # After the login only the virtual host is left to refuse, and the client library shows that
-    # refusal as a frame it did not expect.
+    # After the login only the virtual host can refuse. The client library reports that as a frame
+    # that it did not expect.
     return (
         f"broker {address} does not let user {address.user!r} into virtual host "
         f"{address.vhost!r}; check that it exists and that the user has permissions there"
@@ -91,9 +91,9 @@ class Received:
     routing_key: str
     redelivered: bool
     death: str
-    """Why the broker moved it to the dead letters; empty for a letter that is alive."""
+    """Why the broker moved it to the dead letters; empty if it did not."""
     sent: float | None
-    """When its sender published it, in Unix seconds, if it said so."""
+    """When its sender published it, in Unix seconds; None if that is unknown."""
     reply_to: str
     correlation_id: str
     _message: AbstractIncomingMessage
@@ -123,11 +123,11 @@ class Received:
         return True
 
 
-async def _leave(connections: Iterable[Connection]) -> None:
+async def _close(connections: Iterable[Connection]) -> None:
     """Close ``connections``, within `CLOSE_SECONDS` whatever the broker does."""
     with suppress(LinkError), _link_errors("close"):
         async with asyncio.timeout(CLOSE_SECONDS):
-            await asyncio.gather(*(each.close() for each in connections))
+            await asyncio.gather(*(connection.close() for connection in connections))
 
 
 def _received(
@@ -162,11 +162,11 @@ def _first_routing_key(headers: Mapping[str, Any]) -> str | None:
 class BrokerConnection:
     """AMQP connections of one party: channels to publish, to post and to consume on.
 
-    Channels are apart because a refusal ends its channel, and would take the other direction with
-    it; and because a channel either confirms all it is given, or nothing. What is transient may
-    have a connection of its own, ``low_latency``: on the same, a question of a few bytes would wait
-    behind the megabytes that a training sends and receives.
-    ``lost`` holds the reason as soon as a connection or any channel has ended.
+    Each direction has its own channel, for a refusal ends the channel it came on. Transient
+    messages have their own, too: a channel confirms either all messages or none. They may also have
+    a connection of their own, ``low_latency``, on which a question of a few bytes does not wait
+    behind the megabytes of a training. ``lost`` resolves to the reason as soon as a connection or
+    any channel has ended.
     """
 
     def __init__(
@@ -201,23 +201,26 @@ class BrokerConnection:
     ) -> BrokerConnection:
         """Connect and open all channels; ``name`` is shown on the broker's management page.
 
-        ``low_latency``: with a second connection for what is transient. Long messages give
-        ``priority_gate``. Raises `LinkError`: unreachable, no answer, user refused, virtual host
-        refused.
+        ``low_latency`` adds a second connection for transient messages. Long messages wait for
+        ``priority_gate``.
+
+        Raises:
+            LinkError: the broker cannot be reached or does not answer, or it refuses the user or
+                the virtual host.
         """
-        names = (name, f"{name} swift") if low_latency else (name,)
+        titles = (name, f"{name} low latency") if low_latency else (name,)
         connections = [
             Connection(
-                make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=each),
+                make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=title),
                 ssl_context=ssl_context,
             )
-            for each in names
+            for title in titles
         ]
         try:
             for connection in connections:
                 await connection.connect(timeout=TIMEOUT_SECONDS)
         except (*CONNECTION_EXCEPTIONS, asyncio.CancelledError) as error:
-            await _leave(connections)
+            await _close(connections)
             if being_cancelled():
                 raise
             raise LinkError(_refusal(address, error)) from error
@@ -236,7 +239,8 @@ class BrokerConnection:
     async def publish(self, exchange: str, key: str, body: bytes, message_id: str) -> bool:
         """Publish persistently and await the confirm; False when no queue takes the message.
 
-        Raises `LinkError` when the broker refuses, or does not confirm in time.
+        Raises:
+            LinkError: the broker refuses, or does not confirm in time.
         """
         message = Message(
             body,
@@ -257,7 +261,7 @@ class BrokerConnection:
     async def post(
         self, exchange: str, key: str, body: bytes, message_id: str, expires: float
     ) -> None:
-        """Publish without persistence, confirm or return; raises `LinkError` when that fails."""
+        """Publish without persistence, confirm or return; LinkError if that fails."""
         message = Message(
             body,
             content_type=CONTENT_TYPE,
@@ -270,10 +274,13 @@ class BrokerConnection:
             await target.publish(message, key, mandatory=False, timeout=TIMEOUT_SECONDS)
 
     async def reply(self, queue: str, body: bytes, correlation_id: str) -> None:
-        """Answer whoever reads ``queue``, its name or a direct reply-to address; JSON.
+        """Send JSON to ``queue``, the name of a queue or a direct reply-to address.
 
-        Returns when the broker has it, in a durable queue for good. Raises `LinkError` when that
-        fails; an address that nobody reads any more is no failure.
+        Returns when the broker has it; in a durable queue it is safe by then. An address that
+        nobody reads any more is no failure.
+
+        Raises:
+            LinkError: the broker refuses, or does not confirm in time.
         """
         message = Message(
             body,
@@ -292,9 +299,9 @@ class BrokerConnection:
         *,
         transient: bool = False,
     ) -> None:
-        """Start a consumer; raises `LinkError` when the queue is missing or forbidden.
+        """Start a consumer; LinkError if the queue is missing or forbidden.
 
-        With ``transient``, the broker forgets what it has delivered: nothing is to be settled.
+        With ``transient``, a delivery counts as acknowledged at once, and is not to be settled.
         """
 
         async def receive(message: AbstractIncomingMessage) -> None:
@@ -309,9 +316,9 @@ class BrokerConnection:
         self._queues.append(queue)
 
     async def take(self, name: str) -> Received | None:
-        """The next message of a queue, None when it is empty; `LinkError` as for `consume`.
+        """The next message of a queue, None if it is empty; LinkError as for `consume`.
 
-        What is not settled returns to the queue when the connection closes.
+        A message that is not settled returns to the queue when the connection closes.
         """
         with _link_errors(f"broker {self.address}: cannot read queue {name}"):
             queue = await self._incoming.get_queue(name, ensure=False)
@@ -319,13 +326,13 @@ class BrokerConnection:
         return None if message is None else _received(message)
 
     async def readers(self) -> list[int]:
-        """How many consumers each consumed queue has, ours included.
+        """How many consumers each consumed queue has, ours included; LinkError if nobody answers.
 
-        Asking is a passive declare, which needs no right and creates nothing. Raises `LinkError`.
+        This is a passive declare, which needs no right and creates nothing.
         """
-        return [consumers for consumers, _ in await self._look()]
+        return [consumers for consumers, _ in await self._count()]
 
-    async def _look(self) -> list[tuple[int, int]]:
+    async def _count(self) -> list[tuple[int, int]]:
         """How many consumers each consumed queue has, and how many messages wait in it."""
         counts = []
         for queue in self._queues:
@@ -343,41 +350,41 @@ class BrokerConnection:
     async def ended(self) -> str:
         """Wait until this connection no longer serves, and return why.
 
-        Heartbeats notice a dead peer. Nothing but a look at the queues notices a consumer that the
-        broker has cancelled, or does not serve, so there is one every `WATCH_SECONDS`.
+        Heartbeats notice a dead peer. A consumer that the broker has cancelled, or does not serve,
+        shows in the counts of the queues alone, so these are read every `WATCH_SECONDS`.
         """
-        looks = 0  # in a row at messages that wait, though none is here and none has come
+        starved = 0  # how many counts in a row show messages that wait, though none is delivered
         while True:
             delivered = self._delivered
             await asyncio.wait([self.lost], timeout=WATCH_SECONDS)
             if self.lost.done():
                 return self.lost.result()
             try:
-                seen = await self._look()
+                counts = await self._count()
             except LinkError as error:
                 return str(error)
-            if any(consumers == 0 for consumers, _ in seen):
+            if any(consumers == 0 for consumers, _ in counts):
                 return "the broker cancelled a consumer"
             idle = self._delivered == delivered and not self._unsettled
-            looks = looks + 1 if idle and any(waiting for _, waiting in seen) else 0
-            if looks == 2:
+            starved = starved + 1 if idle and any(waiting for _, waiting in counts) else 0
+            if starved == 2:
                 return "messages wait, and the broker delivers none"
 
     async def declare(self, topology: Topology) -> None:
-        """Create what is missing of a topology; raises `LinkError` without the right to."""
+        """Create what is missing of a topology; LinkError without the right to configure."""
         with _link_errors(f"broker {self.address}: cannot declare a federation"):
-            for each in topology.exchanges:
+            for exchange in topology.exchanges:
                 await self._outgoing.declare_exchange(
-                    each.name, each.type, durable=True, timeout=TIMEOUT_SECONDS
+                    exchange.name, exchange.type, durable=True, timeout=TIMEOUT_SECONDS
                 )
             queues = {
-                each.name: await self._outgoing.declare_queue(
-                    each.name,
+                queue.name: await self._outgoing.declare_queue(
+                    queue.name,
                     durable=True,
-                    arguments=dict(each.arguments),
+                    arguments=dict(queue.arguments),
                     timeout=TIMEOUT_SECONDS,
                 )
-                for each in topology.queues
+                for queue in topology.queues
             }
             for binding in topology.bindings:
                 await queues[binding.queue].bind(
@@ -385,7 +392,7 @@ class BrokerConnection:
                 )
 
     async def delete(self, topology: Topology) -> None:
-        """Delete a topology with all that lies in its queues; raises `LinkError`."""
+        """Delete a topology with all messages in its queues; LinkError if the broker refuses."""
         with _link_errors(f"broker {self.address}: cannot delete a federation"):
             for queue in topology.queues:
                 await self._outgoing.queue_delete(queue.name, timeout=TIMEOUT_SECONDS)
@@ -393,17 +400,17 @@ class BrokerConnection:
                 await self._outgoing.exchange_delete(exchange.name, timeout=TIMEOUT_SECONDS)
 
     async def close(self) -> None:
-        """Disconnect; a broker that does not answer is left behind."""
-        await _leave(self._connections)
+        """Disconnect, within 3 seconds also from a broker that does not answer."""
+        await _close(self._connections)
 
     @asynccontextmanager
     async def _in_turn(self, size: int) -> AsyncIterator[None]:
-        """While a message of ``size`` bytes is published: a long one at a time, after scores."""
+        """Around publishing ``size`` bytes: long messages go one at a time, and after scores."""
         if size <= BULK_BYTES:
             yield
             return
         async with self._bulk:
-            await self._priority_gate.give()
+            await self._priority_gate.wait()
             yield
 
     async def _open_channels(self) -> None:

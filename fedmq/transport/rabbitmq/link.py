@@ -1,4 +1,4 @@
-"""The link to a federation on RabbitMQ: it keeps one connection up, whatever happens."""
+"""The link to a federation on RabbitMQ: it keeps one connection up."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ log = logging.getLogger(__name__)
 class RabbitMQLink(Link):
     """A party's connection to a federation on RabbitMQ; see `Link`.
 
-    One task supervises the connection: it waits for its end, and connects again with back-off and
-    jitter until it succeeds or the link is closed. Exchange and queues must exist (`topology`).
+    One task supervises the connection: it waits until the connection ends, then connects again with
+    back-off and jitter until that succeeds or the link is closed. Exchange and queues must exist
+    (`topology`).
 
-    A dead letter is rejected, and the broker moves it to the party's dead queue: to publish there
-    would take a right that a party's user does without. A rejection carries no reason, so the
-    reason is logged with the message id, which the dead letter keeps, and the letter is counted.
+    To dead-letter a delivery is to reject it: the broker then moves it to the party's dead queue,
+    where the party's user has no right to publish. A rejection carries no reason, so the reason is
+    logged with the message id, which the dead letter keeps, and the letter is counted.
     """
 
     def __init__(
@@ -54,7 +55,8 @@ class RabbitMQLink(Link):
     ) -> None:
         """With ``wait``, `open` returns although the broker cannot be reached yet.
 
-        Raises `ConfigError` for a URL that is none, or a wrong name of party or federation.
+        Raises:
+            ConfigError: ``url`` is no AMQP URL, or the name of party or federation is wrong.
         """
         super().__init__(check_name("party", party), on_state)
         self.federation = check_name("federation", federation)
@@ -63,7 +65,7 @@ class RabbitMQLink(Link):
         self._backoff = backoff or Backoff()
         self._wait = wait
         self._connection: BrokerConnection | None = None
-        self._handover: LaneWorkers | None = None
+        self._lane_workers: LaneWorkers | None = None
         self._supervisor = BackgroundTasks()
 
     @property
@@ -71,24 +73,24 @@ class RabbitMQLink(Link):
         return self._connection is not None and not self._connection.lost.done()
 
     async def open(self, on_delivery: OnDelivery) -> None:
-        if self._handover is not None:
+        if self._lane_workers is not None:
             raise LinkError(f"{self.party}: the link is open already")
-        handover = self._handover = LaneWorkers(self.party, on_delivery)
+        workers = self._lane_workers = LaneWorkers(self.party, on_delivery)
         connection: BrokerConnection | None = None
         try:
-            connection = await self._connect(handover, alone=True)
+            connection = await self._connect(workers, alone=True)
         except LinkError as error:
             if not self._wait:
-                self._handover = None
-                await handover.close()
+                self._lane_workers = None
+                await workers.close()
                 raise
             log.warning("%s: %s; trying again", self.party, error)
             self._report(False, str(error))
         except BaseException:
-            self._handover = None
-            await handover.close()
+            self._lane_workers = None
+            await workers.close()
             raise
-        self._supervisor.spawn(self._supervise(connection, handover), name=f"link {self.party}")
+        self._supervisor.spawn(self._supervise(connection, workers), name=f"link {self.party}")
 
     async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
         self._check_size(recipient, body)
@@ -119,16 +121,16 @@ class RabbitMQLink(Link):
 
     async def close(self) -> None:
         await self._supervisor.close()
-        handover, self._handover = self._handover, None
-        if handover is None:
+        workers, self._lane_workers = self._lane_workers, None
+        if workers is None:
             return
-        await handover.close()
+        await workers.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
         self._report(False, "closed")
 
-    async def _connect(self, handover: LaneWorkers, *, alone: bool) -> BrokerConnection:
+    async def _connect(self, workers: LaneWorkers, *, alone: bool) -> BrokerConnection:
         """Connect and consume; with ``alone``, refuse to share the queues with another reader.
 
         After an outage the broker may hold our own old connection for a while, so only the first
@@ -148,7 +150,7 @@ class RabbitMQLink(Link):
             for lane in LANES:
                 await connection.consume(
                     queue_name(self.federation, self.party, lane),
-                    partial(self._receive, lane, handover),
+                    partial(self._receive, lane, workers),
                     transient=lane == "online",
                 )
             if alone and max(await connection.readers()) > 1:
@@ -163,32 +165,32 @@ class RabbitMQLink(Link):
         self._report(True, "connected")
         return connection
 
-    async def _supervise(self, connection: BrokerConnection | None, handover: LaneWorkers) -> None:
+    async def _supervise(self, connection: BrokerConnection | None, workers: LaneWorkers) -> None:
         if connection is None:
-            connection = await self._reconnect(handover, alone=True)
+            connection = await self._reconnect(workers, alone=True)
         while True:
             reason = await connection.ended()
             self._connection = None
-            handover.forget()
+            workers.drop_waiting()
             log.warning("%s: lost broker %s: %s", self.party, self.address, reason)
             self._report(False, reason)
             await connection.close()
-            connection = await self._reconnect(handover)
+            connection = await self._reconnect(workers)
             log.info("%s: back on broker %s", self.party, self.address)
 
-    async def _reconnect(self, handover: LaneWorkers, *, alone: bool = False) -> BrokerConnection:
+    async def _reconnect(self, workers: LaneWorkers, *, alone: bool = False) -> BrokerConnection:
         for delay in self._backoff.delays(Random()):
             await asyncio.sleep(delay)
             try:
-                return await self._connect(handover, alone=alone)
+                return await self._connect(workers, alone=alone)
             except Exception as error:  # only closing the link may end the attempts
                 log.info("%s: %s", self.party, error)
                 self._report(False, str(error))
         raise AssertionError("the delays have no end")
 
-    async def _receive(self, lane: Lane, handover: LaneWorkers, message: Received) -> None:
+    async def _receive(self, lane: Lane, workers: LaneWorkers, message: Received) -> None:
         sender, _, _ = message.routing_key.partition(".")
-        handover.put(
+        workers.put(
             Delivery(
                 body=message.body,
                 message_id=message.message_id,

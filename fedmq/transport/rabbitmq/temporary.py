@@ -1,4 +1,4 @@
-"""A federation that lives on a broker only for a while."""
+"""A federation that exists on a broker for a while only, such as for a simulation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ __all__ = ["TemporaryTopology"]
 class TemporaryTopology:
     """Declares the topology of a federation on entry, and deletes it with its messages on exit.
 
-    For a user with the right to configure, such as in a simulation on a broker of one's own: all
-    its parties then connect under that one URL. Lasting federations come from `definitions`.
+    The user of ``url`` needs the right to configure, and all parties connect as this user. The
+    queues of a lasting federation come from `definitions` instead.
 
-    Raises `ConfigError` for a wrong URL or name, `LinkError` when the broker refuses.
+    Raises:
+        ConfigError: a wrong URL or name.
+        LinkError: the broker refuses, on entry or exit.
     """
 
     def __init__(self, url: str, federation: str, parties: Iterable[str]) -> None:

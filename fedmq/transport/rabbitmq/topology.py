@@ -1,4 +1,4 @@
-"""The names, queues and permissions of a federation on RabbitMQ: data, no I/O.
+"""The exchanges, queues and names of a federation on RabbitMQ: data, no I/O.
 
 ::
 
@@ -9,8 +9,8 @@
                                    (direct)
 
 A routing key starts with its sender's name. The broker holds every user to its own name by a topic
-permission, so a recipient can read the sender off the key. Users may configure nothing: queues and
-exchanges come from the definitions that the broker loads at boot.
+permission, so a recipient can read the sender off the key. Users may configure nothing: exchanges
+and queues come from the `definitions` that the broker loads at boot.
 """
 
 from __future__ import annotations
@@ -18,51 +18,50 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from fedmq.errors import ConfigError
 from fedmq.transport.link import LANES, Lane
 
 __all__ = [
+    "DEAD_QUEUE_BYTES",
+    "DELIVERY_LIMIT",
     "Binding",
     "Exchange",
     "Queue",
     "Topology",
     "check_name",
+    "dead_exchange_name",
     "dead_queue_name",
-    "exactly",
     "exchange_name",
     "is_name",
-    "policies",
     "queue_name",
     "routing_key",
     "topology",
 ]
 
-NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-ADMIN = "admin"
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
-# A message that kills its reader comes back this often before it is put aside. RabbitMQ 4 has 20
-# as its default, 3.x has none and would loop for ever.
 DELIVERY_LIMIT = 20
+"""A message that kills its reader comes back this often before it is put aside.
 
-# What waits on the transient lane is a question that somebody still waits for, or nothing at all.
-ONLINE_MILLISECONDS = 10_000
-ONLINE_MESSAGES = 10_000
+RabbitMQ 4 has 20 as its default, 3.x has none and would loop for ever.
+"""
 
-# Nobody may read a party's dead letters for months; the oldest go before the disk is full.
 DEAD_QUEUE_BYTES = 256 * 1024 * 1024
-DEAD_LETTER_MS = 30 * 24 * 3600 * 1000
 
 # Looking at a dead letter and putting it back counts as a delivery, and RabbitMQ 4 would drop it
 # after 20; 3.x has no way to say "without limit".
-DEAD_DELIVERY_LIMIT = 1_000_000
+_DEAD_DELIVERY_LIMIT = 1_000_000
 
-# A party that is away for longer has been given up by its peers, whose seals are no longer good.
-MESSAGE_MS = 7 * 24 * 3600 * 1000
+# A message on the lane online is a question that somebody waits for at this moment, or useless.
+_ONLINE_MILLISECONDS = 10_000
+_ONLINE_MESSAGES = 10_000
 
-# Publishing to a full queue fails, and the sender tries again later: nothing is dropped.
-QUEUE_BYTES = 4 * 1024 * 1024 * 1024
+_DEAD_ARGUMENTS: Mapping[str, str | int] = {
+    "x-queue-type": "quorum",
+    "x-max-length-bytes": DEAD_QUEUE_BYTES,
+    "x-delivery-limit": _DEAD_DELIVERY_LIMIT,
+}
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Topology:
 
 def is_name(name: str) -> bool:
     """Whether ``name`` can name a party or a federation."""
-    return NAME.fullmatch(name) is not None
+    return _NAME.fullmatch(name) is not None
 
 
 def check_name(kind: str, name: str) -> str:
@@ -115,7 +114,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def exchange_name(federation: str) -> str:
-    """The topic exchange through which the parties of a federation speak."""
+    """The topic exchange to which the parties of a federation publish."""
     return f"fedmq.{federation}"
 
 
@@ -142,7 +141,8 @@ def routing_key(sender: str, recipient: str, lane: Lane) -> str:
 def topology(federation: str, parties: Iterable[str]) -> Topology:
     """Exchanges, queues and bindings of a federation.
 
-    Raises `ConfigError` for a name that is none, or that occurs twice.
+    Raises:
+        ConfigError: a name breaks the rules of `check_name`, or occurs twice.
     """
     check_name("federation", federation)
     names = [check_name("party", party) for party in parties]
@@ -157,18 +157,9 @@ def topology(federation: str, parties: Iterable[str]) -> Topology:
             queue = queue_name(federation, party, lane)
             queues.append(Queue(queue, _arguments(party, lane, dead)))
             bindings.append(Binding(exchange, queue, f"*.{party}.{lane}"))
-        aside = dead_queue_name(federation, party)
-        queues.append(
-            Queue(
-                aside,
-                {
-                    "x-queue-type": "quorum",
-                    "x-max-length-bytes": DEAD_QUEUE_BYTES,
-                    "x-delivery-limit": DEAD_DELIVERY_LIMIT,
-                },
-            )
-        )
-        bindings.append(Binding(dead, aside, party))
+        queue = dead_queue_name(federation, party)
+        queues.append(Queue(queue, _DEAD_ARGUMENTS))
+        bindings.append(Binding(dead, queue, party))
     return Topology(
         exchanges=(Exchange(exchange, "topic"), Exchange(dead, "direct")),
         queues=tuple(queues),
@@ -177,12 +168,12 @@ def topology(federation: str, parties: Iterable[str]) -> Topology:
 
 
 def _arguments(party: str, lane: Lane, dead: str) -> dict[str, str | int]:
-    """Quorum queues keep what is said; the online lane keeps nothing but its name."""
+    """Quorum queues survive the loss of a node; the transient lane online needs no such queue."""
     if lane == "online":
         return {
             "x-queue-type": "classic",
-            "x-message-ttl": ONLINE_MILLISECONDS,
-            "x-max-length": ONLINE_MESSAGES,
+            "x-message-ttl": _ONLINE_MILLISECONDS,
+            "x-max-length": _ONLINE_MESSAGES,
             "x-overflow": "drop-head",
         }
     return {
@@ -191,45 +182,3 @@ def _arguments(party: str, lane: Lane, dead: str) -> dict[str, str | int]:
         "x-dead-letter-exchange": dead,
         "x-dead-letter-routing-key": party,
     }
-
-
-def policies(federation: str, parties: Iterable[str], vhost: str = "/") -> list[dict[str, Any]]:
-    """The limits of a federation's queues, which an operator can change while they are in use.
-
-    Where a queue's own arguments say the same, the lower limit holds.
-    """
-    names = list(parties)
-
-    def policy(name: str, queues: Iterable[str], definition: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "vhost": vhost,
-            "name": name,
-            "pattern": exactly(*queues),
-            "apply-to": "queues",
-            "priority": 1,
-            "definition": definition,
-        }
-
-    made = [
-        policy(
-            f"fedmq {federation} {party}",
-            [queue_name(federation, party, lane) for lane in LANES if lane != "online"],
-            {
-                "delivery-limit": DELIVERY_LIMIT,
-                "dead-letter-exchange": dead_exchange_name(federation),
-                "dead-letter-routing-key": party,
-                "message-ttl": MESSAGE_MS,
-                "max-length-bytes": QUEUE_BYTES,
-                "overflow": "reject-publish",
-            },
-        )
-        for party in names
-    ]
-    dead = {"message-ttl": DEAD_LETTER_MS, "max-length-bytes": DEAD_QUEUE_BYTES}
-    aside = [dead_queue_name(federation, party) for party in names]
-    return [*made, policy(f"fedmq {federation} dead letters", aside, dead)]
-
-
-def exactly(*names: str) -> str:
-    """A permission's pattern that matches these names and no other."""
-    return f"^({'|'.join(re.escape(name) for name in names)})$"

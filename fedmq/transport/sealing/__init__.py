@@ -1,1 +1,1 @@
-"""How does it travel unread by the broker? Keys and seals between two parties."""
+"""How does a message travel unread by the broker? Keys and seals between two parties."""

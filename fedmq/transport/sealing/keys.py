@@ -28,7 +28,7 @@ class PublicKeys:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Undo ``str``; raises `ConfigError` when it is no such text."""
+        """The keys of which ``text`` is the ``str``; ConfigError if there are none."""
         try:
             padded = text.strip() + "=" * (-len(text.strip()) % 4)
             data = urlsafe_b64decode(padded.encode("ascii"))
@@ -44,7 +44,7 @@ class PublicKeys:
 
     @property
     def id(self) -> bytes:
-        """A short name for messages; it finds a key among the pinned ones and proves nothing."""
+        """8 bytes by which a message names a key among the pinned ones; they prove nothing."""
         return self._digest()[:_ID_BYTES]
 
     @property
@@ -54,7 +54,7 @@ class PublicKeys:
         128 bits of SHA-256: nobody can make another key pair with the same fingerprint.
         """
         text = self._digest()[:_FINGERPRINT_BYTES].hex()
-        return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
+        return " ".join(text[start : start + 4] for start in range(0, len(text), 4))
 
     def _digest(self) -> bytes:
         return hashlib.sha256(b"fedmq public keys" + self.sign + self.agree).digest()
@@ -74,7 +74,7 @@ class PrivateKeys:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Undo ``to_bytes``; raises ValueError for another length."""
+        """The keys of which ``data`` is the ``to_bytes``; ValueError for another length."""
         return cls(
             Ed25519PrivateKey.from_private_bytes(data[:KEY_BYTES]),
             X25519PrivateKey.from_private_bytes(data[KEY_BYTES:]),

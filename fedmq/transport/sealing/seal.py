@@ -12,8 +12,8 @@ key is never used by two runs of a process, so no nonce comes twice under one ke
 A sender introduces its ephemeral key under an Ed25519 signature. The introduction travels with
 every message, 128 bytes, so that none depends on another having arrived.
 
-Who steals a recipient's long-term key can read what was sealed to it before; keys are rotated
-(``fedmq keys rotate``) to bound that.
+Whoever steals a recipient's long-term key can read what was sealed to it before. Keys are rotated
+(``fedmq keys rotate``) to limit that.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ class Channel:
 
 @dataclass(frozen=True)
 class Introduction:
-    """A sender's ephemeral key: since when (Unix seconds), and for and by which long-term keys."""
+    """A sender's ephemeral key, since when it is in use (Unix seconds), and its signature.
+
+    ``signer`` and ``recipient`` are the ids of both parties' long-term keys.
+    """
 
     ephemeral: bytes
     issued: int
@@ -80,7 +83,7 @@ class Introduction:
 
     @classmethod
     def from_seal(cls, seal: bytes) -> Self:
-        """The introduction in a message's seal; raises `Untrusted` for a wrong length."""
+        """The introduction in a message's seal; Untrusted if its length is wrong."""
         if len(seal) != SEAL_BYTES:
             raise Untrusted(f"a seal has {SEAL_BYTES} bytes, not {len(seal)}")
         return cls(*_INTRODUCTION.unpack_from(seal))
@@ -115,7 +118,7 @@ def _nonce(counter: int) -> bytes:
 
 
 class Outgoing:
-    """Seals what one party says to another on one channel."""
+    """Seals what one party sends to another on one channel."""
 
     def __init__(self, channel: Channel, own: PrivateKeys, peer: PublicKeys, now: int) -> None:
         ephemeral = X25519PrivateKey.generate()
@@ -137,7 +140,7 @@ class Outgoing:
 
 
 class Incoming:
-    """Opens what one party hears from another on one channel under one introduction."""
+    """Opens what one party receives from another on one channel under one introduction."""
 
     def __init__(
         self,
@@ -146,25 +149,32 @@ class Incoming:
         pinned: Sequence[PublicKeys],
         introduction: Introduction,
     ) -> None:
-        """Raises `Untrusted`: the sender's key is not pinned here, is not ours, or did not sign."""
-        peer = next((each for each in pinned if each.id == introduction.signer), None)
+        """Check the introduction.
+
+        Raises:
+            Untrusted: the sender's key is not pinned here, the recipient's key is not in ``own``,
+                or the signature does not hold.
+        """
+        peer = next((key for key in pinned if key.id == introduction.signer), None)
         if peer is None:
             raise Untrusted(
                 f"{channel.sender} signs with a key that is not pinned here; compare its "
                 "fingerprint, then: fedmq keys trust"
             )
-        keys = next((each for each in own if each.public.id == introduction.recipient), None)
+        keys = next((key for key in own if key.public.id == introduction.recipient), None)
         if keys is None:
             raise Untrusted(
                 f"{channel.sender} seals to a key that {channel.recipient} no longer has; "
                 "send it the new one"
             )
-        said = _signed(channel, introduction.ephemeral, introduction.issued, introduction.recipient)
+        signed = _signed(
+            channel, introduction.ephemeral, introduction.issued, introduction.recipient
+        )
         try:
-            Ed25519PublicKey.from_public_bytes(peer.sign).verify(introduction.signature, said)
+            Ed25519PublicKey.from_public_bytes(peer.sign).verify(introduction.signature, signed)
             secret = b"".join(
-                keys.agree.exchange(X25519PublicKey.from_public_bytes(each))
-                for each in (introduction.ephemeral, peer.agree)
+                keys.agree.exchange(X25519PublicKey.from_public_bytes(public))
+                for public in (introduction.ephemeral, peer.agree)
             )
         except (InvalidSignature, ValueError):
             raise Untrusted(f"the signature of {channel.sender} does not hold") from None
@@ -175,8 +185,9 @@ class Incoming:
     def open(self, header: bytes, sealed: bytes, seal: bytes) -> bytes:
         """The body.
 
-        Raises `Untrusted` when anything of the three was altered or exchanged, and `Replayed` when
-        the message was opened before.
+        Raises:
+            Untrusted: any of the three was altered or exchanged.
+            Replayed: the message was opened before.
         """
         counter = counter_of(seal)
         age = self._newest - counter
@@ -187,7 +198,7 @@ class Incoming:
         except InvalidTag:
             raise Untrusted("the message was altered on its way") from None
         if age < 0:
-            # A shift by more than the window would only make a large number of zeros.
+            # A larger shift would give the same bits, by way of a huge number.
             self._seen = (self._seen << min(-age, _WINDOW) | 1) & ((1 << _WINDOW) - 1)
             self._newest = counter
         else:

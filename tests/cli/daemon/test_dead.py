@@ -176,7 +176,7 @@ async def test_messages_of_sessions_that_do_not_run_are_dropped_and_counted(
         assert await seen(telco, lambda it: it["sessions"])
         await posted(node, bank.seal(opening))  # of an attempt before
         status = await seen(telco, lambda it: it["dropped"] == 2)
-        assert [each["attempt"] for each in status["sessions"]] == [2]
+        assert [session["attempt"] for session in status["sessions"]] == [2]
         assert fedmq("dead", "list", telco) == []
 
 
@@ -237,4 +237,4 @@ async def test_a_recorded_session_opens_nothing_after_a_restart(
         status = await seen(telco, lambda it: it["refused"])
         assert status["refused"] == {"Replayed": 1}
         assert status["sessions"] == []
-    assert [each["event"] for each in fedmq("audit-log", "list", telco)].count("asked") == 1
+    assert [entry["event"] for entry in fedmq("audit-log", "list", telco)].count("asked") == 1

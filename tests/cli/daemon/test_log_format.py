@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.cli.daemon.log_format import log_to_stderr
-from fedmq.cli.daemon.systemd import tell_supervisor
+from fedmq.cli.daemon.systemd import notify_systemd
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def test_what_others_have_put_into_a_line_stays_in_it(capsys: pytest.CaptureFixt
     except ValueError:
         log.exception("failed")
 
-    said, *_, raised = capsys.readouterr().err.splitlines()
-    assert said.endswith(r"dead-lettered message \x1b[2J\n2026-01-01 INFO fedmq: all is well")
+    shown, *_, raised = capsys.readouterr().err.splitlines()
+    assert shown.endswith(r"dead-lettered message \x1b[2J\n2026-01-01 INFO fedmq: all is well")
     assert raised == r"ValueError: \x1b[2J"
 
 
@@ -73,10 +73,10 @@ def test_systemd_hears_that_the_daemon_is_ready(
         systemd.bind(name)
         systemd.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", name.replace("\0", "@"))
-        tell_supervisor("READY=1")
+        notify_systemd("READY=1")
         assert systemd.recv(100) == b"READY=1"
 
 
 def test_without_systemd_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    tell_supervisor("READY=1")
+    notify_systemd("READY=1")

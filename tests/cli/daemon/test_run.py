@@ -1,4 +1,4 @@
-"""A daemon that is told to stop does stop, even where a part of it never would."""
+"""A daemon that gets SIGTERM ends, even if a part of it never would."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def test_a_daemon_that_cannot_come_to_its_end_says_where_it_stands_and_ends(tmp_
     daemon.send_signal(signal.SIGTERM)
 
     assert daemon.wait(20) == 1
-    said = (tmp_path / "log").read_text()
-    assert "fedmq: bank does not stop within 0.5 s, and is ended" in said
-    assert "daemon.py" in said or "asyncio" in said
+    log = (tmp_path / "log").read_text()
+    assert "fedmq: bank does not stop within 0.5 s, and is ended" in log
+    assert "daemon.py" in log or "asyncio" in log

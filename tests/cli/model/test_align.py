@@ -85,7 +85,7 @@ class Parties:
         for daemon in self._daemons.values():
             daemon.process.wait(timeout=20)
 
-    def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def fedmq(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*FEDMQ, *command],
             cwd=self.folder,
@@ -96,10 +96,10 @@ class Parties:
         )
 
     def align(self) -> subprocess.CompletedProcess[str]:
-        return self.ask("align", "bank.align.toml", "--json")
+        return self.fedmq("align", "bank.align.toml", "--json")
 
     def train(self) -> subprocess.CompletedProcess[str]:
-        return self.ask("train", "bank.train.toml", "--json")
+        return self.fedmq("train", "bank.train.toml", "--json")
 
     def begin_to_align(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -133,7 +133,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) 
 
 def one_line(done: subprocess.CompletedProcess[str], exit_code: int) -> str:
     assert done.returncode == exit_code, done.stderr
-    [line] = [each for each in done.stderr.splitlines() if each.startswith("fedmq:")]
+    [line] = [text for text in done.stderr.splitlines() if text.startswith("fedmq:")]
     return line
 
 
@@ -181,7 +181,7 @@ def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
 
     done = parties.align()
     assert done.returncode == 0, done.stderr
-    common = set.intersection(*(set(each.tolist()) for each in rows.values()))
+    common = set.intersection(*(set(own.tolist()) for own in rows.values()))
     assert json.loads(done.stdout)["rows"] == len(common)
     orders = {parties.aligned(party) for party in parties.names}
     assert len(orders) == 1
@@ -192,7 +192,7 @@ def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
     assert trained.returncode == 0, trained.stderr
     chosen = [people.index(name) for name in order]
     encoded = np.column_stack(
-        [x[:, 0], x[:, 1], x[:, 2], *(colour == each for each in ("blue", "green", "red")), x[:, 3]]
+        [x[:, 0], x[:, 1], x[:, 2], *(colour == name for name in ("blue", "green", "red")), x[:, 3]]
     ).astype(np.float32)[chosen]
     assert_lossless(parties, encoded, label[chosen])
     share = ModelStore(parties.folder / "retail").passive("m")
@@ -200,7 +200,7 @@ def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
 
     # Somebody in all three tables is scored, by an id that is spelt as another party spells it.
     write_csv(parties.folder / "ids.csv", ("id",), [(f"{people[min(common)].lower()} ",)])
-    scored = parties.ask("predict", "bank.toml", "ids.csv", "-o", "scores.csv", "--json")
+    scored = parties.fedmq("predict", "bank.toml", "ids.csv", "-o", "scores.csv", "--json")
     assert scored.returncode == 0, scored.stderr
 
     # A table that changed since is not trained on.
@@ -240,19 +240,19 @@ def test_a_training_on_an_alignment_can_be_audited(parties: Parties) -> None:
     labels = [(f"p{r}", label[r]) for r in random.permutation(600)]
     write_csv(parties.folder / "labels.csv", ("id", "y"), labels)
     by_labels = ("--labels", "labels.csv", "--label-column", "y", "--json")
-    heard = parties.ask("audit", recording("telco"), "--state", "telco", *by_labels)
-    assert heard.returncode == 0, heard.stderr
-    found = {each["attack"]: each for each in json.loads(heard.stdout)["findings"]}
+    passive = parties.fedmq("audit", recording("telco"), "--state", "telco", *by_labels)
+    assert passive.returncode == 0, passive.stderr
+    found = {finding["attack"]: finding for finding in json.loads(passive.stdout)["findings"]}
     assert found["gradients told"]["value"] == 1  # plain tells all, if the rows are the right ones
     features = ("--features", "telco=telco.csv", "--json")
-    learned = parties.ask("audit", recording("bank"), "--state", "bank", *features)
-    assert learned.returncode == 0, learned.stderr
-    assert any(each["succeeds"] for each in json.loads(learned.stdout)["findings"])
+    active = parties.fedmq("audit", recording("bank"), "--state", "bank", *features)
+    assert active.returncode == 0, active.stderr
+    assert any(finding["succeeds"] for finding in json.loads(active.stdout)["findings"])
 
-    line = one_line(parties.ask("audit", recording("telco"), *by_labels), 3)
+    line = one_line(parties.fedmq("audit", recording("telco"), *by_labels), 3)
     assert "on the alignment 'customers': give the state folder" in line
     write_csv(parties.folder / "labels.csv", ("id", "y"), labels[:10])
-    line = one_line(parties.ask("audit", recording("telco"), "--state", "telco", *by_labels), 4)
+    line = one_line(parties.fedmq("audit", recording("telco"), "--state", "telco", *by_labels), 4)
     assert "--labels: there is no row of" in line
 
 
@@ -293,8 +293,8 @@ def test_a_party_that_dies_in_mid_alignment_comes_back_and_it_begins_anew(
     assert parties.stored() == []
     parties.run(victim)
 
-    said = asking.communicate(timeout=90)[1]
-    assert asking.returncode == 0, said
+    err = asking.communicate(timeout=90)[1]
+    assert asking.returncode == 0, err
     assert (
         f"{victim} was restarted, a new attempt is due" in (parties.folder / "bank.log").read_text()
     )
@@ -312,9 +312,9 @@ def test_when_the_asking_party_dies_the_alignment_ends_and_says_what_to_do(
 ) -> None:
     asking = begun_among(parties, 6_000)
     parties.kill("bank")
-    said = asking.communicate(timeout=20)[1]
+    err = asking.communicate(timeout=20)[1]
     assert asking.returncode == 7
-    assert "anything else must be asked for anew" in said.splitlines()[-1]
+    assert "anything else must be asked for anew" in err.splitlines()[-1]
     parties.run("bank")
     assert parties.stored() == []
 
@@ -349,10 +349,10 @@ def test_what_is_wrong_is_one_line_with_an_exit_code_and_nothing_is_written(
 
     assert parties.stored() == []
     assert "has no alignment 'customers'" in one_line(parties.train(), 6)
-    line = one_line(parties.ask("align", "telco.align.toml"), 3)
+    line = one_line(parties.fedmq("align", "telco.align.toml"), 3)
     assert "telco.align.toml: there is no such file" in line
     (parties.folder / "telco.align.toml").write_text('party = "telco.toml"\nname = "x"\n')
-    assert "ask the daemon of bank" in one_line(parties.ask("align", "telco.align.toml"), 7)
+    assert "ask the daemon of bank" in one_line(parties.fedmq("align", "telco.align.toml"), 7)
 
 
 def test_rules_that_differ_and_a_database_that_is_away_are_refused(parties: Parties) -> None:
@@ -412,7 +412,7 @@ def test_credit_2_shuffled_and_a_third_removed_on_each_side_equals_xgboost_node_
             header, *rows = list(csv.reader(file))
         tables[party] = {row[0]: row[1:] for row in rows}
         kept = random.permutation(len(rows))[: len(rows) * 2 // 3]
-        names = ["y" if each == "default.payment.next.month" else each for each in header]
+        names = ["y" if name == "default.payment.next.month" else name for name in header]
         write_csv(parties.folder / f"{party}.csv", names, [rows[row] for row in kept])
         parties.configure(party, f'path = "{party}.csv"')
     try:
@@ -423,8 +423,8 @@ def test_credit_2_shuffled_and_a_third_removed_on_each_side_equals_xgboost_node_
         assert order == parties.aligned("telco") and 12_000 < len(order) < 15_000
         trained = parties.train()
         assert trained.returncode == 0, trained.stderr
-        bank = np.array([tables["bank"][each] for each in order], dtype=np.float64)
-        telco = np.array([tables["telco"][each] for each in order], dtype=np.float64)
+        bank = np.array([tables["bank"][person] for person in order], dtype=np.float64)
+        telco = np.array([tables["telco"][person] for person in order], dtype=np.float64)
         joined = np.hstack([bank[:, 1:], telco]).astype(np.float32)
         assert_lossless(parties, joined, bank[:, 0])
     finally:

@@ -31,7 +31,7 @@ def test_each_party_learns_what_it_is_in_for(federation: Path) -> None:
     found = json.loads(run.stdout)
     assert found["trees"] == 4
     assert found["parties"].keys() == {"bank", "telco"}
-    assert all(each["bytes_sent"] > 0 for each in found["parties"].values())
+    assert all(cost["bytes_sent"] > 0 for cost in found["parties"].values())
 
 
 def test_people_read_it_in_words(federation: Path) -> None:
@@ -56,8 +56,8 @@ def test_bins_of_nobody_are_refused(federation: Path, bins: str) -> None:
 
 def test_what_a_party_says_of_its_bins_is_what_the_estimate_takes(federation: Path) -> None:
     telco = str(federation / "telco" / "party.toml")
-    told = CliRunner().invoke(cli, ["data", "bins", telco, "--max-bin", "8"])
-    assert told.exit_code == 0, told.output
-    assert told.stdout.startswith("telco=")
-    run = CliRunner().invoke(cli, asked(federation, "--bins", told.stdout.strip(), "--json"))
+    counts = CliRunner().invoke(cli, ["data", "bins", telco, "--max-bin", "8"])
+    assert counts.exit_code == 0, counts.output
+    assert counts.stdout.startswith("telco=")
+    run = CliRunner().invoke(cli, asked(federation, "--bins", counts.stdout.strip(), "--json"))
     assert run.exit_code == 0, run.output

@@ -98,7 +98,7 @@ def test_without_tls_passwords_are_drawn_anew(tmp_path: Path) -> None:
     passwords = [broker.split(":")[2].split("@")[0] for broker in brokers]
     assert len({*passwords}) == 6
     definitions = (tmp_path / "a" / "broker" / "definitions.json").read_text()
-    assert not any(each in definitions or each in outcomes[0].out for each in passwords)
+    assert not any(word in definitions or word in outcomes[0].out for word in passwords)
     assert stat.S_IMODE((tmp_path / "a" / "docker-compose.yml").stat().st_mode) == 0o600
 
 
@@ -108,8 +108,8 @@ def test_keys_are_drawn_anew_and_pinned_at_every_party(
     folder, _ = made
     fedmq("init", tmp_path / "other", *PARTIES)
     pins = [
-        PartyFile.read(each / "bank" / "party.toml")[1].pinned(party)
-        for each in (folder, tmp_path / "other")
+        PartyFile.read(root / "bank" / "party.toml")[1].pinned(party)
+        for root in (folder, tmp_path / "other")
         for party in ("bank", "telco", "retail")
     ]
     assert len({*pins}) == 6

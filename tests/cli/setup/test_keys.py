@@ -60,10 +60,10 @@ def test_a_key_changes_in_two_steps(folder: Path) -> None:
 
     second = typed("rotate", party)["public"]
     assert typed("rotate", party)["public"] == second  # others may seal to it already
-    assert [each["public"] for each in typed("show", party)] == [first, second]
+    assert [key["public"] for key in typed("show", party)] == [first, second]
 
     assert typed("rotate", party, "--finish")["public"] == second
-    assert [each["public"] for each in typed("show", party)] == [second]
+    assert [key["public"] for key in typed("show", party)] == [second]
     with pytest.raises(ConfigError, match="there is no next key yet"):
         typed("rotate", party, "--finish")
 
@@ -72,7 +72,7 @@ def test_a_stolen_key_is_replaced_at_once(folder: Path) -> None:
     party = folder / "bank" / "party.toml"
     first = typed("new", party)["public"]
     replaced = typed("rotate", party, "--now")["public"]
-    assert [each["public"] for each in typed("show", party)] == [replaced] != [first]
+    assert [key["public"] for key in typed("show", party)] == [replaced] != [first]
 
 
 def test_trusting_another_key_adds_it_or_replaces_the_first(folder: Path) -> None:
@@ -82,9 +82,9 @@ def test_trusting_another_key_adds_it_or_replaces_the_first(folder: Path) -> Non
 
     for key in telco:
         typed("trust", bank, "telco", key)
-    assert [each["public"] for each in typed("show", bank)] == telco
+    assert [key["public"] for key in typed("show", bank)] == telco
     typed("trust", bank, "telco", telco[1], "--only")
-    assert [each["public"] for each in typed("show", bank)] == telco[1:]
+    assert [key["public"] for key in typed("show", bank)] == telco[1:]
 
 
 @pytest.mark.parametrize("first", [b"\xf8\x00", b"\xfa\x10", b"\xfb\xe0"])
@@ -93,7 +93,7 @@ def test_a_key_that_begins_with_hyphens_is_trusted(folder: Path, first: bytes) -
     assert key.startswith("-")
     party = folder / "bank" / "party.toml"
     typed("trust", party, "telco", key, "--only")
-    assert [each["public"] for each in typed("show", party)] == [key]
+    assert [key["public"] for key in typed("show", party)] == [key]
 
 
 def test_a_passphrase_from_the_environment_locks_and_opens(folder: Path) -> None:
@@ -126,9 +126,9 @@ def test_whoever_changes_a_key_is_told_what_the_others_type(
 ) -> None:
     party = folder / "bank" / "party.toml"
     typed("new", party)
-    said = CliRunner().invoke(cli, ["keys", "rotate", str(party), *words]).stdout
+    shown = CliRunner().invoke(cli, ["keys", "rotate", str(party), *words]).stdout
     key = typed("show", party)[-1]["public"]
-    assert said.endswith(f"fedmq keys trust PARTY.toml bank {key}{' --only' if only else ''}\n")
+    assert shown.endswith(f"fedmq keys trust PARTY.toml bank {key}{' --only' if only else ''}\n")
 
 
 def test_keys_are_not_overwritten(folder: Path) -> None:

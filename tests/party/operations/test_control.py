@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedmq.errors import ConfigError, DaemonError, DataError
-from fedmq.party.operations.control import ControlServer, OnProgress, ask, socket_path
+from fedmq.party.operations.control import ControlServer, OnProgress, send_request, socket_path
 
 
 async def count(request: Mapping[str, Any], on_progress: OnProgress) -> Any:
@@ -42,7 +42,7 @@ async def serving(state: Path) -> AsyncIterator[None]:
 
 
 async def answer(state: Path, **request: Any) -> list[dict[str, Any]]:
-    return [event async for event in ask(state, request)]
+    return [event async for event in send_request(state, request)]
 
 
 async def test_a_request_is_answered_by_events_and_a_result(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ class TestIsolation:
 
         await bank.publish("telco", "training", b"short", message_id="short")
 
-        assert not all(each.done() for each in long)
+        assert not all(sending.done() for sending in long)
         await asyncio.gather(*long)
         bodies = [(await inbox.acked()).message_id for _ in range(31)]
         assert bodies.index("short") < 29
@@ -245,8 +245,8 @@ class TestOutages:
         await sent(bank, "telco", "after")
 
         seen = [await inbox.acked() for _ in range(21)]
-        assert [each.message_id for each in seen] == [*map(str, range(20)), "after"]
-        assert [each.redelivered for each in seen] == [True] * 20 + [False]
+        assert [delivery.message_id for delivery in seen] == [*map(str, range(20)), "after"]
+        assert [delivery.redelivered for delivery in seen] == [True] * 20 + [False]
         # A link that is back publishes already while it still begins to consume.
         await observer.sees(connected=True)
         up, down, *_ = observer.states
@@ -265,7 +265,7 @@ class TestOutages:
             await asyncio.to_thread(node.restart)
 
         ids = [str(number) for number in range(300)]
-        await asyncio.gather(restart(), *(sent(bank, "telco", each) for each in ids))
+        await asyncio.gather(restart(), *(sent(bank, "telco", message_id) for message_id in ids))
 
         arrived: set[str] = set()
         while arrived != set(ids):
@@ -311,8 +311,10 @@ class TestOutages:
         for turns in range(12):
             bank, _ = await rabbit.opened("bank")
             publishing = [
-                asyncio.ensure_future(bank.publish("telco", "training", b"", message_id=str(each)))
-                for each in range(20)
+                asyncio.ensure_future(
+                    bank.publish("telco", "training", b"", message_id=str(number))
+                )
+                for number in range(20)
             ]
             for _ in range(turns):
                 await asyncio.sleep(0)

@@ -85,13 +85,15 @@ def test_two_bodies_cannot_be_swapped() -> None:
 
 def test_nothing_is_taken_twice() -> None:
     sender = outgoing()
-    said = [sender.seal(HEADER, bytes([number])) for number in range(20)]
-    reader = incoming(said[0][1])
-    shuffled = said[::2] + said[1::2]
-    assert {reader.open(HEADER, *each) for each in shuffled} == {bytes([n]) for n in range(20)}
-    for each in said:
+    sealed = [sender.seal(HEADER, bytes([number])) for number in range(20)]
+    reader = incoming(sealed[0][1])
+    shuffled = sealed[::2] + sealed[1::2]
+    assert {reader.open(HEADER, *message) for message in shuffled} == {
+        bytes([n]) for n in range(20)
+    }
+    for message in sealed:
         with pytest.raises(Replayed):
-            reader.open(HEADER, *each)
+            reader.open(HEADER, *message)
 
 
 def test_what_is_too_old_to_tell_counts_as_taken() -> None:

@@ -1,0 +1,110 @@
+"""The configuration files that ``fedmq init`` writes: federation, parties, and a training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from fedmq.transport.sealing.keys import PublicKeys
+
+__all__ = ["federation_toml", "party_toml", "train_toml"]
+
+_FEDERATION = """\
+# The same file at every party.
+name = "{name}"
+active = "{active}"
+# Their order decides which of two equally good splits is taken.
+passive = {passive}
+
+# The parties' public keys. Compare the fingerprints (fedmq keys show) by telephone.
+[keys]
+{keys}"""
+
+_PARTY = """\
+# This file stays at home, and so does keys.json beside it.
+party = "{party}"
+federation = "../federation.toml"
+broker = "{url}"
+state = "state"
+keys = "keys.json"
+
+"""
+
+_TLS = """\
+# The broker's authority, and the certificate with which this party logs in.
+[tls]
+ca = "tls/ca.pem"
+certificate = "tls/party.pem"
+key = "tls/party.key"
+
+"""
+
+_DATA = """\
+# A CSV file with a header. Every column but these is a feature.
+[data]
+path = "data.csv"
+id = "id"
+"""
+
+_SERVING = """
+# Where the people to score are looked up; the data above when left out.
+[serving]
+path = "serving.csv"
+id = "id"
+"""
+
+_POLICY = """
+# What this party takes part in.
+[policy]
+engines = ["paillier", "ou"]
+"""
+
+_TRAIN = """\
+party = "party.toml"
+engine = "paillier"
+# The share of the people that is scored after each tree, but not learned from.
+evaluation = 0.2
+
+# XGBoost's parameters, under XGBoost's names.
+[params]
+objective = "binary:logistic"
+num_boost_round = {trees}
+max_depth = 3
+max_bin = 32
+eta = 0.3
+eval_metric = ["logloss", "auc"]
+"""
+
+
+def federation_toml(
+    name: str, active: str, passive: Sequence[str], keys: Mapping[str, PublicKeys]
+) -> str:
+    """``federation.toml``, which every party has; ``keys`` are the public ones by party."""
+    pinned = "".join(f'{party} = ["{key}"]\n' for party, key in keys.items())
+    return _FEDERATION.format(
+        name=name, active=active, passive=json.dumps(list(passive)), keys=pinned
+    )
+
+
+def party_toml(party: str, url: str, *, labelled: bool, serving: bool) -> str:
+    """``party.toml`` of one party.
+
+    ``url`` of the broker; over ``amqps:`` the party logs in with a certificate. ``labelled``: its
+    table has the label. ``serving``: another table holds the people to score.
+    """
+    sections = [_PARTY.format(party=party, url=url)]
+    if url.startswith("amqps:"):
+        sections.append(_TLS)
+    sections.append(_DATA)
+    if labelled:
+        sections.append('label = "label"\n')
+    if serving:
+        sections.append(_SERVING)
+        if labelled:
+            sections.append('ignore = ["label"]\n')
+    return "".join([*sections, _POLICY])
+
+
+def train_toml(trees: int) -> str:
+    """``train.toml`` of the active party: a training of so many trees."""
+    return _TRAIN.format(trees=trees)
