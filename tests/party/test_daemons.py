@@ -22,6 +22,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.store.models import ModelStore
+from tests.cli.command import Outcome
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
 from tests.protocol.inspection import leaks, secrets_of
@@ -41,12 +42,21 @@ evaluation = 0.2
 
 
 @pytest.fixture(scope="module")
-def trained(demo: ExampleFederation) -> str:
-    """A model trained by the daemons with Paillier and a short key."""
+def training(demo: ExampleFederation) -> tuple[Outcome, Outcome]:
+    """What ``status`` shows right after a training with Paillier and a short key: JSON and text.
+
+    The daemon forgets a session a minute after its end.
+    """
     job = demo.job(f'model = "weak"\n{WEAK}{PARAMS}')
     result = command("train", job, "--json").result
     assert result["model"] == "weak"
     assert result["trees"] == 4
+    return command("status", demo.config(ACTIVE), "--json"), command("status", demo.config(ACTIVE))
+
+
+@pytest.fixture(scope="module")
+def trained(training: tuple[Outcome, Outcome]) -> str:
+    """The model of that training."""
     return "weak"
 
 
@@ -151,7 +161,9 @@ def test_people_who_were_not_trained_on_are_scored(
     assert ((expected > 0.5) == labels).mean() > 0.9
 
 
-def test_models_and_status_tell_what_happened(demo: ExampleFederation, trained: str) -> None:
+def test_models_and_status_show_what_happened(
+    demo: ExampleFederation, trained: str, training: tuple[Outcome, Outcome]
+) -> None:
     active = {
         model["model"]: model for model in command("models", demo.config(ACTIVE), "--json").result
     }
@@ -162,13 +174,14 @@ def test_models_and_status_tell_what_happened(demo: ExampleFederation, trained: 
     listed = command("models", demo.config(PASSIVE[0]))
     assert f"{trained}: " in listed.out
     assert "records of this party" in listed.out
-    status = command("status", demo.config(ACTIVE), "--json").result
+    in_json, in_text = training
+    status = in_json.result
     assert status["connected"]
     assert status["parties"] == list(PARTIES)
     assert status["dead_letters"] == 0
     session = next(entry for entry in status["sessions"] if entry["model"] == trained)
     assert (session["done"], session["total"], session["unit"]) == (4, 4, "tree")
-    assert f"of {trained}: 4 of 4 trees" in command("status", demo.config(ACTIVE)).out
+    assert f"of {trained}: 4 of 4 trees" in in_text.out
 
 
 # What travels
