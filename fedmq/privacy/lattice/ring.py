@@ -51,15 +51,15 @@ def coefficients(transforms: Transform) -> NDArray[np.int64]:
     half = transforms.shape[-1]
     folded = np.fft.ifft(transforms, axis=-1)
     folded *= np.conj(_twist(2 * half))
-    whole = np.empty((*transforms.shape[:-1], 2 * half), np.int64)
     parts = folded.view(np.float64)
     rounded = np.rint(parts)
-    whole[..., :half] = rounded[..., 0::2]
-    whole[..., half:] = rounded[..., 1::2]
     parts -= rounded
     farthest = np.abs(parts, out=parts).max(initial=0.0)
     if not farthest < _FARTHEST:
         raise Inexact(f"a product of ring elements is {farthest:.3g} off; report this machine")
+    whole = np.empty((*transforms.shape[:-1], 2 * half), np.int64)
+    whole[..., :half] = rounded[..., 0::2]
+    whole[..., half:] = rounded[..., 1::2]
     return whole
 
 
