@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,7 @@ class AnswerQuery:
     which of them is the candidate's. Raises `MessageError` for a malformed query.
     """
 
+    label: ClassVar[str] = "AnswerQuery"
     pieces: Sequence[Values]
     bins: BinMatrix
     candidates: CandidateTable

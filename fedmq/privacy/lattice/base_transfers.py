@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import gmpy2
 import numpy as np
@@ -73,6 +74,7 @@ def check_elements(elements: object, count: int) -> NDArray[np.uint8]:
 class MakeOffer:
     """What the sender publishes, C and R: uint8 (2, 256)."""
 
+    label: ClassVar[str] = "MakeOffer"
     seed: bytes = field(repr=False)
 
     def run(self) -> NDArray[np.uint8]:
@@ -87,6 +89,7 @@ class ChooseSeeds:
     ``choices`` bool (128,). Raises `MessageError` for a malformed offer.
     """
 
+    label: ClassVar[str] = "ChooseSeeds"
     offer: NDArray[np.uint8]
     choices: NDArray[np.bool_] = field(repr=False)
     seed: bytes = field(repr=False)
@@ -112,6 +115,7 @@ class OfferedSeeds:
     uint8 (128, 2, 32). Raises `MessageError` for malformed ``chosen``.
     """
 
+    label: ClassVar[str] = "OfferedSeeds"
     chosen: NDArray[np.uint8]
     seed: bytes = field(repr=False)
 

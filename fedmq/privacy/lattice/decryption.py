@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ class DecryptAnswer:
     Raises `MessageError` for a malformed answer.
     """
 
+    label: ClassVar[str] = "DecryptAnswer"
     pieces: Sequence[Values]
     hints: NDArray[np.uint32]
     layout: Layout

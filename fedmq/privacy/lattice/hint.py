@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +106,7 @@ class MakeHints:
     holds the missing values.
     """
 
+    label: ClassVar[str] = "MakeHints"
     codes: NDArray[np.integer]
     cells: int
     bins: NDArray[np.int32]
@@ -142,6 +144,7 @@ class TurnMasks:
     int8 (candidates, N).
     """
 
+    label: ClassVar[str] = "TurnMasks"
     counts: Sequence[int]
     degree: int
     seed: bytes = field(repr=False)
@@ -161,6 +164,7 @@ class JoinHints:
         MessageError: the pieces are not hints of ``layout``.
     """
 
+    label: ClassVar[str] = "JoinHints"
     pieces: Sequence[Values]
     layout: Layout
 

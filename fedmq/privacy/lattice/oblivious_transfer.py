@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -40,6 +41,7 @@ class ChooseRows:
     two choices under one would be bare.
     """
 
+    label: ClassVar[str] = "ChooseRows"
     count: int
     purpose: str
     hash_key: bytes
@@ -68,6 +70,7 @@ class HideDirections:
     malformed choice in ``pieces``.
     """
 
+    label: ClassVar[str] = "HideDirections"
     pieces: Sequence[Values]
     purpose: str
     hash_key: bytes

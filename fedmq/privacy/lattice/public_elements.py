@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ class PublicElements:
 class TransformPublic:
     """The elements of these numbers in the frequency domain: complex128 (numbers, 6, N/2)."""
 
+    label: ClassVar[str] = "TransformPublic"
     seed: bytes
     numbers: Sequence[int]
     degree: int

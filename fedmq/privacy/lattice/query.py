@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ class EncryptNode:
     queries under one secret would be bare.
     """
 
+    label: ClassVar[str] = "EncryptNode"
     pairs: NDArray[np.int64]
     rows: NDArray[np.integer]
     public: PublicElements
