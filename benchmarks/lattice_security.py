@@ -110,10 +110,11 @@ def main() -> None:
     print(f"noise over an answer: Fisher information x variance = {flood_information():.3f}")
     for rows in (30_000, 150_000, 1_000_000):
         layout = Layout(rows)
-        share = layout.largest_noise / 2 ** (layout.noise_bits - 1)
+        used = layout.largest_noise / 2 ** (layout.noise_bits - 1)
+        answers = log2(layout.most_answers)
         print(
             f"{rows:,} rows: fields of {layout.field_bits} bits above {layout.noise_bits} of "
-            f"noise, {share:.0%} used at worst; 2^{log2(layout.most_answers):.0f} answers in a session"
+            f"noise, {used:.0%} used at worst; 2^{answers:.0f} answers in a session"
         )
 
 

@@ -116,7 +116,7 @@ class OfferedSeeds:
     """
 
     label: ClassVar[str] = "OfferedSeeds"
-    chosen: NDArray[np.uint8]
+    chosen: object
     seed: bytes = field(repr=False)
 
     def run(self) -> NDArray[np.uint8]:

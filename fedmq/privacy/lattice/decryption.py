@@ -27,7 +27,7 @@ _HINTS_AT_ONCE = 32
 
 @dataclass(frozen=True, eq=False)
 class DecryptAnswer:
-    """The sums of g and h that an answer holds: int64 (candidates, 2).
+    """The numbers of hints that an answer names, uint32 (C,), and its sums g and h: int64 (C, 2).
 
     ``hints`` uint32 (hints, limbs, N) as `JoinHints` makes them; ``seed`` is the query's.
     Raises `MessageError` for a malformed answer.
@@ -39,7 +39,7 @@ class DecryptAnswer:
     layout: Layout
     seed: bytes = field(repr=False)
 
-    def run(self) -> NDArray[np.int64]:
+    def run(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         layout = self.layout
         numbers, answers = read_answer(self.pieces, len(self.hints))
         sums = answers.T.astype(np.int64)
@@ -49,7 +49,7 @@ class DecryptAnswer:
         h = signed_field(limbs, layout.noise_bits, layout.field_bits)
         g = signed_field(limbs, layout.g_offset, layout.field_bits)
         # A negative h borrows from g.
-        return np.stack([g + (h < 0), h], axis=1)
+        return numbers, np.stack([g + (h < 0), h], axis=1)
 
     def _products(self, numbers: NDArray[np.uint32]) -> NDArray[np.int64]:
         """[H·s]_0 for these hints: sums of limbs (numbers, limbs)."""

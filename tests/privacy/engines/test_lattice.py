@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ import pytest
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.errors import ConfigError, DataError, MessageError, Refused
-from fedmq.privacy.engine import BroadcastPiece, Query
+from fedmq.privacy.engine import AskedNode, BroadcastPiece, Query, Sums
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.plan import PIECE_BYTES
 from tests.privacy.engine_pair import EnginePair
-from tests.privacy.test_engine_contract import gradients, table
+from tests.privacy.test_engine_contract import expected, gradients, table
 
 
 def test_no_option_is_no_number_of_bytes() -> None:
@@ -47,12 +48,95 @@ def test_malformed_terms_are_refused(change: dict[str, Any]) -> None:
 
 
 def public_of(engine: Lattice) -> dict[str, Any]:
-    plan = engine.active(1).open()
-    try:
-        next(plan)
-    except StopIteration as stop:
-        return stop.value
-    raise AssertionError("nothing is computed to open")
+    bins = table(20, 2, seed=0)
+    pair = EnginePair(engine, bins)
+    active = engine.active(1)
+    active.start_session(np.ones(20, np.bool_))
+    return pair._run(active.open())
+
+
+@pytest.mark.parametrize("directions", ["oblivious", "all"])
+def test_directions_of_the_rows_of_a_node_arrive(directions: Any) -> None:
+    pair = EnginePair(Lattice(directions=directions), table(50, 2, seed=0))
+    pair.start_tree(gradients(50, 1))
+    random = np.random.default_rng(0)
+    for node in range(1, 8):
+        rows = np.flatnonzero(random.random(50) < 0.4).astype(np.int32)
+        left = random.random(50) < 0.5
+        np.testing.assert_array_equal(pair.directions(node, rows, left)[rows], left[rows])
+
+
+@pytest.mark.parametrize(("directions", "right"), [("oblivious", 0.5), ("all", 1.0)])
+def test_directions_of_other_rows_arrive_only_if_asked_for(directions: Any, right: float) -> None:
+    pair = EnginePair(Lattice(directions=directions), table(4000, 1, seed=0))
+    pair.start_tree(gradients(4000, 1))
+    left = np.random.default_rng(0).random(4000) < 0.8
+    shown = pair.directions(1, np.arange(1000, dtype=np.int32), left)
+    assert abs((shown == left)[1000:].mean() - right) < 0.05
+
+
+def test_directions_are_not_shown_to_whom_they_are_not_asked_of() -> None:
+    pair = EnginePair(Lattice(), table(50, 2, seed=0))
+    with pytest.raises(MessageError, match="a choice of rows that is not"):
+        pair._run(pair.passive.show_directions(0, 1, np.ones(50, np.bool_), ()))
+
+
+def test_a_party_set_to_oblivious_shows_no_directions_of_all_rows() -> None:
+    with pytest.raises(Refused, match='directions = "all"'):
+        Lattice().passive(public_of(Lattice(directions="all")), table(20, 2, seed=0), 1)
+
+
+def test_wrong_options_are_named() -> None:
+    with pytest.raises(ConfigError, match="directions = 'some': use oblivious, all"):
+        Lattice(directions="some")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("trained", [1, 13, 49])
+def test_only_rows_that_are_learned_from_travel(trained: int) -> None:
+    training = np.zeros(50, np.bool_)
+    training[np.random.default_rng(trained).permutation(50)[:trained]] = True
+    bins = table(50, 3, seed=0)
+    pair = EnginePair(Lattice(), bins, training=training)
+    held = gradients(50, 1)
+    held = replace(
+        held, pairs=held.pairs * training[:, np.newaxis], carried=held.carried & training
+    )
+    pair.start_tree(held)
+    candidates = CandidateTable.of(bins.cuts)
+    rows = np.arange(0, 50, 2, dtype=np.int32)
+    order = np.random.default_rng(0).permutation(len(candidates))
+    answer = pair.ask_wave({1: rows}, candidates, {1: order})[1]
+    assert isinstance(answer, Sums)
+    np.testing.assert_array_equal(answer.left, expected(bins, held, rows, candidates)[order])
+
+
+def test_of_two_siblings_one_is_asked_about() -> None:
+    pair = EnginePair(Lattice(), table(40, 2, seed=0))
+    pair.start_tree(gradients(40, 0))
+    level = [AskedNode(0, node, np.arange(node, dtype=np.int32)) for node in (4, 5, 6, 7)]
+    asked = [[node.node for node in question.nodes] for question in pair.active.ask_level(level)]
+    assert asked == [[4, 5], [6, 7]]
+
+
+def test_answers_for_other_candidates_than_above_are_refused() -> None:
+    bins = table(60, 3, seed=0)
+    pair = EnginePair(Lattice(), bins)
+    pair.start_tree(gradients(60, 0))
+    candidates = CandidateTable.of(bins.cuts)
+    orders = {node: np.random.default_rng(node).permutation(len(candidates)) for node in (1, 2, 3)}
+    rows = np.arange(60, dtype=np.int32)
+    pair.ask_wave({1: rows}, candidates, orders)
+    with pytest.raises(MessageError, match="other candidates than in the node above"):
+        pair.ask_wave({2: rows[:20], 3: rows[20:]}, candidates, orders)
+
+
+def test_all_peers_get_one_encryption_of_a_node() -> None:
+    pair = EnginePair(Lattice(), table(40, 2, seed=0))
+    pair.start_tree(gradients(40, 0))
+    [question] = pair.active.ask_level([AskedNode(0, 1, np.arange(40, dtype=np.int32))])
+    pair._run(question.prepare())
+    first, second = (pair._advance(question.ask(peer), None) for peer in ("telco", "retail"))
+    assert first.pieces is second.pieces
 
 
 def test_every_piece_fits_a_message() -> None:
@@ -105,10 +189,11 @@ def test_a_broadcast_is_no_part_of_it() -> None:
         pair._run(pair.passive.receive(0, piece))
 
 
-@pytest.mark.parametrize("pieces", [[{}], [{"rows": 40, "candidates": 1}]])
+@pytest.mark.parametrize("pieces", [[], [{}], [{"candidates": 1}]])
 def test_a_setup_that_is_cut_short_is_refused(pieces: list[dict[str, Any]]) -> None:
     active = Lattice().active(1)
     pair = EnginePair(Lattice(), table(40, 2, seed=0))
+    active.start_session(np.ones(40, np.bool_))
     pair._run(active.open())
     with pytest.raises(MessageError, match=r"telco (does not say|sent hints for 0 of 1)"):
         pair._run(active.setup("telco", pieces))
