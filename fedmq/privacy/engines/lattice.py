@@ -13,9 +13,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.errors import ConfigError, Refused
+from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
 from fedmq.privacy.lattice.active import LatticeActive
+from fedmq.privacy.lattice.base_transfers import check_elements
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.lattice.sampling import SEED_BYTES
 from fedmq.privacy.plan import Values
@@ -74,5 +75,10 @@ class Lattice(Engine):
                 "engine 'lattice': the active party wants directions of all rows (directions = "
                 '"all"), and this party shows those of a node\'s rows only'
             )
+        if offer is not None:
+            try:
+                check_elements(offer, 2)
+            except MessageError as error:
+                raise Refused(f"engine 'lattice': {error}") from None
         most = min(hint_bytes, self.hint_bytes)
         return LatticePassive(seed.tobytes(), offer, bins, most, parallelism)

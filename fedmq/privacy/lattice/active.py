@@ -160,8 +160,9 @@ class LatticeActive(ActiveHalf):
             return shown
         step = ChooseRows(self._all_rows, f"{tree} {node}", self._public_seed, rows, seeds)
         [(pieces, pads)] = yield Compute([step])
-        hidden: Directions = yield Exchange(pieces)
-        return hidden ^ pads
+        hidden = yield Exchange(pieces)
+        left: Directions = hidden ^ pads
+        return left
 
 
 class _LatticeQuestion(Question):

@@ -59,7 +59,7 @@ class LatticePassive(PassiveHalf):
 
     def start_session(self, training: NDArray[np.bool_]) -> None:
         self._layout = Layout(int(np.count_nonzero(training)))
-        self._bins = replace(self._bins, codes=np.asfortranarray(self._bins.codes[training]))
+        self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))
         length = len(self._candidates) * self._layout.hint_bytes
         if length > self._hint_bytes:
             raise Refused(

@@ -18,6 +18,9 @@ from fedmq.privacy.plan import PIECE_BYTES
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
 
+SHOWN = Lattice(directions="all")
+"""Where directions are beside the point: it makes no transfers."""
+
 
 def test_no_option_is_no_number_of_bytes() -> None:
     with pytest.raises(ConfigError, match="hint_bytes = 0"):
@@ -36,15 +39,24 @@ def test_too_many_rows_are_refused_before_anything_is_made() -> None:
     values = np.zeros((2**21, 1), np.float32)
     bins = BinMatrix.of(values, Cuts.of(values, 4))
     with pytest.raises(DataError, match="2,097,152 rows; engine 'lattice'"):
-        EnginePair(Lattice(), bins)
+        EnginePair(SHOWN, bins)
 
 
-@pytest.mark.parametrize("change", [{"seed": 3}, {"seed": np.zeros(31, np.uint8)}, {"more": 1}])
-def test_malformed_terms_are_refused(change: dict[str, Any]) -> None:
-    bins = table(20, 2, seed=0)
-    public = {**public_of(Lattice()), **change}
-    with pytest.raises(Refused, match="malformed"):
-        Lattice().passive(public, bins, 1)
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"seed": 3}, "malformed"),
+        ({"seed": np.zeros(31, np.uint8)}, "malformed"),
+        ({"hint_bytes": "much"}, "malformed"),
+        ({"more": 1}, "malformed"),
+        ({"offer": np.zeros((2, 256), np.uint8)}, "not of the group"),
+        ({"offer": 3}, "elements of 256 bytes"),
+    ],
+)
+def test_malformed_terms_are_refused(change: dict[str, Any], why: str) -> None:
+    public = {**public_of(SHOWN), **change}
+    with pytest.raises(Refused, match=why):
+        SHOWN.passive(public, table(20, 2, seed=0), 1)
 
 
 def public_of(engine: Lattice) -> dict[str, Any]:
@@ -96,7 +108,7 @@ def test_only_rows_that_are_learned_from_travel(trained: int) -> None:
     training = np.zeros(50, np.bool_)
     training[np.random.default_rng(trained).permutation(50)[:trained]] = True
     bins = table(50, 3, seed=0)
-    pair = EnginePair(Lattice(), bins, training=training)
+    pair = EnginePair(SHOWN, bins, training=training)
     held = gradients(50, 1)
     held = replace(
         held, pairs=held.pairs * training[:, np.newaxis], carried=held.carried & training
@@ -111,7 +123,7 @@ def test_only_rows_that_are_learned_from_travel(trained: int) -> None:
 
 
 def test_of_two_siblings_one_is_asked_about() -> None:
-    pair = EnginePair(Lattice(), table(40, 2, seed=0))
+    pair = EnginePair(SHOWN, table(40, 2, seed=0))
     pair.start_tree(gradients(40, 0))
     level = [AskedNode(0, node, np.arange(node, dtype=np.int32)) for node in (4, 5, 6, 7)]
     asked = [[node.node for node in question.nodes] for question in pair.active.ask_level(level)]
@@ -120,7 +132,7 @@ def test_of_two_siblings_one_is_asked_about() -> None:
 
 def test_answers_for_other_candidates_than_above_are_refused() -> None:
     bins = table(60, 3, seed=0)
-    pair = EnginePair(Lattice(), bins)
+    pair = EnginePair(SHOWN, bins)
     pair.start_tree(gradients(60, 0))
     candidates = CandidateTable.of(bins.cuts)
     orders = {node: np.random.default_rng(node).permutation(len(candidates)) for node in (1, 2, 3)}
@@ -131,7 +143,7 @@ def test_answers_for_other_candidates_than_above_are_refused() -> None:
 
 
 def test_all_peers_get_one_encryption_of_a_node() -> None:
-    pair = EnginePair(Lattice(), table(40, 2, seed=0))
+    pair = EnginePair(SHOWN, table(40, 2, seed=0))
     pair.start_tree(gradients(40, 0))
     [question] = pair.active.ask_level([AskedNode(0, 1, np.arange(40, dtype=np.int32))])
     pair._run(question.prepare())
@@ -140,7 +152,7 @@ def test_all_peers_get_one_encryption_of_a_node() -> None:
 
 
 def test_every_piece_fits_a_message() -> None:
-    pair = EnginePair(Lattice(), table(9000, 3, seed=0))
+    pair = EnginePair(SHOWN, table(9000, 3, seed=0))
     pair.start_tree(gradients(9000, 1))
     candidates = CandidateTable.of(pair.bins.cuts)
     sizes = []
@@ -162,7 +174,7 @@ def test_every_piece_fits_a_message() -> None:
 def test_more_answers_than_the_budget_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     bins = table(40, 2, seed=0)
     candidates = CandidateTable.of(bins.cuts)
-    pair = EnginePair(Lattice(), bins)
+    pair = EnginePair(SHOWN, bins)
     pair.start_tree(gradients(40, 0))
     rows, order = np.arange(40, dtype=np.int32), np.arange(len(candidates))
     monkeypatch.setattr(Layout, "most_answers", 2 * len(candidates))
@@ -175,7 +187,7 @@ def test_more_answers_than_the_budget_are_refused(monkeypatch: pytest.MonkeyPatc
 def test_a_malformed_query_fails_the_session() -> None:
     bins = table(40, 2, seed=0)
     candidates = CandidateTable.of(bins.cuts)
-    pair = EnginePair(Lattice(), bins)
+    pair = EnginePair(SHOWN, bins)
     rows = np.arange(40, dtype=np.int32)
     query = Query(0, 1, 0, rows, candidates, np.arange(len(candidates)), [{"rows": 1}])
     with pytest.raises(MessageError, match="a query of 1 pieces, not 2"):
@@ -183,7 +195,7 @@ def test_a_malformed_query_fails_the_session() -> None:
 
 
 def test_a_broadcast_is_no_part_of_it() -> None:
-    pair = EnginePair(Lattice(), table(40, 2, seed=0))
+    pair = EnginePair(SHOWN, table(40, 2, seed=0))
     piece = BroadcastPiece(np.arange(3, dtype=np.uint32), {})
     with pytest.raises(MessageError, match="broadcasts no gradients"):
         pair._run(pair.passive.receive(0, piece))
@@ -191,8 +203,8 @@ def test_a_broadcast_is_no_part_of_it() -> None:
 
 @pytest.mark.parametrize("pieces", [[], [{}], [{"candidates": 1}]])
 def test_a_setup_that_is_cut_short_is_refused(pieces: list[dict[str, Any]]) -> None:
-    active = Lattice().active(1)
-    pair = EnginePair(Lattice(), table(40, 2, seed=0))
+    active = SHOWN.active(1)
+    pair = EnginePair(SHOWN, table(40, 2, seed=0))
     active.start_session(np.ones(40, np.bool_))
     pair._run(active.open())
     with pytest.raises(MessageError, match=r"telco (does not say|sent hints for 0 of 1)"):
