@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.node_numbers import parent
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import (
     ActiveHalf,
@@ -183,6 +184,6 @@ class _LatticeQuestion(Question):
         sums = yield from half.decrypt(peer, pieces, self._seed)
         answers: list[Answer] = [half.keep(peer, first.node, sums)]
         for sibling in others:
-            above = half.kept(peer, sibling.node // 2)
+            above = half.kept(peer, parent(sibling.node))
             answers.append(half.keep(peer, sibling.node, above.less(sums, peer)))
         return answers
