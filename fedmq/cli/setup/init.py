@@ -159,8 +159,8 @@ def _party(party: str, url: str, labelled: bool, serving: bool) -> str:
         text + "\n# What this party takes part in. The encrypting engines:\n"
         "# paillier  the best known scheme, and the slowest\n"
         "# ou        a third of its time and half of its bytes\n"
-        "# lattice   quickest, and shows nobody's rows to this party; young, and it cannot decline\n"
-        "#           small nodes\n"
+        "# lattice   the quickest, and shows this party no node's rows; young, and without\n"
+        "#           a way to decline small nodes\n"
         '[policy]\nengines = ["paillier", "ou"]\n'
     )
 
