@@ -28,6 +28,15 @@ class _Conversation:
     pieces: list[Values] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _AwaitedSplit:
+    """A split that ``peer`` is asked for; ``running`` waits for its directions."""
+
+    peer: str
+    running: RunningPlan | None = None
+    record: int | None = None
+
+
 class Level:
     """The ``nodes`` of a level of tree ``tree``, as ``owners`` parties make offers for them.
 
@@ -43,7 +52,7 @@ class Level:
         self._conversations: dict[tuple[str, int], _Conversation] = {}
         self._queries: dict[tuple[str, int], list[training.NodeQuery]] = defaultdict(list)
         self._pieces: dict[tuple[str, int], list[training.QueryPiece]] = defaultdict(list)
-        self._splitting: dict[int, str] = {}
+        self._splitting: dict[int, _AwaitedSplit] = {}
 
     # Offers
 
@@ -140,13 +149,33 @@ class Level:
 
     def await_split(self, node: int, peer: str) -> None:
         """``peer`` is asked to split ``node``."""
-        self._splitting[node] = peer
+        self._splitting[node] = _AwaitedSplit(peer)
+
+    def decide(self, node: int, running: RunningPlan) -> None:
+        """The decision is on its way; ``running`` waits for the directions of the split."""
+        self._splitting[node].running = running
 
     def check_split(self, peer: str, body: training.SplitOutcome) -> None:
         """Raise ProtocolError unless ``peer`` was asked for this split."""
-        if body.tree != self.tree or self._splitting.get(body.node) != peer:
+        split = self._splitting.get(body.node)
+        if (
+            body.tree != self.tree
+            or split is None
+            or split.peer != peer
+            or split.running is None
+            or split.record is not None
+        ):
             raise ProtocolError(f"a split of node {body.node} that was not asked for")
 
-    def end_split(self, node: int) -> None:
-        """The split of ``node`` is here."""
-        del self._splitting[node]
+    def take_outcome(self, body: training.SplitOutcome) -> RunningPlan:
+        """Note the record of a split that was checked; who waits for its directions."""
+        split = self._splitting[body.node]
+        assert split.running is not None
+        split.record = body.record
+        return split.running
+
+    def end_split(self, node: int) -> tuple[str, int]:
+        """The directions of ``node`` are here; owner and record of its split."""
+        split = self._splitting.pop(node)
+        assert split.record is not None
+        return split.peer, split.record
