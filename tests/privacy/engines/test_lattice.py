@@ -117,7 +117,7 @@ def test_only_rows_that_are_learned_from_travel(trained: int) -> None:
     candidates = CandidateTable.of(bins.cuts)
     rows = np.arange(0, 50, 2, dtype=np.int32)
     order = np.random.default_rng(0).permutation(len(candidates))
-    answer = pair.ask_wave({1: rows}, candidates, {1: order})[1]
+    answer = pair.ask_level({1: rows}, candidates, {1: order})[1]
     assert isinstance(answer, Sums)
     np.testing.assert_array_equal(answer.left, expected(bins, held, rows, candidates)[order])
 
@@ -137,9 +137,9 @@ def test_answers_for_other_candidates_than_above_are_refused() -> None:
     candidates = CandidateTable.of(bins.cuts)
     orders = {node: np.random.default_rng(node).permutation(len(candidates)) for node in (1, 2, 3)}
     rows = np.arange(60, dtype=np.int32)
-    pair.ask_wave({1: rows}, candidates, orders)
+    pair.ask_level({1: rows}, candidates, orders)
     with pytest.raises(MessageError, match="other candidates than in the node above"):
-        pair.ask_wave({2: rows[:20], 3: rows[20:]}, candidates, orders)
+        pair.ask_level({2: rows[:20], 3: rows[20:]}, candidates, orders)
 
 
 def test_all_peers_get_one_encryption_of_a_node() -> None:
@@ -166,7 +166,7 @@ def test_every_piece_fits_a_message() -> None:
 
     pair._advance = watched  # type: ignore[method-assign]
     rows = np.arange(9000, dtype=np.int32)
-    pair.ask_wave({1: rows}, candidates, {1: np.arange(len(candidates))})
+    pair.ask_level({1: rows}, candidates, {1: np.arange(len(candidates))})
     assert sizes
     assert max(sizes) <= PIECE_BYTES
 
@@ -179,9 +179,9 @@ def test_more_answers_than_the_budget_are_refused(monkeypatch: pytest.MonkeyPatc
     rows, order = np.arange(40, dtype=np.int32), np.arange(len(candidates))
     monkeypatch.setattr(Layout, "most_answers", 2 * len(candidates))
     for _ in range(2):
-        pair.ask_wave({1: rows}, candidates, {1: order})
+        pair.ask_level({1: rows}, candidates, {1: order})
     with pytest.raises(Refused, match="would tell of single rows"):
-        pair.ask_wave({1: rows}, candidates, {1: order})
+        pair.ask_level({1: rows}, candidates, {1: order})
 
 
 def test_a_malformed_query_fails_the_session() -> None:
