@@ -9,7 +9,6 @@ import pytest
 from fedmq.messages import training
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engine import Engine
-from fedmq.privacy.engines.lattice import Lattice
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import Federation, shares, small
 from tests.protocol.hidden_rows_engine import HiddenRows
@@ -19,7 +18,7 @@ COUNTS = [(2, 3), (2, 2, 1), (0, 3)]
 
 
 def engines(federation: Federation) -> list[Engine]:
-    return [HiddenRows(), BestOfAll(federation.params), Lattice(directions="all")]
+    return [HiddenRows(), BestOfAll(federation.params)]
 
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)

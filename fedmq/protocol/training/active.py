@@ -377,24 +377,15 @@ class ActiveTraining(Machine):
                     DIRECTIONS,
                     self._engine.read_directions(peer, self.tree, node, rows),
                     partial(self._with_directions, node),
-                    partial(self._decide, peer, node, best),
+                    partial(self._decide, node),
                 )
         self._go_down_when_split()
 
-    def _decide(
-        self, peer: str, node: int, best: Best, step: Exchange | Reply, run: RunningPlan
-    ) -> None:
+    def _decide(self, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
-        self._level.decide(node, run)
-        for index, piece in enumerate(step.pieces):
-            payload = pack_payload(piece)
-            query = training.DirectionsQuery(
-                tree=self.tree, node=node, piece=index, payload=payload
-            )
-            self._send(peer, query)
-        candidates = Array.of(best.candidates.astype(np.uint32))
-        decision = training.SplitDecision(tree=self.tree, node=node, candidates=candidates)
-        self._send(peer, decision)
+        self._level.decide(node, step.pieces, run)
+        for peer, body in self._level.decisions():
+            self._send(peer, body)
 
     def _split_own(self, node: int, candidate: int) -> None:
         record = self._model.record(self._candidates, candidate)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
-from fedmq.messages.array import pack_payload, unpack_payload
+from fedmq.messages.array import Array, pack_payload, unpack_payload
 from fedmq.privacy.engine import Best
 from fedmq.privacy.plan import Values
 from fedmq.protocol.plan_runner import RunningPlan
@@ -30,10 +30,15 @@ class _Conversation:
 
 @dataclass(slots=True)
 class _AwaitedSplit:
-    """A split that ``peer`` is asked for; ``running`` waits for its directions."""
+    """A split that ``peer`` is asked for, by the ``pieces`` of a query about its directions.
+
+    ``running`` waits for the directions, once the pieces are here.
+    """
 
     peer: str
+    pieces: Sequence[Values] = ()
     running: RunningPlan | None = None
+    sent: bool = False
     record: int | None = None
 
 
@@ -151,9 +156,32 @@ class Level:
         """``peer`` is asked to split ``node``."""
         self._splitting[node] = _AwaitedSplit(peer)
 
-    def decide(self, node: int, running: RunningPlan) -> None:
-        """The decision is on its way; ``running`` waits for the directions of the split."""
+    def decide(self, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
+        """Put the query about the directions of ``node`` among the decisions that are to go out."""
+        self._splitting[node].pieces = pieces
         self._splitting[node].running = running
+
+    def decisions(self) -> Iterator[tuple[str, training.DirectionsQuery | training.SplitDecision]]:
+        """Recipient and body of the decisions that can be sent.
+
+        They go out in the order of nodes, for an owner numbers its records as decisions come.
+        """
+        for node, split in sorted(self._splitting.items()):
+            if split.running is None:
+                return
+            if split.sent:
+                continue
+            split.sent = True
+            for index, piece in enumerate(split.pieces):
+                payload = pack_payload(piece)
+                query = training.DirectionsQuery(
+                    tree=self.tree, node=node, piece=index, payload=payload
+                )
+                yield split.peer, query
+            _, best = self.winner(node)
+            candidates = Array.of(best.candidates.astype(np.uint32))
+            decision = training.SplitDecision(tree=self.tree, node=node, candidates=candidates)
+            yield split.peer, decision
 
     def check_split(self, peer: str, body: training.SplitOutcome) -> None:
         """Raise ProtocolError unless ``peer`` was asked for this split."""
@@ -162,7 +190,7 @@ class Level:
             body.tree != self.tree
             or split is None
             or split.peer != peer
-            or split.running is None
+            or not split.sent
             or split.record is not None
         ):
             raise ProtocolError(f"a split of node {body.node} that was not asked for")
