@@ -14,7 +14,7 @@ from benchmarks.papers.page import Curve, draw, table
 from benchmarks.papers.tables import TITLES, params, train, workers_time
 
 TREES = 25
-EXACT = {"plain": TREES, "smm1": 10, "smm2": 5, "ou": 4, "paillier": 4}
+EXACT = {"plain": TREES, "smm1": 10, "smm2": 5, "lattice": 10, "ou": 4, "paillier": 4}
 """How many trees each is timed over; the loss of all of them is that of plain."""
 NOISY = [
     {"mechanism": mechanism, "epsilon": epsilon, "order": order}

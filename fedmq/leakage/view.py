@@ -17,6 +17,7 @@ from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.party.sessions.recording import Recording
+from fedmq.privacy.registry import ENGINES
 
 __all__ = ["Exchanged", "SessionView", "TreeView"]
 
@@ -74,6 +75,7 @@ class SessionView:
     def __init__(self, recording: Recording) -> None:
         self.party = recording.party
         self.trees: dict[int, TreeView] = {}
+        self._oblivious: set[tuple[int, int]] = set()
         for envelope in recording.envelopes:
             if isinstance(envelope.body, training.TrainingOpen):
                 self.terms = envelope.body
@@ -86,6 +88,7 @@ class SessionView:
             training.GradientBroadcast: self._broadcast,
             training.QueryPiece: self._asked,
             training.HistogramReply: self._answered,
+            training.DirectionsQuery: self._asked_obliviously,
             training.SplitOutcome: self._outcome,
             training.NodeAssignment: self._assignment,
         }
@@ -119,7 +122,14 @@ class SessionView:
         exchanged = self.trees[body.tree].exchanged[envelope.header.sender, body.node]
         _collect(exchanged.answered, unpack_payload(body.payload))
 
+    def _asked_obliviously(self, _: Envelope, body: training.DirectionsQuery) -> None:
+        self._oblivious.add((body.tree, body.node))
+
     def _outcome(self, envelope: Envelope, body: training.SplitOutcome) -> None:
+        if (body.tree, body.node) in self._oblivious:
+            return  # what is recorded takes the label holder's secrets to read
+        if not self.is_active and ENGINES[self.terms.engine].hides_rows:
+            return  # of all rows: the party does not know which stand in the node
         self._divide(body.tree, body.node, body.left.numpy(), envelope.header.sender)
 
     def _assignment(self, envelope: Envelope, body: training.NodeAssignment) -> None:

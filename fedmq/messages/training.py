@@ -16,6 +16,7 @@ from fedmq.messages.body import Body, Count, Index, ModelId
 
 __all__ = [
     "BODIES",
+    "DirectionsQuery",
     "EngineSetup",
     "GradientBroadcast",
     "HistogramReply",
@@ -169,6 +170,19 @@ class NodeDeclined(Body):
     node: Node
 
 
+class DirectionsQuery(Body):
+    """Active to the owner of the winning candidate: a piece of what its engine needs to show
+    directions of a node's rows without learning which they are. All come before the decision.
+    """
+
+    kind: ClassVar[str] = "directions query"
+
+    tree: Index
+    node: Node
+    piece: Piece
+    payload: Payload
+
+
 class SplitDecision(Body):
     """Active to the owner of the winning candidate; several when they tie to the last bit."""
 
@@ -189,7 +203,10 @@ class SplitOutcome(Body):
     node: Node
     record: Annotated[int, Field(ge=0, lt=2**31)]
     left: Bitmap
-    """Over the rows of the node, or over all rows if the engine hides which rows a node has."""
+    """Over the rows of the node, or over all rows if the engine hides which rows a node has.
+
+    After a :class:`DirectionsQuery` it takes the engine to read them.
+    """
 
 
 class NodeAssignment(Body):
@@ -236,6 +253,7 @@ BODIES: tuple[type[Body], ...] = (
     QueryPiece,
     HistogramReply,
     NodeDeclined,
+    DirectionsQuery,
     SplitDecision,
     SplitOutcome,
     NodeAssignment,

@@ -18,7 +18,7 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
-from fedmq.privacy.plan import Plan, Values
+from fedmq.privacy.plan import Exchange, Plan, Values
 
 __all__ = [
     "NOT_AN_OPTION",
@@ -27,10 +27,13 @@ __all__ = [
     "AskedNode",
     "Best",
     "BroadcastPiece",
+    "Directions",
     "Engine",
     "Leakage",
     "PassiveHalf",
     "Query",
+    "Question",
+    "Rows",
     "Sums",
 ]
 
@@ -75,6 +78,12 @@ class Best:
 
 Answer = Sums | Best
 
+Rows = NDArray[np.int32]
+"""Numbers of rows, ascending."""
+
+Directions = NDArray[np.bool_]
+"""Which rows go left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -102,8 +111,33 @@ class Leakage:
     passive: str
 
 
+class Question:
+    """Nodes of a level that each peer is asked about at once; exchanges are about the first."""
+
+    def __init__(self, half: ActiveHalf, nodes: Sequence[AskedNode]) -> None:
+        self._half = half
+        self.nodes = nodes
+
+    def prepare(self) -> Plan[None]:
+        """Make what all peers are asked, once, before the first of them is."""
+        return
+        yield
+
+    def ask(self, peer: str) -> Plan[Sequence[Answer]]:
+        """Learn what the candidates of ``peer`` are worth in each of the ``nodes``."""
+        answers = []
+        for asked in self.nodes:
+            answer = yield from self._half.ask(peer, asked)
+            answers.append(answer)
+        return answers
+
+
 class ActiveHalf(ABC):
     """The label holder's half of an engine, for one session."""
+
+    def start_session(self, training: NDArray[np.bool_]) -> None:
+        """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient."""
+        return
 
     @abstractmethod
     def open(self) -> Plan[Values]:
@@ -129,9 +163,30 @@ class ActiveHalf(ABC):
         Exchanges at least once.
         """
 
+    def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
+        """How the nodes of a level are asked about: each alone, unless one tells of others."""
+        return [Question(self, (asked,)) for asked in level]
+
+    def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
+        """Learn who of ``rows``, all that stand in the node, goes left in a split of ``peer``.
+
+        Exchanges once, and resumes with what the passive half has shown: directions of ``rows``, or
+        of all rows when the engine hides row sets. Those of other rows may be anything.
+        """
+        shown: Directions = yield Exchange()
+        return shown
+
 
 class PassiveHalf(ABC):
     """A feature holder's half of an engine, for one session."""
+
+    def start_session(self, training: NDArray[np.bool_]) -> None:
+        """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.
+
+        Raises:
+            Refused: this half cannot work with so many rows.
+        """
+        return
 
     def setup(self) -> Plan[Sequence[Values]]:
         """What the active half must have before the first tree, in pieces."""
@@ -150,6 +205,16 @@ class PassiveHalf(ABC):
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         """Answer each query with one :class:`Reply`; a level's first queries come together."""
 
+    def show_directions(
+        self, tree: int, node: int, left: Directions, pieces: Sequence[Values]
+    ) -> Plan[Directions]:
+        """What the active half gets to see of ``left``, a split's directions; of the same length.
+
+        ``pieces`` are those of its exchange.
+        """
+        return left
+        yield
+
     @abstractmethod
     def forget_tree(self) -> None:
         """The tree is finished: drop its gradients and sums."""
@@ -167,6 +232,9 @@ class Engine(ABC):
     """Whether the model equals, node by node, the one trained on the joined table."""
     hides_rows: ClassVar[bool] = False
     """Whether passive parties answer over all rows and never learn who stands in a node."""
+    keeps_numbers: ClassVar[bool] = False
+    """Whether a candidate has one opaque number in all nodes of a tree, so that the active half can
+    subtract sums of siblings. It can then follow a candidate from node to node."""
     leakage: ClassVar[Leakage]
     known_leak: ClassVar[str] = ""
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""

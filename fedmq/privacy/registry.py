@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
+from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.ldp import Ldp
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.engines.paillier import Paillier
@@ -19,7 +20,7 @@ from fedmq.privacy.engines.smm2 import Smm2
 __all__ = ["ENGINES", "engine_named"]
 
 ENGINES: Mapping[str, type[Engine]] = {
-    engine.name: engine for engine in (Plain, Paillier, OkamotoUchiyama, Smm1, Smm2, Ldp)
+    engine.name: engine for engine in (Plain, Paillier, OkamotoUchiyama, Lattice, Smm1, Smm2, Ldp)
 }
 
 

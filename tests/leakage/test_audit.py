@@ -63,6 +63,25 @@ def test_smm2_gives_the_labels_to_a_passive_party(tmp_path: Path) -> None:
     assert not learned["sparse null space"].succeeds
 
 
+@pytest.mark.parametrize("directions", ["oblivious", "all"])
+def test_lattice_gives_a_passive_party_no_node_to_learn_labels_from(
+    tmp_path: Path, directions: str
+) -> None:
+    _, label, _ = recorded(tmp_path, "lattice", directions=directions)
+    learned = found(fedmq.audit(tmp_path / "telco.recording", label=label))
+    assert learned["nodes shared"].value == pytest.approx(0.5, abs=0.02)
+    assert not any(finding.succeeds for finding in learned.values())
+    for tree in SessionView(Recording.read(tmp_path / "telco.recording")).trees.values():
+        assert list(tree.spaces) == [1]
+        assert not tree.parts
+
+
+def test_directions_that_travel_obliviously_are_not_taken_for_partitions(tmp_path: Path) -> None:
+    recorded(tmp_path, "lattice")
+    view = SessionView(Recording.read(tmp_path / "active.recording"))
+    assert all(not tree.parts for tree in view.trees.values())
+
+
 @pytest.mark.parametrize(("epsilon", "learns"), [(30.0, True), (0.02, False)])
 def test_ldp_gives_the_labels_as_far_as_epsilon_allows(
     tmp_path: Path, epsilon: float, learns: bool

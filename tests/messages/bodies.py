@@ -131,6 +131,9 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         payload=payloads,
     ),
     training.NodeDeclined: st.builds(training.NodeDeclined, tree=trees, node=nodes),
+    training.DirectionsQuery: st.builds(
+        training.DirectionsQuery, tree=trees, node=nodes, piece=pieces, payload=payloads
+    ),
     training.SplitDecision: st.builds(
         training.SplitDecision, tree=trees, node=nodes, candidates=uint32s
     ),

@@ -17,12 +17,21 @@ from fedmq.privacy.plan import Compute, Exchange, Reply
 class EnginePair:
     """One active and one passive half over the same rows."""
 
-    def __init__(self, engine: Engine, bins: BinMatrix, parallelism: int = 2) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        bins: BinMatrix,
+        parallelism: int = 2,
+        training: np.ndarray | None = None,
+    ) -> None:
         self.engine = engine
         self.bins = bins
         self.active = engine.active(parallelism)
+        learning = np.ones(bins.n_rows, np.bool_) if training is None else training
+        self.active.start_session(learning)
         public = self._run(self.active.open())
         self.passive = engine.passive(public, bins, parallelism)
+        self.passive.start_session(learning)
         self._run(self.active.setup("telco", self._run(self.passive.setup())))
 
     def start_tree(self, gradients: Gradients, candidates: CandidateTable | None = None) -> None:
@@ -40,10 +49,14 @@ class EnginePair:
         orders: dict[int, np.ndarray],
     ) -> dict[int, Sums | Best]:
         """What the active half learns of each node, given all the rows that stand in it."""
-        plans = {}
-        for node, rows in nodes.items():
-            held = rows[self.gradients.carried[rows]]
-            plans[node] = self.active.ask("telco", AskedNode(self.gradients.tree, node, held))
+        level = [
+            AskedNode(self.gradients.tree, node, rows[self.gradients.carried[rows]])
+            for node, rows in nodes.items()
+        ]
+        questions = {question.nodes[0].node: question for question in self.active.ask_level(level)}
+        for question in questions.values():
+            self._run(question.prepare())
+        plans = {node: question.ask("telco") for node, question in questions.items()}
         waiting = {node: self._advance(plan, None) for node, plan in plans.items()}
         answers: dict[int, Sums | Best] = {}
         number = 0
@@ -70,10 +83,18 @@ class EnginePair:
                 step = self._advance(plans[node], replies[node])
                 if isinstance(step, Exchange):
                     following[node] = step
-                else:
-                    answers[node] = step
+                    continue
+                for asked, answer in zip(questions[node].nodes, step, strict=True):
+                    answers[asked.node] = answer
             waiting = following
         return answers
+
+    def directions(self, node: int, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
+        """What the active half learns of ``rows`` where ``left`` says who goes left, of all."""
+        plan = self.active.read_directions("telco", self.gradients.tree, node, rows)
+        step = self._advance(plan, None)
+        shown = self.passive.show_directions(self.gradients.tree, node, left, step.pieces)
+        return self._advance(plan, self._run(shown))
 
     def _advance(self, plan: Any, value: Any) -> Any:
         """Run ``plan`` up to its next exchange, or to its value."""

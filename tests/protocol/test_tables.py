@@ -15,6 +15,7 @@ import pytest
 
 from fedmq.errors import FedmqError, ProtocolError
 from fedmq.messages.codec import KINDS
+from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.plan import Ended
 from fedmq.protocol import diagram
 from fedmq.protocol.alignment import blinded_lists as blinded_lists
@@ -192,6 +193,7 @@ def federations() -> Iterator[Federation]:
         yield federation.having(engine=BestOfAll(federation.params))
     alone = small(counts=(3, 0))
     yield alone.having(engine=BestOfAll(alone.params))
+    yield small(counts=(0, 3)).having(engine=Lattice())
     yield small(counts=(3,))
     yield small(counts=(0, 3))
     yield small(num_boost_round=9, early_stopping_rounds=1)

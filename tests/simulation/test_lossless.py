@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import compare, train_reference
-from fedmq.errors import DataError
+from fedmq.errors import DataError, Refused
 from tests.boosting.tables import Table, pooled, scattered
 
 pytest.importorskip("xgboost")
@@ -154,3 +154,59 @@ def test_missing_values_under_encryption_give_the_same_model_bit_for_bit() -> No
     encrypted = trained(table, hands, params, "paillier", engine_options=WEAK)
     assert shares(encrypted) == shares(trained(table, hands, params))
     assert_identical(table, hands, params, encrypted)
+
+
+@pytest.mark.parametrize(
+    ("name", "parties", "params"),
+    [
+        ("breast", 2, {"max_depth": 3}),
+        ("breast", 4, {"max_depth": 6, "colsample_bytree": 0.5}),
+        ("motor", 3, {"max_depth": 4, "objective": "reg:squarederror"}),
+        ("credit1", 4, {"max_depth": 3, "subsample": 0.8}),
+        ("credit2", 2, {"max_depth": 6, "subsample": 0.8, "colsample_bytree": 0.7}),
+    ],
+)
+def test_sums_on_a_lattice_give_the_same_model_bit_for_bit(
+    name: str, parties: int, params: dict[str, Any]
+) -> None:
+    table = pooled(name, 3_000)
+    hands = in_order(table, parties)
+    trained_by = fedmq.TrainParams(num_boost_round=3, max_bin=16, **params)
+    held_out = np.arange(len(table.y)) % 4 == 0
+    summed = trained(table, hands, trained_by, "lattice", evaluation=held_out)
+    assert shares(summed) == shares(trained(table, hands, trained_by, evaluation=held_out))
+
+
+@pytest.mark.parametrize("name", ["breast", "credit1"])
+def test_sums_on_a_lattice_give_xgboosts_model(name: str) -> None:
+    table = pooled(name, 2_000)
+    hands = shuffled(table, 3)
+    params = fedmq.TrainParams(num_boost_round=3, max_depth=4, max_bin=16)
+    assert_identical(table, hands, params, trained(table, hands, params, "lattice"))
+
+
+def test_early_stopping_on_a_lattice_ends_where_it_does_in_the_clear() -> None:
+    table = pooled("breast")
+    hands = in_order(table, 2)
+    params = fedmq.TrainParams(
+        num_boost_round=30, max_depth=6, eta=1, max_bin=16, early_stopping_rounds=2
+    )
+    held_out = np.arange(len(table.y)) % 3 == 0
+    plain = trained(table, hands, params, evaluation=held_out)
+    assert len(plain.share.trees) < 30
+    assert shares(trained(table, hands, params, "lattice", evaluation=held_out)) == shares(plain)
+
+
+def test_more_rows_than_a_lattice_sums_are_refused_before_the_session() -> None:
+    X = np.zeros((2**21, 1), np.float32)
+    y = np.arange(2**21) % 2
+    with pytest.raises(DataError, match="2,097,152 rows; engine 'lattice' sums 2,097,151 at most"):
+        fedmq.simulate(active=X, label=y, passive={"telco": X}, engine="lattice")
+
+
+def test_a_hint_that_is_too_long_names_candidates_and_another_engine() -> None:
+    table = pooled("breast")
+    hands = in_order(table, 2)
+    params = fedmq.TrainParams(num_boost_round=1, max_bin=32)
+    with pytest.raises(Refused, match=r"passive0 .*465 candidates need .* use engine 'ou'"):
+        trained(table, hands, params, "lattice", engine_options={"hint_bytes": 10**6})

@@ -54,7 +54,11 @@ id = "id"
 """
 
 _POLICY = """
-# What this party takes part in.
+# What this party takes part in. The encrypting engines:
+# paillier  the best known scheme, and the slowest
+# ou        a third of its time and half of its bytes
+# lattice   the quickest, and shows this party no node's rows; young, and without
+#           a way to decline small nodes
 [policy]
 engines = ["paillier", "ou"]
 """

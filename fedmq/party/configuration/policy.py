@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.toml_file import Section
-from fedmq.privacy.registry import ENGINES
+from fedmq.privacy.registry import ENGINES, engine_named
 
 __all__ = ["PolicySection"]
 
@@ -18,6 +20,15 @@ def _known_engines(names: tuple[str, ...]) -> tuple[str, ...]:
     if unknown:
         raise ValueError(f"engine {unknown[0]!r} is unknown; use {', '.join(ENGINES)}")
     return names
+
+
+def _options_of_engines(options: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    for name, own in options.items():
+        try:
+            engine_named(name, own, name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return options
 
 
 SessionKind = Literal["alignment", "training", "inference"]
@@ -34,6 +45,11 @@ class PolicySection(Section):
     """The columns it trains with; all but id, label and ``ignore`` when left out."""
     engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
     """The engines that this party takes part with."""
+    engine_options: Annotated[
+        Mapping[str, Mapping[str, Any]], AfterValidator(_options_of_engines)
+    ] = Field(default_factory=dict)
+    """This party's own options of an engine, such as ``lattice = { hint_bytes = 100000000 }``; the
+    label holder's job says nothing about them."""
     smallest_key: Annotated[int, Field(ge=0)] | None = None
     """Bits of the shortest key of an engine; the engine's own least when left out."""
     allow_weak_keys: bool = False

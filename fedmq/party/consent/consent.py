@@ -72,8 +72,9 @@ class Consent:
         refusal = policy.refusal(self._party, terms.engine)
         if refusal is not None:
             raise Refused(refusal)
-        weak = {"allow_weak_keys": policy.allow_weak_keys}
-        options = weak if "allow_weak_keys" in ENGINES[terms.engine].options() else {}
+        options = dict(policy.engine_options.get(terms.engine, {}))
+        if "allow_weak_keys" in ENGINES[terms.engine].options():
+            options["allow_weak_keys"] = policy.allow_weak_keys
         engine = engine_named(terms.engine, options, self._party)
         bits = engine.key_bits_of(unpack_payload(terms.public))
         if policy.smallest_key and bits is not None and bits < policy.smallest_key:

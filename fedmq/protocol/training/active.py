@@ -22,7 +22,7 @@ from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
-from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine
+from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import Finish, Pause, Report, Resume, SaveCheckpoint, Start
@@ -43,6 +43,7 @@ from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
     ALL_READY,
     BROADCAST,
+    DIRECTIONS,
     GRADIENTS,
     KEYS,
     LEVEL_SCORED,
@@ -52,6 +53,7 @@ from fedmq.protocol.training.states import (
     OFFER,
     OWN_OFFERS,
     PEER_SETUP,
+    QUESTION,
     RESTS,
     TREE_BEGINS,
     TREE_COMPLETE,
@@ -101,6 +103,7 @@ class ActiveTraining(Machine):
         self._params = params
         self._spec = engine
         self._engine = engine.active(parallelism)
+        self._engine.start_session(~table.evaluation)
         self._bins: BinMatrix
         self._handshake = Handshake(peers)
         self._model = ModelBuilder(table, params, saved)
@@ -288,27 +291,36 @@ class ActiveTraining(Machine):
             self._spec.first_order,
         )
         self._run(OWN_OFFERS, single(computation), self._with_own_offers)
-        for owner, peer in enumerate(self._askable, start=1):
-            for node in nodes:
-                self._run(
-                    OFFER,
-                    self._asking(peer, node),
-                    partial(self._with_offer, node, owner),
-                    partial(self._on_exchange, peer, node),
-                )
+        if not self._askable:
+            return
+        level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
+        for question in self._engine.ask_level(level):
+            self._run(QUESTION, question.prepare(), partial(self._ask, question))
 
-    def _asking(self, peer: str, node: int) -> Plan[Best]:
-        answer = yield from self._engine.ask(
-            peer, AskedNode(self.tree, node, self._builder.carrying(node))
-        )
-        if isinstance(answer, Best):
-            return answer
-        total, scale = self._builder.totals(node), self._builder.gradients.scale
-        computation = ScoreCandidates(
-            answer.left, total, scale, self._params, self._spec.first_order
-        )
-        best: Best = yield from single(computation)
-        return best
+    def _ask(self, question: Question, _: None) -> None:
+        first = question.nodes[0].node
+        for owner, peer in enumerate(self._askable, start=1):
+            self._run(
+                OFFER,
+                self._asking(question, peer),
+                partial(self._with_offers, question.nodes, owner),
+                partial(self._on_exchange, peer, first),
+            )
+
+    def _asking(self, question: Question, peer: str) -> Plan[Sequence[Best]]:
+        answers = yield from question.ask(peer)
+        offers = []
+        for asked, answer in zip(question.nodes, answers, strict=True):
+            if isinstance(answer, Best):
+                offers.append(answer)
+                continue
+            total, scale = self._builder.totals(asked.node), self._builder.gradients.scale
+            computation = ScoreCandidates(
+                answer.left, total, scale, self._params, self._spec.first_order
+            )
+            best: Best = yield from single(computation)
+            offers.append(best)
+        return offers
 
     def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
@@ -341,8 +353,9 @@ class ActiveTraining(Machine):
             self._level.add_offer(node, LABEL_HOLDER, best)
         self._split_when_scored()
 
-    def _with_offer(self, node: int, owner: int, best: Best) -> None:
-        self._level.add_offer(node, owner, best)
+    def _with_offers(self, nodes: Sequence[AskedNode], owner: int, offers: Sequence[Best]) -> None:
+        for asked, best in zip(nodes, offers, strict=True):
+            self._level.add_offer(asked.node, owner, best)
         self._split_when_scored()
 
     # Splits
@@ -360,15 +373,20 @@ class ActiveTraining(Machine):
             else:
                 peer = self._parties[owner]
                 self._level.await_split(node, peer)
-                self._send(
-                    peer,
-                    training.SplitDecision(
-                        tree=self.tree,
-                        node=node,
-                        candidates=Array.of(best.candidates.astype(np.uint32)),
-                    ),
+                rows = self._builder.rows(node)
+                self._run(
+                    DIRECTIONS,
+                    self._engine.read_directions(peer, self.tree, node, rows),
+                    partial(self._with_directions, node),
+                    partial(self._decide, node),
                 )
         self._go_down_when_split()
+
+    def _decide(self, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
+        assert isinstance(step, Exchange)
+        self._level.decide(node, step.pieces, run)
+        for peer, body in self._level.decisions():
+            self._send(peer, body)
 
     def _split_own(self, node: int, candidate: int) -> None:
         record = self._model.record(self._candidates, candidate)
@@ -379,17 +397,19 @@ class ActiveTraining(Machine):
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
         self._level.check_split(peer, body)
-        rows = self._builder.rows(body.node)
-        expected = len(self._table.label) if self._spec.hides_rows else len(rows)
-        if body.left.count != expected:
+        hides_rows = self._spec.hides_rows
+        rows = len(self._table.label) if hides_rows else len(self._builder.rows(body.node))
+        if body.left.count != rows:
             raise ProtocolError(
-                f"directions for {body.left.count} rows, node {body.node} has {expected}"
+                f"directions for {body.left.count} rows, node {body.node} has {rows}"
             )
-        left = body.left.numpy()
+        self._resume(self._level.take_outcome(body), body.left.numpy())
+
+    def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
         if self._spec.hides_rows:
-            left = left[rows]
-        self._level.end_split(body.node)
-        self._split(body.node, self._parties.index(peer), body.record, left)
+            left = left[self._builder.rows(node)]
+        peer, record = self._level.end_split(node)
+        self._split(node, self._parties.index(peer), record, left)
         self._go_down_when_split()
 
     def _split(self, node: int, owner: int, record: int, left: NDArray[np.bool_]) -> None:

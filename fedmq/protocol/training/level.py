@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
-from fedmq.messages.array import pack_payload, unpack_payload
+from fedmq.messages.array import Array, pack_payload, unpack_payload
 from fedmq.privacy.engine import Best
 from fedmq.privacy.plan import Values
 from fedmq.protocol.machine import RunningPlan
@@ -28,6 +28,20 @@ class _Conversation:
     pieces: list[Values] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _AwaitedSplit:
+    """A split that ``peer`` is asked for, by the ``pieces`` of a query about its directions.
+
+    ``running`` waits for the directions, once the pieces are here.
+    """
+
+    peer: str
+    pieces: Sequence[Values] = ()
+    running: RunningPlan | None = None
+    sent: bool = False
+    record: int | None = None
+
+
 class Level:
     """The ``nodes`` of a level of tree ``tree``, as ``owners`` parties make offers for them.
 
@@ -43,7 +57,7 @@ class Level:
         self._conversations: dict[tuple[str, int], _Conversation] = {}
         self._queries: dict[tuple[str, int], list[training.NodeQuery]] = defaultdict(list)
         self._pieces: dict[tuple[str, int], list[training.QueryPiece]] = defaultdict(list)
-        self._splitting: dict[int, str] = {}
+        self._splitting: dict[int, _AwaitedSplit] = {}
 
     # Offers
 
@@ -136,13 +150,56 @@ class Level:
 
     def await_split(self, node: int, peer: str) -> None:
         """``peer`` is asked to split ``node``."""
-        self._splitting[node] = peer
+        self._splitting[node] = _AwaitedSplit(peer)
+
+    def decide(self, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
+        """Put the query about the directions of ``node`` among the decisions that are to go out."""
+        self._splitting[node].pieces = pieces
+        self._splitting[node].running = running
+
+    def decisions(self) -> Iterator[tuple[str, training.DirectionsQuery | training.SplitDecision]]:
+        """Recipient and body of the decisions that can be sent.
+
+        They go out in the order of nodes, for an owner numbers its records as decisions come.
+        """
+        for node, split in sorted(self._splitting.items()):
+            if split.running is None:
+                return
+            if split.sent:
+                continue
+            split.sent = True
+            for index, piece in enumerate(split.pieces):
+                payload = pack_payload(piece)
+                query = training.DirectionsQuery(
+                    tree=self.tree, node=node, piece=index, payload=payload
+                )
+                yield split.peer, query
+            _, best = self.winner(node)
+            candidates = Array.of(best.candidates.astype(np.uint32))
+            decision = training.SplitDecision(tree=self.tree, node=node, candidates=candidates)
+            yield split.peer, decision
 
     def check_split(self, peer: str, body: training.SplitOutcome) -> None:
         """Raise ProtocolError unless ``peer`` was asked for this split."""
-        if body.tree != self.tree or self._splitting.get(body.node) != peer:
+        split = self._splitting.get(body.node)
+        if (
+            body.tree != self.tree
+            or split is None
+            or split.peer != peer
+            or not split.sent
+            or split.record is not None
+        ):
             raise ProtocolError(f"a split of node {body.node} that was not asked for")
 
-    def end_split(self, node: int) -> None:
-        """The split of ``node`` is here."""
-        del self._splitting[node]
+    def take_outcome(self, body: training.SplitOutcome) -> RunningPlan:
+        """Note the record of a split that was checked; who waits for its directions."""
+        split = self._splitting[body.node]
+        assert split.running is not None
+        split.record = body.record
+        return split.running
+
+    def end_split(self, node: int) -> tuple[str, int]:
+        """The directions of ``node`` are here; owner and record of its split."""
+        split = self._splitting.pop(node)
+        assert split.record is not None
+        return split.peer, split.record

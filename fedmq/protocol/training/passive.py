@@ -6,6 +6,7 @@ its winning candidates no more than a record id and who goes left.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.node_numbers import ROOT
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
@@ -44,6 +46,7 @@ from fedmq.protocol.training.states import (
     PASSIVE_TRAINING,
     PREPARED,
     RECEIVED,
+    SHOWN,
     SUMS,
     PassiveTrainingState,
 )
@@ -83,6 +86,8 @@ class _GrowingTree:
         self.requests = HistogramRequests(number)
         self.orders: dict[int, NDArray[np.int64]] = {}
         """The order in which the candidates of a node were shown."""
+        self.directions_asked: dict[int, list[Values]] = defaultdict(list)
+        """What came before the decision about a node."""
         self.to_arrive = pieces
         self.to_take = pieces
         """Pieces that the engine has not taken in yet."""
@@ -156,6 +161,7 @@ class PassiveTraining(Machine):
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
+            engine.start_session(learning)
         except FedmqError as error:
             raise Refused(str(error)) from error
         setup = yield from engine.setup()
@@ -297,12 +303,16 @@ class PassiveTraining(Machine):
         return int(np.count_nonzero(carrying)) < self._smallest_node
 
     def _order(self, node: int) -> NDArray[np.int64]:
-        tree = self._growing
+        tree, node = self._growing, self._shown_as(node)
         if node not in tree.orders:
             seed = np.random.SeedSequence(self._secret, spawn_key=(tree.number, node))
             random = np.random.Generator(np.random.Philox(seed))
             tree.orders[node] = random.permutation(len(tree.candidates))
         return tree.orders[node]
+
+    def _shown_as(self, node: int) -> int:
+        """The node in whose order the candidates of ``node`` are shown."""
+        return ROOT if self._prepared.spec.keeps_numbers else node
 
     def _reply(self, number: int, step: Exchange | Reply, _: RunningPlan) -> None:
         assert isinstance(step, Reply)
@@ -321,10 +331,21 @@ class PassiveTraining(Machine):
 
     # Splits
 
+    @on_message(training.DirectionsQuery)
+    def _on_directions_query(self, _: str, body: training.DirectionsQuery) -> None:
+        tree = self._growing
+        if (
+            body.tree != tree.number
+            or tree.rows.rows(body.node) is None
+            or body.piece != len(tree.directions_asked[body.node])
+        ):
+            raise ProtocolError(f"a query about directions of node {body.node}, out of place")
+        tree.directions_asked[body.node].append(unpack_payload(body.payload))
+
     @on_message(training.SplitDecision)
     def _on_decision(self, _: str, body: training.SplitDecision) -> None:
         tree = self._growing
-        rows, order = tree.rows.rows(body.node), tree.orders.get(body.node)
+        rows, order = tree.rows.rows(body.node), tree.orders.get(self._shown_as(body.node))
         chosen = body.candidates.numpy()
         if (
             body.tree != tree.number
@@ -338,13 +359,16 @@ class PassiveTraining(Machine):
         winner = int(order[chosen].min())
         self._records, record = recorded(self._records, tree.candidates, winner)
         left = went_left(self._records, record, self._prepared.table.values, rows)
-        self._send(
-            self._peer,
-            training.SplitOutcome(
-                tree=tree.number, node=body.node, record=record, left=Bitmap.of(left)
-            ),
-        )
+        pieces = tree.directions_asked.pop(body.node, [])
+        showing = self._prepared.engine.show_directions(tree.number, body.node, left, pieces)
+        self._run(SHOWN, showing, partial(self._show, body.node, record))
         tree.rows.divide(body.node, left)
+
+    def _show(self, node: int, record: int, shown: NDArray[np.bool_]) -> None:
+        outcome = training.SplitOutcome(
+            tree=self._growing.number, node=node, record=record, left=Bitmap.of(shown)
+        )
+        self._send(self._peer, outcome)
 
     @on_message(training.NodeAssignment)
     def _on_assignment(self, _: str, body: training.NodeAssignment) -> None:

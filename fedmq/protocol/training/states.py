@@ -52,8 +52,11 @@ MODEL_COMPLETE = When("the last tree has grown")
 BROADCAST = Done("broadcast")
 NEXT_TREE = Done("work for the next tree")
 OWN_OFFERS = Done("own candidates")
+QUESTION = Done("question about nodes")
 OFFER = Done("candidates of a peer")
 OFFER_EXCHANGE = Yields("candidates of a peer")
+DIRECTIONS = Done("directions of a split")
+DIRECTIONS_EXCHANGE = Yields("directions of a split")
 LEVEL_SCORED = When("every candidate of the level is scored")
 NEXT_LEVEL = When("every split of the level is made")
 TREE_COMPLETE = When("no node can be split further")
@@ -89,6 +92,7 @@ ACTIVE_TRAINING = session_table(
             BROADCAST: _A.GROWING,
             NEXT_TREE: _A.GROWING,
             OWN_OFFERS: _A.GROWING,
+            QUESTION: _A.GROWING,
             OFFER_EXCHANGE: _A.GROWING,
             training.HistogramReply: _A.GROWING,
             training.NodeDeclined: _A.GROWING,
@@ -99,7 +103,9 @@ ACTIVE_TRAINING = session_table(
         },
         _A.SPLITTING: {
             NEXT_TREE: _A.SPLITTING,
+            DIRECTIONS_EXCHANGE: _A.SPLITTING,
             training.SplitOutcome: _A.SPLITTING,
+            DIRECTIONS: _A.SPLITTING,
             NEXT_LEVEL: _A.GROWING,
             TREE_COMPLETE: _A.DERIVING,
             Pause: _A.SPLITTING,
@@ -125,6 +131,7 @@ RECEIVED = Done("piece of the broadcast")
 GRADIENTS_HERE = When("all gradients are here")
 SUMS = Done("sums")
 SUMS_REPLY = Yields("sums")
+SHOWN = Done("directions as shown")
 
 PASSIVE_TRAINING = session_table(
     {
@@ -151,7 +158,9 @@ PASSIVE_TRAINING = session_table(
             training.QueryPiece: _P.GROWING,
             SUMS_REPLY: _P.GROWING,
             SUMS: _P.GROWING,
+            training.DirectionsQuery: _P.GROWING,
             training.SplitDecision: _P.GROWING,
+            SHOWN: _P.GROWING,
             training.NodeAssignment: _P.GROWING,
             training.TreeFinished: _P.BETWEEN_TREES,
         },

@@ -115,6 +115,11 @@ def test_what_is_left_out_has_a_safe_default(folder: Path) -> None:
         ),
         (
             "[data]",
+            "[policy]\nengine_options = { lattice = { hints = 5 } }\n[data]",
+            "policy.engine_options: lattice: engine_options: engine 'lattice' has no 'hints'",
+        ),
+        (
+            "[data]",
             '[policy]\nengine = ["paillier"]\n[data]',
             "policy.engine: there is no such key; did you mean 'engines'?",
         ),

@@ -22,6 +22,7 @@ from fedmq.party.consent.consent import Consent
 from fedmq.party.consent.row_quota import RowQuota
 from fedmq.party.identity.sealer import Clear
 from fedmq.party.telemetry.traffic import Traffic
+from fedmq.privacy.engines.lattice import Lattice
 from tests.party.attacked import PARTIES, ROWS, Recorder, Training
 from tests.party.sealed_parties import envelope
 
@@ -73,6 +74,20 @@ class TestTraining:
     ) -> None:
         with pytest.raises(Refused, match=reason):
             consent(tmp_path, **policy).training(HEADER, terms(**asked))
+
+    def test_an_owner_sets_its_own_options_of_an_engine(self, tmp_path: Path) -> None:
+        own = {"lattice": {"hint_bytes": 5000, "directions": "all"}}
+        asked = terms(engine="lattice")
+        engine = consent(tmp_path, engines=["lattice"], engine_options=own).training(HEADER, asked)
+        assert engine == Lattice(hint_bytes=5000, directions="all")
+        assert consent(tmp_path, engines=["lattice"]).training(HEADER, asked) == Lattice()
+
+    def test_an_engine_that_hides_rows_and_declining_of_small_nodes_exclude_each_other(
+        self, tmp_path: Path
+    ) -> None:
+        careful = consent(tmp_path, engines=["lattice"], smallest_node=5)
+        with pytest.raises(Refused, match="it hides how many rows stand in a node"):
+            careful.training(HEADER, terms(engine="lattice"))
 
     def test_what_cannot_be_recorded_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "audit.jsonl").mkdir()

@@ -1,0 +1,189 @@
+"""The label holder's half of the lattice engine: it asks about nodes in cipher, and reads sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.node_numbers import parent
+from fedmq.errors import MessageError
+from fedmq.privacy.engine import (
+    ActiveHalf,
+    Answer,
+    AskedNode,
+    BroadcastPiece,
+    Directions,
+    Question,
+    Rows,
+    Sums,
+)
+from fedmq.privacy.lattice.base_transfers import MakeOffer, OfferedSeeds
+from fedmq.privacy.lattice.decryption import DecryptAnswer
+from fedmq.privacy.lattice.hint import JoinHints
+from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.oblivious_transfer import ChooseRows
+from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
+from fedmq.privacy.lattice.query import EncryptNode
+from fedmq.privacy.lattice.sampling import fresh_seed
+from fedmq.privacy.plan import Compute, Exchange, Plan, Values
+
+__all__ = ["LatticeActive"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Peer:
+    """What a peer sent before the first tree, as it is used.
+
+    ``hints`` uint32 (candidates, limbs, N); ``transfer_seeds`` uint8 (128, 2, 32), None where
+    directions are shown.
+    """
+
+    hints: NDArray[np.uint32]
+    transfer_seeds: NDArray[np.uint8] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NodeSums:
+    """The left sums of a node, int64 (C, 2), of candidates by the ``numbers`` of their hints."""
+
+    numbers: NDArray[np.uint32]
+    left: NDArray[np.int64]
+
+    def less(self, sibling: _NodeSums, peer: str) -> _NodeSums:
+        """What is left of a parent's sums without those of a child."""
+        if not np.array_equal(self.numbers, sibling.numbers):
+            raise MessageError(f"{peer} answers for other candidates than in the node above")
+        return _NodeSums(self.numbers, self.left - sibling.left)
+
+
+class LatticeActive(ActiveHalf):
+    """See `fedmq.privacy.engines.lattice.Lattice` for the settings."""
+
+    def __init__(self, hint_bytes: int, oblivious: bool, parallelism: int) -> None:
+        self._hint_bytes = hint_bytes
+        self._oblivious = oblivious
+        self._parallelism = parallelism
+        self._public_seed = fresh_seed()
+        self._transfer_seed = fresh_seed()
+        self._all_rows: int
+        self._places: NDArray[np.int32]
+        self._layout: Layout
+        self._public: PublicElements
+        self._peers: dict[str, _Peer] = {}
+        self._pairs: NDArray[np.int64]
+        self._sums: dict[tuple[str, int], _NodeSums] = {}
+
+    def start_session(self, training: NDArray[np.bool_]) -> None:
+        self._all_rows = len(training)
+        self._training = np.flatnonzero(training)
+        self._places = np.cumsum(training, dtype=np.int32) - np.int32(1)
+        self._layout = Layout(len(self._training))
+
+    def open(self) -> Plan[Values]:
+        parts = yield Compute(shares_of(self._public_seed, self._layout, self._parallelism))
+        self._public = PublicElements.joined(parts)
+        public: Values = {
+            "seed": np.frombuffer(self._public_seed, np.uint8),
+            "hint_bytes": self._hint_bytes,
+        }
+        if self._oblivious:
+            [public["offer"]] = yield Compute([MakeOffer(self._transfer_seed)])
+        return public
+
+    def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
+        [first, *hint_pieces] = pieces or [{}]
+        candidates = first.get("candidates")
+        if not isinstance(candidates, int):
+            raise MessageError(f"{peer} does not say how many candidates it has")
+        [hints] = yield Compute([JoinHints(hint_pieces, self._layout)])
+        if len(hints) != candidates:
+            raise MessageError(f"{peer} sent hints for {len(hints)} of {candidates} candidates")
+        seeds = None
+        if self._oblivious:
+            [seeds] = yield Compute([OfferedSeeds(first.get("chosen"), self._transfer_seed)])
+        self._peers[peer] = _Peer(hints, seeds)
+
+    def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        self._pairs = gradients.pairs[self._training]
+        self._sums.clear()
+        return ()
+
+    def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
+        question = _LatticeQuestion(self, (asked,))
+        yield from question.prepare()
+        [answer] = yield from question.ask(peer)
+        return answer
+
+    def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
+        """Of two siblings the left one is asked about; the right one is their parent less it."""
+        by_node = {asked.node: asked for asked in level}
+        questions = []
+        for node, asked in by_node.items():
+            is_right = node % 2 and node - 1 in by_node
+            if not is_right:
+                right = by_node.get(node + 1) if node % 2 == 0 else None
+                questions.append(
+                    _LatticeQuestion(self, (asked,) if right is None else (asked, right))
+                )
+        return questions
+
+    def encrypt(self, asked: AskedNode, seed: bytes) -> Plan[list[Values]]:
+        """The query about a node, under the secrets of ``seed``."""
+        rows = self._places[asked.rows]
+        step = EncryptNode(self._pairs, rows, self._public, self._layout, seed)
+        [query] = yield Compute([step])
+        pieces: list[Values] = query
+        return pieces
+
+    def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[_NodeSums]:
+        """What ``peer`` answered to the query of ``seed``."""
+        step = DecryptAnswer(pieces, self._peers[peer].hints, self._layout, seed)
+        [(numbers, left)] = yield Compute([step])
+        return _NodeSums(numbers, left)
+
+    def keep(self, peer: str, node: int, sums: _NodeSums) -> Sums:
+        """Remember what is known of a node, for its children."""
+        self._sums[peer, node] = sums
+        return Sums(sums.left)
+
+    def kept(self, peer: str, node: int) -> _NodeSums:
+        """What is known of a node of the level above."""
+        return self._sums[peer, node]
+
+    def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
+        seeds = self._peers[peer].transfer_seeds
+        if seeds is None:
+            shown: Directions = yield Exchange()
+            return shown
+        step = ChooseRows(self._all_rows, f"{tree} {node}", self._public_seed, rows, seeds)
+        [(pieces, pads)] = yield Compute([step])
+        hidden = yield Exchange(pieces)
+        left: Directions = hidden ^ pads
+        return left
+
+
+class _LatticeQuestion(Question):
+    """About one node, encrypted once for all peers; what it tells of a sibling follows."""
+
+    def __init__(self, half: LatticeActive, nodes: Sequence[AskedNode]) -> None:
+        super().__init__(half, nodes)
+        self._lattice = half
+        self._seed = fresh_seed()
+        self._query: list[Values] = []
+
+    def prepare(self) -> Plan[None]:
+        self._query = yield from self._lattice.encrypt(self.nodes[0], self._seed)
+
+    def ask(self, peer: str) -> Plan[Sequence[Answer]]:
+        half, (first, *others) = self._lattice, self.nodes
+        pieces = yield Exchange(self._query)
+        sums = yield from half.decrypt(peer, pieces, self._seed)
+        answers: list[Answer] = [half.keep(peer, first.node, sums)]
+        for sibling in others:
+            above = half.kept(peer, parent(sibling.node))
+            answers.append(half.keep(peer, sibling.node, above.less(sums, peer)))
+        return answers

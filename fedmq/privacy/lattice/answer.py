@@ -1,0 +1,116 @@
+"""What does a feature holder answer? For each candidate one number: the sum of what it cannot read.
+
+``y = Σ b_i over the rows left of the candidate + [b'·r]_0 + E``: [·]_0 is the constant coefficient,
+r the candidate's mask, and E noise that drowns what errors would tell of the rows (Gentry, STOC
+2009; Asharov et al., EUROCRYPT 2012): the sum of four uniform numbers, fresh for every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.privacy.lattice.layout import FLOOD_UNIFORMS, LIMB_BITS, LIMBS, Layout
+from fedmq.privacy.lattice.limbs import add_power, carried
+from fedmq.privacy.lattice.query import read_query
+from fedmq.privacy.lattice.sampling import Stream
+from fedmq.privacy.plan import Values
+
+__all__ = ["AnswerQuery", "add_flood", "inner_products", "limb_histograms"]
+
+_MOST_JOINT_CELLS = 4096  # of two features together: a table that stays in the fastest cache
+_ELEMENTS_AT_ONCE = 256
+
+
+def limb_histograms(
+    bins: BinMatrix, weights: NDArray[np.float64], features: NDArray[np.integer]
+) -> NDArray[np.int64]:
+    """Sums of ``weights`` (6, rows) per cell: sums of limbs (6, cells), 0 for other features.
+
+    Two features are counted at once where their cells together are few, and told apart by the
+    margins of the small table.
+    """
+    cuts = bins.cuts
+    sums = np.zeros((LIMBS, cuts.n_cells), np.int64)
+    waiting = list(features.tolist())
+    while waiting:
+        feature = waiting.pop(0)
+        cells = int(cuts.n_bins[feature]) + 1
+        place = int(cuts.first_cell[feature])
+        partner_cells = int(cuts.n_bins[waiting[0]]) + 1 if waiting else 0
+        codes = bins.codes[:, feature].astype(np.intp)
+        if not waiting or cells * partner_cells > _MOST_JOINT_CELLS:
+            for limb in range(LIMBS):
+                sums[limb, place : place + cells] = np.bincount(codes, weights[limb], cells)
+            continue
+        partner = waiting.pop(0)
+        partner_place = int(cuts.first_cell[partner])
+        codes *= partner_cells
+        codes += bins.codes[:, partner]
+        for limb in range(LIMBS):
+            table = np.bincount(codes, weights[limb], cells * partner_cells)
+            table = table.reshape(cells, partner_cells)
+            sums[limb, place : place + cells] = table.sum(axis=1)
+            sums[limb, partner_place : partner_place + partner_cells] = table.sum(axis=0)
+    return sums
+
+
+def inner_products(
+    elements: NDArray[np.int8], limbs: NDArray[np.uint32], chosen: NDArray[np.integer]
+) -> NDArray[np.int64]:
+    """Of the ``chosen`` ternary elements (elements, N) with limbs (6, N): int64 (chosen, 6)."""
+    columns = np.ascontiguousarray(limbs.T, np.float64)
+    products = np.empty((len(chosen), len(limbs)), np.int64)
+    for start in range(0, len(chosen), _ELEMENTS_AT_ONCE):
+        part = slice(start, start + _ELEMENTS_AT_ONCE)
+        products[part] = elements[chosen[part]].astype(np.float64) @ columns
+    return products
+
+
+def add_flood(sums: NDArray[np.int64], seed: bytes, layout: Layout) -> None:
+    """Add fresh noise to sums of limbs (6, sums)."""
+    stream = Stream(seed, "fedmq lattice flood")
+    for _ in range(FLOOD_UNIFORMS):
+        for limb in range(-(-layout.flood_bits // LIMB_BITS)):
+            bits = min(LIMB_BITS, layout.flood_bits - limb * LIMB_BITS)
+            words = stream.words(sums.shape[-1]) >> np.uint64(64 - bits)
+            sums[limb] += words.astype(np.int64)
+    # Less the middle of the four: 4 · 2^flood_bits / 2.
+    add_power(sums, layout.flood_bits + 1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerQuery:
+    """The answer to a query: limbs of a number for each candidate in ``order``, uint32 (C, 6).
+
+    ``masks`` int8 (masks, N): the secrets r as `reversed_element` turns them; ``places`` (C,):
+    which of them is the candidate's. Raises `MessageError` for a malformed query.
+    """
+
+    label: ClassVar[str] = "AnswerQuery"
+    pieces: Sequence[Values]
+    bins: BinMatrix
+    candidates: CandidateTable
+    order: NDArray[np.int64]
+    places: NDArray[np.integer]
+    masks: NDArray[np.int8]
+    layout: Layout
+    seed: bytes = field(repr=False)
+
+    def run(self) -> NDArray[np.uint32]:
+        query = read_query(self.pieces, self.layout)
+        features = np.unique(self.candidates.feature)
+        cells = limb_histograms(self.bins, query.rows, features)
+        # `left_sums` takes pairs of sums: here of two limbs.
+        pairs = cells.reshape(LIMBS // 2, 2, -1).transpose(0, 2, 1)
+        left = self.candidates.left_sums(pairs)[:, self.order]
+        sums = np.ascontiguousarray(left.transpose(0, 2, 1)).reshape(LIMBS, -1)
+        sums += inner_products(self.masks, query.masks, self.places[self.order]).T
+        add_flood(sums, self.seed, self.layout)
+        return np.ascontiguousarray(carried(sums).T)

@@ -1,0 +1,164 @@
+"""How do two parties begin oblivious transfers? With 128 of them, by exponentiation.
+
+Naor and Pinkas, "Efficient Oblivious Transfer Protocols" (SODA 2001), section 3, in the group of
+2048 bits of RFC 3526, against parties that follow the protocol. The sender publishes C, of which
+nobody knows the logarithm, and R = g^r. For the choice c the receiver makes PK_c = g^k and
+PK_{1-c} = C / PK_c, and sends PK_0. Both know PK_c^r = R^k; the receiver cannot know PK_{1-c}^r.
+It rests on Diffie-Hellman, which a quantum computer would break.
+
+Protocols on Curve25519 subtract points, or map choices to them; X25519 alone offers neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+from numpy.typing import NDArray
+
+from fedmq.errors import MessageError
+from fedmq.privacy.lattice.sampling import Stream
+
+__all__ = [
+    "ELEMENT_BYTES",
+    "TRANSFERS",
+    "ChooseSeeds",
+    "MakeOffer",
+    "OfferedSeeds",
+    "check_elements",
+]
+
+TRANSFERS = 128
+"""As many as bits of security."""
+
+ELEMENT_BYTES = 256
+
+_MODULUS = mpz(
+    "0xFFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74"
+    "020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437"
+    "4FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED"
+    "EE386BFB5A899FA5AE9F24117C4B1FE649286651ECE45B3DC2007CB8A163BF05"
+    "98DA48361C55D39A69163FA8FD24CF5F83655D23DCA3AD961C62F356208552BB"
+    "9ED529077096966D670C354E4ABC9804F1746C08CA18217C32905E462E36CE3B"
+    "E39E772C180E86039B2783A2EC07A28FB5C55DF06F4C52C9DE2BCBF695581718"
+    "3995497CEA956AE515D2261898FA051015728E5A8AACAA68FFFFFFFFFFFFFFFF",
+    0,
+)
+_GENERATOR = mpz(2)  # of the squares, whose number is prime
+_EXPONENT_BYTES = 32  # twice as many bits as of security
+
+
+def check_elements(elements: object, count: int) -> NDArray[np.uint8]:
+    """``elements`` as ``count`` elements of the group: uint8 (count, 256), little-endian.
+
+    Raises:
+        MessageError: they are not.
+    """
+    if (
+        not isinstance(elements, np.ndarray)
+        or elements.dtype != np.uint8
+        or elements.shape != (count, ELEMENT_BYTES)
+    ):
+        raise MessageError(f"{count} elements of {ELEMENT_BYTES} bytes are needed for transfers")
+    for element in map(_number, elements):
+        if not 1 < element < _MODULUS - 1 or gmpy2.jacobi(element, _MODULUS) != 1:
+            raise MessageError("an element for transfers that is not of the group")
+    return elements
+
+
+@dataclass(frozen=True, eq=False)
+class MakeOffer:
+    """What the sender publishes, C and R: uint8 (2, 256)."""
+
+    label: ClassVar[str] = "MakeOffer"
+    seed: bytes = field(repr=False)
+
+    def run(self) -> NDArray[np.uint8]:
+        common = _power(_GENERATOR, _exponents(self.seed, "common", 1)[0])
+        return np.stack([_bytes(common), _bytes(_power(_GENERATOR, _sender(self.seed)))])
+
+
+@dataclass(frozen=True, eq=False)
+class ChooseSeeds:
+    """The receiver's answer to an ``offer``, uint8 (128, 256), and its seeds, uint8 (128, 32).
+
+    ``choices`` bool (128,). Raises `MessageError` for a malformed offer.
+    """
+
+    label: ClassVar[str] = "ChooseSeeds"
+    offer: NDArray[np.uint8]
+    choices: NDArray[np.bool_] = field(repr=False)
+    seed: bytes = field(repr=False)
+
+    def run(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        common, power = map(_number, check_elements(self.offer, 2))
+        chosen = np.empty((TRANSFERS, ELEMENT_BYTES), np.uint8)
+        seeds = np.empty((TRANSFERS, 32), np.uint8)
+        exponents = _exponents(self.seed, "choice", TRANSFERS)
+        for place, exponent in enumerate(exponents):
+            choice = bool(self.choices[place])
+            own = _power(_GENERATOR, exponent)
+            first = common * gmpy2.invert(own, _MODULUS) % _MODULUS if choice else own
+            chosen[place] = _bytes(first)
+            seeds[place] = _seed(place, choice, chosen[place], _power(power, exponent))
+        return chosen, seeds
+
+
+@dataclass(frozen=True, eq=False)
+class OfferedSeeds:
+    """Both seeds of each transfer, as the sender of ``MakeOffer(seed)`` knows them.
+
+    uint8 (128, 2, 32). Raises `MessageError` for malformed ``chosen``.
+    """
+
+    label: ClassVar[str] = "OfferedSeeds"
+    chosen: object
+    seed: bytes = field(repr=False)
+
+    def run(self) -> NDArray[np.uint8]:
+        chosen = check_elements(self.chosen, TRANSFERS)
+        common = _power(_GENERATOR, _exponents(self.seed, "common", 1)[0])
+        exponent = _sender(self.seed)
+        common_power = _power(common, exponent)
+        seeds = np.empty((TRANSFERS, 2, 32), np.uint8)
+        for place, element in enumerate(map(_number, chosen)):
+            first = _power(element, exponent)
+            second = common_power * gmpy2.invert(first, _MODULUS) % _MODULUS
+            for choice, shared in ((False, first), (True, second)):
+                seeds[place, int(choice)] = _seed(place, choice, chosen[place], shared)
+        return seeds
+
+
+def _sender(seed: bytes) -> mpz:
+    return _exponents(seed, "sender", 1)[0]
+
+
+def _exponents(seed: bytes, purpose: str, count: int) -> list[mpz]:
+    drawn = Stream(seed, f"fedmq lattice transfer {purpose}").read(_EXPONENT_BYTES * count)
+    return [
+        mpz.from_bytes(drawn[start : start + _EXPONENT_BYTES], "little")
+        for start in range(0, len(drawn), _EXPONENT_BYTES)
+    ]
+
+
+def _power(base: mpz, exponent: mpz) -> mpz:
+    # Takes the same time for every exponent of the same length; it must not be 0.
+    return gmpy2.powmod_sec(base, exponent + 1, _MODULUS)
+
+
+def _seed(place: int, choice: bool, first: NDArray[np.uint8], shared: mpz) -> NDArray[np.uint8]:
+    label = b"fedmq lattice transfer %d %d\0" % (place, choice)
+    digest = hashlib.sha256(label + first.tobytes() + _bytes(shared).tobytes()).digest()
+    return np.frombuffer(digest, np.uint8)
+
+
+def _number(element: NDArray[np.uint8]) -> mpz:
+    return mpz.from_bytes(element.tobytes(), "little")
+
+
+def _bytes(number: mpz) -> NDArray[np.uint8]:
+    return np.frombuffer(number.to_bytes(ELEMENT_BYTES, "little"), np.uint8)

@@ -1,0 +1,94 @@
+"""How does the label holder read an answer?
+
+``y - [H·s]_0`` is the sum of g and h in their fields, above noise that is rounded away: H is the
+candidate's hint, s the secret of the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import MessageError
+from fedmq.privacy.lattice.layout import LIMBS, Layout
+from fedmq.privacy.lattice.limbs import add_power, carried, signed_field
+from fedmq.privacy.lattice.ring import reversed_element
+from fedmq.privacy.lattice.sampling import draw_secret
+from fedmq.privacy.plan import Values
+
+__all__ = ["DecryptAnswer", "read_answer"]
+
+_HINTS_AT_ONCE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class DecryptAnswer:
+    """The numbers of hints that an answer names, uint32 (C,), and its sums g and h: int64 (C, 2).
+
+    ``hints`` uint32 (hints, limbs, N) as `JoinHints` makes them; ``seed`` is the query's.
+    Raises `MessageError` for a malformed answer.
+    """
+
+    label: ClassVar[str] = "DecryptAnswer"
+    pieces: Sequence[Values]
+    hints: NDArray[np.uint32]
+    layout: Layout
+    seed: bytes = field(repr=False)
+
+    def run(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        layout = self.layout
+        numbers, answers = read_answer(self.pieces, len(self.hints))
+        sums = answers.T.astype(np.int64)
+        sums[LIMBS - self.hints.shape[1] :] -= self._products(numbers).T
+        add_power(sums, layout.noise_bits - 1)
+        limbs = carried(sums)
+        h = signed_field(limbs, layout.noise_bits, layout.field_bits)
+        g = signed_field(limbs, layout.g_offset, layout.field_bits)
+        # A negative h borrows from g.
+        return numbers, np.stack([g + (h < 0), h], axis=1)
+
+    def _products(self, numbers: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """[H·s]_0 for these hints: sums of limbs (numbers, limbs)."""
+        layout = self.layout
+        secret = draw_secret(self.seed, layout.degree, layout.largest_secret)
+        turned = reversed_element(secret).astype(np.float64)
+        products = np.empty((len(numbers), self.hints.shape[1]), np.int64)
+        for start in range(0, len(numbers), _HINTS_AT_ONCE):
+            part = slice(start, start + _HINTS_AT_ONCE)
+            products[part] = self.hints[numbers[part]].astype(np.float64) @ turned
+        return products
+
+
+def read_answer(
+    pieces: Sequence[Values], hints: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Which hint belongs to each candidate, uint32 (C,), and the answers, uint32 (C, 6).
+
+    Raises:
+        MessageError: the answer is malformed, or names a hint twice or one that there is not.
+    """
+    numbers, answers = [], []
+    for piece in pieces:
+        number, answer = piece.get("numbers"), piece.get("sums")
+        if (
+            set(piece) != {"numbers", "sums"}
+            or not isinstance(number, np.ndarray)
+            or not isinstance(answer, np.ndarray)
+            or number.dtype != np.uint32
+            or answer.dtype != np.uint32
+            or number.ndim != 1
+            or answer.shape != (len(number), LIMBS)
+        ):
+            raise MessageError("an answer that is not numbers of hints and sums of six limbs")
+        numbers.append(number)
+        answers.append(answer)
+    if not numbers:
+        raise MessageError("an answer without pieces")
+    every = np.concatenate(numbers)
+    if (every >= hints).any() or len(np.unique(every)) < len(every):
+        raise MessageError(f"an answer that names a hint twice, or none of the {hints}")
+    return every, np.concatenate(answers)

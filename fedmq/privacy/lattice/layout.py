@@ -1,0 +1,129 @@
+"""How is a pair (g, h) laid out in a number modulo q, and do its sums stay exact?
+
+From the top of 192 bits: ``[ g | h | noise ]``, both fields signed. All bounds are worst cases, and
+are checked before a session begins.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedmq.errors import DataError
+
+__all__ = ["DEGREE", "ERROR_BITS", "FLOOD_UNIFORMS", "LIMBS", "LIMB_BITS", "MOST_ROWS", "Layout"]
+
+DEGREE = 8192
+"""N of the ring Z_q[X]/(X^N + 1)."""
+
+LIMB_BITS = 32
+LIMBS = 6
+"""q = 2^192, in limbs of 32 bits."""
+
+ERROR_BITS = 21
+"""An error is the centred binomial of so many bits against so many: deviation 3.24."""
+
+FLOOD_UNIFORMS = 4
+"""The noise over an answer is the sum of so many uniform numbers."""
+
+MOST_ROWS = 2**21 - 1
+"""Sums of limbs stay below 2^53, where float64 counts every integer."""
+
+_VALUE_BITS = 40  # of fixed-point gradients: boosting/fixed_point.py
+_SUM_BITS = 62
+_CUT_UNIT = 16  # bits; the hint travels in units of so many
+_FLOOD_INFORMATION = 1.04  # Fisher information times variance of the sum of four uniform numbers
+_DISTANCE_BITS = 40  # of all answers of a session together: 2^-40
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout for sums over ``rows`` rows; ``degree`` is smaller than `DEGREE` in tests only.
+
+    Raises:
+        DataError: more rows than are summed exactly.
+    """
+
+    rows: int
+    degree: int = DEGREE
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows <= MOST_ROWS:
+            raise DataError(
+                f"{self.rows:,} rows; engine 'lattice' sums {MOST_ROWS:,} at most: draw some, "
+                "or use engine 'ou'"
+            )
+        # Sums of limbs over rows, and products of limbs by ternary numbers, in float64.
+        assert max(self.rows, self.degree) << LIMB_BITS < 1 << 53
+        assert self.largest_noise < 1 << (self.noise_bits - 1)
+
+    @property
+    def blocks(self) -> int:
+        """Ring elements that hold a number for each row."""
+        return -(-self.rows // self.degree)
+
+    def rows_of(self, block: int) -> slice:
+        """The rows whose numbers are the first coefficients of ``block``."""
+        return slice(block * self.degree, min(self.rows, (block + 1) * self.degree))
+
+    @property
+    def field_bits(self) -> int:
+        """Of a sum of g or h, with its sign and a bit for carries."""
+        return min(_SUM_BITS, _VALUE_BITS + (self.rows - 1).bit_length()) + 2
+
+    @property
+    def noise_bits(self) -> int:
+        """Below both fields; where h begins."""
+        return LIMBS * LIMB_BITS - 2 * self.field_bits
+
+    @property
+    def g_offset(self) -> int:
+        """The lowest bit of g."""
+        return self.noise_bits + self.field_bits
+
+    @property
+    def flood_bits(self) -> int:
+        """Each of the uniform numbers over an answer has so many bits."""
+        return self.noise_bits - 3
+
+    @property
+    def cut_bits(self) -> int:
+        """Low bits of a hint that are rounded away, a multiple of 16."""
+        return (self.noise_bits - 14) // _CUT_UNIT * _CUT_UNIT
+
+    @property
+    def hint_units(self) -> int:
+        """What is left of a coefficient of a hint, in units of 16 bits."""
+        return (LIMBS * LIMB_BITS - self.cut_bits) // _CUT_UNIT
+
+    @property
+    def hint_bytes(self) -> int:
+        """Of one candidate's hint."""
+        return 2 * self.hint_units * self.degree
+
+    @property
+    def largest_secret(self) -> int:
+        """So many coefficients of a secret may be other than 0; one with more is drawn again."""
+        return 3 * self.degree // 4
+
+    @property
+    def largest_noise(self) -> int:
+        """What decryption finds below the fields, in magnitude, in the worst case."""
+        flood = FLOOD_UNIFORMS << (self.flood_bits - 1)
+        cut = self.largest_secret << (self.cut_bits - 1)
+        errors = ERROR_BITS * (self.rows + 2 * self.degree)
+        return flood + cut + errors
+
+    @property
+    def most_answers(self) -> int:
+        """Sums that may be answered in a session.
+
+        What errors add to an answer has a root mean square B; the noise over it has deviation D.
+        Q answers then differ from such without errors by a statistical distance of at most
+        (B/2)·√(1.04 Q)/D: the Hellinger distance of a density and its shift is bounded by the
+        Fisher information. Q is where this reaches 2^-40.
+        """
+        variance = ERROR_BITS / 2 * (self.rows + 4 * self.degree / 3)
+        deviation_bits = self.flood_bits + math.log2(FLOOD_UNIFORMS / 12) / 2
+        shift_bits = math.log2(variance) / 2 - 1
+        return int(2 ** (2 * (deviation_bits - _DISTANCE_BITS - shift_bits)) / _FLOOD_INFORMATION)

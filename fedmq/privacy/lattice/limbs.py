@@ -1,0 +1,59 @@
+"""Which numbers modulo 2^192 stand in so many limbs of 32 bits?
+
+Limbs come lowest first, along the last axis but one: coefficients lie side by side. While sums are
+taken a limb is an int64 of any size below 2^62; ``carried`` makes numbers of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS
+
+__all__ = ["add_power", "add_shifted", "carried", "signed_field"]
+
+_LOW_BITS = 31
+
+
+def carried(sums: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Sums of limbs, int64 (..., 6, n), as numbers modulo 2^192: uint32 of the same shape."""
+    limbs = np.empty(sums.shape, np.uint32)
+    carry: NDArray[np.int64] = np.zeros(sums.shape[:-2] + sums.shape[-1:], np.int64)
+    for limb in range(LIMBS):
+        carry += sums[..., limb, :]
+        limbs[..., limb, :] = carry & 0xFFFFFFFF
+        carry >>= LIMB_BITS
+    return limbs
+
+
+def add_shifted(sums: NDArray[np.int64], values: NDArray[np.int64], offset: int) -> None:
+    """Add ``values`` (..., n), below 2^62 in magnitude, times ``2**offset`` to sums of limbs."""
+    low = values & ((1 << _LOW_BITS) - 1)
+    for part, start in ((low, offset), (values >> _LOW_BITS, offset + _LOW_BITS)):
+        limb, shift = divmod(start, LIMB_BITS)
+        shifted = part << shift
+        for value in (shifted & 0xFFFFFFFF, shifted >> LIMB_BITS):
+            if limb < LIMBS:
+                sums[..., limb, :] += value
+            limb += 1
+
+
+def add_power(sums: NDArray[np.int64], bit: int, sign: int = 1) -> None:
+    """Add ``sign * 2**bit`` to every one of the sums of limbs."""
+    limb, shift = divmod(bit, LIMB_BITS)
+    if limb < LIMBS:
+        sums[..., limb, :] += sign * (1 << shift)
+
+
+def signed_field(limbs: NDArray[np.uint32], offset: int, bits: int) -> NDArray[np.int64]:
+    """The ``bits`` (at most 64) from ``offset`` on as signed integers: int64 (..., n)."""
+    limb, shift = divmod(offset, LIMB_BITS)
+    field = np.zeros(limbs.shape[:-2] + limbs.shape[-1:], np.uint64)
+    for place in range(limb, min(limb + 3, LIMBS)):
+        part = limbs[..., place, :].astype(np.uint64)
+        up = LIMB_BITS * (place - limb) - shift
+        field |= part << np.uint64(up) if up >= 0 else part >> np.uint64(-up)
+    unused = 64 - bits
+    signed: NDArray[np.int64] = (field << np.uint64(unused)).view(np.int64) >> unused
+    return signed

@@ -1,0 +1,176 @@
+"""The feature holder's half of the lattice engine: it adds up what it cannot read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.errors import MessageError, Refused
+from fedmq.privacy.engine import BroadcastPiece, Directions, PassiveHalf, Query
+from fedmq.privacy.lattice.answer import AnswerQuery
+from fedmq.privacy.lattice.base_transfers import TRANSFERS, ChooseSeeds
+from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
+from fedmq.privacy.lattice.layout import LIMBS, Layout
+from fedmq.privacy.lattice.oblivious_transfer import HideDirections
+from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
+from fedmq.privacy.lattice.sampling import Stream, fresh_seed
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
+
+__all__ = ["LatticePassive"]
+
+_SUM_BYTES = 4 * LIMBS + 4
+
+
+class LatticePassive(PassiveHalf):
+    """See `fedmq.privacy.engines.lattice.Lattice` for the settings.
+
+    ``offer`` uint8 (2, 256) begins oblivious transfers; None where directions are shown.
+    """
+
+    def __init__(
+        self,
+        public_seed: bytes,
+        offer: NDArray[np.uint8] | None,
+        bins: BinMatrix,
+        hint_bytes: int,
+        parallelism: int,
+    ) -> None:
+        self._public_seed = public_seed
+        self._offer = offer
+        self._bins = bins
+        self._hint_bytes = hint_bytes
+        self._parallelism = parallelism
+        self._seed = fresh_seed()
+        self._candidates = CandidateTable.of(bins.cuts)
+        # The numbers under which candidates are known say nothing about them.
+        words = Stream(self._seed, "fedmq lattice numbers").words(len(self._candidates))
+        self._numbers = np.argsort(words)
+        choices = Stream(self._seed, "fedmq lattice transfer choices").words(TRANSFERS)
+        self._choices = (choices & np.uint64(1)).astype(np.bool_)
+        self._transfer_seeds: NDArray[np.uint8]
+        self._layout: Layout
+        self._masks: NDArray[np.int8]
+        self._answered = 0
+
+    def start_session(self, training: NDArray[np.bool_]) -> None:
+        self._layout = Layout(int(np.count_nonzero(training)))
+        self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))
+        length = len(self._candidates) * self._layout.hint_bytes
+        if length > self._hint_bytes:
+            raise Refused(
+                f"engine 'lattice': {len(self._candidates):,} candidates need a hint of "
+                f"{length:,} bytes, and hint_bytes = {self._hint_bytes:,}; use engine 'ou', "
+                "or fewer bins or columns"
+            )
+
+    def setup(self) -> Plan[Sequence[Values]]:
+        layout, table = self._layout, self._candidates
+        first: Values = {"candidates": len(table)}
+        if self._offer is not None:
+            step = ChooseSeeds(self._offer, self._choices, self._seed)
+            [(first["chosen"], self._transfer_seeds)] = yield Compute([step])
+        parts = yield Compute(shares_of(self._public_seed, layout, self._parallelism))
+        public = PublicElements.joined(parts)
+        own = [
+            np.flatnonzero(table.feature == feature)
+            for feature in range(self._bins.cuts.n_features)
+        ]
+        made = yield Compute(
+            [self._hints_of(feature, places, public) for feature, places in enumerate(own)]
+        )
+        [self._masks] = yield Compute([TurnMasks(tuple(map(len, own)), layout.degree, self._seed)])
+        hints = [hint for of_feature in made for hint in of_feature]
+        by_number = [hints[place] for place in np.argsort(self._numbers)]
+        step_size = max(1, PIECE_BYTES // layout.hint_bytes)
+        return [
+            first,
+            *(
+                {"hint": np.stack(by_number[start : start + step_size])}
+                for start in range(0, len(by_number), step_size)
+            ),
+        ]
+
+    def _hints_of(
+        self, feature: int, places: NDArray[np.intp], public: PublicElements
+    ) -> MakeHints:
+        return MakeHints(
+            self._bins.codes[:, feature],
+            int(self._bins.cuts.n_bins[feature]) + 1,
+            self._candidates.bin[places],
+            self._candidates.default_left[places],
+            public,
+            self._layout,
+            feature,
+            self._seed,
+        )
+
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        raise MessageError("engine 'lattice' broadcasts no gradients")
+        yield
+
+    def answer(self, queries: Sequence[Query]) -> Plan[None]:
+        self._answered += sum(len(query.order) for query in queries)
+        if self._answered > self._layout.most_answers:
+            raise Refused(
+                f"engine 'lattice': {self._answered:,} sums have been asked for, and more than "
+                f"{self._layout.most_answers:,} would tell of single rows; train anew with fewer "
+                "trees"
+            )
+        places = [self._places(query.candidates) for query in queries]
+        answers = yield Compute(
+            [
+                AnswerQuery(
+                    query.pieces,
+                    self._bins,
+                    query.candidates,
+                    query.order,
+                    own,
+                    self._masks,
+                    self._layout,
+                    fresh_seed(),
+                )
+                for query, own in zip(queries, places, strict=True)
+            ]
+        )
+        step = PIECE_BYTES // _SUM_BYTES
+        for query, own, sums in zip(queries, places, answers, strict=True):
+            numbers = self._numbers[own[query.order]].astype(np.uint32)
+            yield Reply(
+                query.node,
+                [
+                    {
+                        "numbers": numbers[start : start + step],
+                        "sums": sums[start : start + step],
+                    }
+                    for start in range(0, max(1, len(sums)), step)
+                ],
+            )
+
+    def _places(self, candidates: CandidateTable) -> NDArray[np.intp]:
+        """Where a tree's candidates stand among all."""
+        return np.flatnonzero(np.isin(self._candidates.feature, candidates.feature))
+
+    def show_directions(
+        self, tree: int, node: int, left: Directions, pieces: Sequence[Values]
+    ) -> Plan[Directions]:
+        if self._offer is None:
+            return left
+        step = HideDirections(
+            pieces,
+            f"{tree} {node}",
+            self._public_seed,
+            left,
+            self._transfer_seeds,
+            self._choices,
+        )
+        [hidden] = yield Compute([step])
+        shown: Directions = hidden
+        return shown
+
+    def forget_tree(self) -> None:
+        """Nothing is kept of a tree."""

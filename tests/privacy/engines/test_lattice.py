@@ -1,0 +1,211 @@
+"""The lattice engine learns the plain engine's model, and is careful about what it is sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.errors import ConfigError, DataError, MessageError, Refused
+from fedmq.privacy.engine import AskedNode, BroadcastPiece, Query, Sums
+from fedmq.privacy.engines.lattice import Lattice
+from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.plan import PIECE_BYTES
+from tests.privacy.engine_pair import EnginePair
+from tests.privacy.test_engine_contract import expected, gradients, table
+
+SHOWN = Lattice(directions="all")
+"""Where directions are beside the point: it makes no transfers."""
+
+
+def test_no_option_is_no_number_of_bytes() -> None:
+    with pytest.raises(ConfigError, match="hint_bytes = 0"):
+        Lattice(hint_bytes=0)
+
+
+def test_a_hint_that_is_too_long_is_refused_before_it_is_made() -> None:
+    bins = table(50, 4, seed=0)
+    candidates = len(CandidateTable.of(bins.cuts))
+    pattern = rf"{candidates} candidates need a hint of [\d,]+ bytes, .* use engine 'ou'"
+    with pytest.raises(Refused, match=pattern):
+        EnginePair(Lattice(hint_bytes=10**6), bins)
+
+
+def test_too_many_rows_are_refused_before_anything_is_made() -> None:
+    values = np.zeros((2**21, 1), np.float32)
+    bins = BinMatrix.of(values, Cuts.of(values, 4))
+    with pytest.raises(DataError, match="2,097,152 rows; engine 'lattice'"):
+        EnginePair(SHOWN, bins)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"seed": 3}, "malformed"),
+        ({"seed": np.zeros(31, np.uint8)}, "malformed"),
+        ({"hint_bytes": "much"}, "malformed"),
+        ({"more": 1}, "malformed"),
+        ({"offer": np.zeros((2, 256), np.uint8)}, "not of the group"),
+        ({"offer": 3}, "elements of 256 bytes"),
+    ],
+)
+def test_malformed_terms_are_refused(change: dict[str, Any], why: str) -> None:
+    public = {**public_of(SHOWN), **change}
+    with pytest.raises(Refused, match=why):
+        SHOWN.passive(public, table(20, 2, seed=0), 1)
+
+
+def public_of(engine: Lattice) -> dict[str, Any]:
+    bins = table(20, 2, seed=0)
+    pair = EnginePair(engine, bins)
+    active = engine.active(1)
+    active.start_session(np.ones(20, np.bool_))
+    return pair._run(active.open())
+
+
+@pytest.mark.parametrize("directions", ["oblivious", "all"])
+def test_directions_of_the_rows_of_a_node_arrive(directions: Any) -> None:
+    pair = EnginePair(Lattice(directions=directions), table(50, 2, seed=0))
+    pair.start_tree(gradients(50, 1))
+    random = np.random.default_rng(0)
+    for node in range(1, 8):
+        rows = np.flatnonzero(random.random(50) < 0.4).astype(np.int32)
+        left = random.random(50) < 0.5
+        np.testing.assert_array_equal(pair.directions(node, rows, left)[rows], left[rows])
+
+
+@pytest.mark.parametrize(("directions", "right"), [("oblivious", 0.5), ("all", 1.0)])
+def test_directions_of_other_rows_arrive_only_if_asked_for(directions: Any, right: float) -> None:
+    pair = EnginePair(Lattice(directions=directions), table(4000, 1, seed=0))
+    pair.start_tree(gradients(4000, 1))
+    left = np.random.default_rng(0).random(4000) < 0.8
+    shown = pair.directions(1, np.arange(1000, dtype=np.int32), left)
+    assert abs((shown == left)[1000:].mean() - right) < 0.05
+
+
+def test_directions_are_not_shown_to_whom_they_are_not_asked_of() -> None:
+    pair = EnginePair(Lattice(), table(50, 2, seed=0))
+    with pytest.raises(MessageError, match="a choice of rows that is not"):
+        pair._run(pair.passive.show_directions(0, 1, np.ones(50, np.bool_), ()))
+
+
+def test_a_party_set_to_oblivious_shows_no_directions_of_all_rows() -> None:
+    with pytest.raises(Refused, match='directions = "all"'):
+        Lattice().passive(public_of(Lattice(directions="all")), table(20, 2, seed=0), 1)
+
+
+def test_wrong_options_are_named() -> None:
+    with pytest.raises(ConfigError, match="directions = 'some': use oblivious, all"):
+        Lattice(directions="some")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("trained", [1, 13, 49])
+def test_only_rows_that_are_learned_from_travel(trained: int) -> None:
+    training = np.zeros(50, np.bool_)
+    training[np.random.default_rng(trained).permutation(50)[:trained]] = True
+    bins = table(50, 3, seed=0)
+    pair = EnginePair(SHOWN, bins, training=training)
+    held = gradients(50, 1)
+    held = replace(
+        held, pairs=held.pairs * training[:, np.newaxis], carried=held.carried & training
+    )
+    pair.start_tree(held)
+    candidates = CandidateTable.of(bins.cuts)
+    rows = np.arange(0, 50, 2, dtype=np.int32)
+    order = np.random.default_rng(0).permutation(len(candidates))
+    answer = pair.ask_level({1: rows}, candidates, {1: order})[1]
+    assert isinstance(answer, Sums)
+    np.testing.assert_array_equal(answer.left, expected(bins, held, rows, candidates)[order])
+
+
+def test_of_two_siblings_one_is_asked_about() -> None:
+    pair = EnginePair(SHOWN, table(40, 2, seed=0))
+    pair.start_tree(gradients(40, 0))
+    level = [AskedNode(0, node, np.arange(node, dtype=np.int32)) for node in (4, 5, 6, 7)]
+    asked = [[node.node for node in question.nodes] for question in pair.active.ask_level(level)]
+    assert asked == [[4, 5], [6, 7]]
+
+
+def test_answers_for_other_candidates_than_above_are_refused() -> None:
+    bins = table(60, 3, seed=0)
+    pair = EnginePair(SHOWN, bins)
+    pair.start_tree(gradients(60, 0))
+    candidates = CandidateTable.of(bins.cuts)
+    orders = {node: np.random.default_rng(node).permutation(len(candidates)) for node in (1, 2, 3)}
+    rows = np.arange(60, dtype=np.int32)
+    pair.ask_level({1: rows}, candidates, orders)
+    with pytest.raises(MessageError, match="other candidates than in the node above"):
+        pair.ask_level({2: rows[:20], 3: rows[20:]}, candidates, orders)
+
+
+def test_all_peers_get_one_encryption_of_a_node() -> None:
+    pair = EnginePair(SHOWN, table(40, 2, seed=0))
+    pair.start_tree(gradients(40, 0))
+    [question] = pair.active.ask_level([AskedNode(0, 1, np.arange(40, dtype=np.int32))])
+    pair._run(question.prepare())
+    first, second = (pair._advance(question.ask(peer), None) for peer in ("telco", "retail"))
+    assert first.pieces is second.pieces
+
+
+def test_every_piece_fits_a_message() -> None:
+    pair = EnginePair(SHOWN, table(9000, 3, seed=0))
+    pair.start_tree(gradients(9000, 1))
+    candidates = CandidateTable.of(pair.bins.cuts)
+    sizes = []
+    advance = pair._advance
+
+    def watched(plan: Any, value: Any) -> Any:
+        step = advance(plan, value)
+        pieces = getattr(step, "pieces", ())
+        sizes.extend(sum(array.nbytes for array in piece.values()) for piece in pieces)
+        return step
+
+    pair._advance = watched  # type: ignore[method-assign]
+    rows = np.arange(9000, dtype=np.int32)
+    pair.ask_level({1: rows}, candidates, {1: np.arange(len(candidates))})
+    assert sizes
+    assert max(sizes) <= PIECE_BYTES
+
+
+def test_more_answers_than_the_budget_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bins = table(40, 2, seed=0)
+    candidates = CandidateTable.of(bins.cuts)
+    pair = EnginePair(SHOWN, bins)
+    pair.start_tree(gradients(40, 0))
+    rows, order = np.arange(40, dtype=np.int32), np.arange(len(candidates))
+    monkeypatch.setattr(Layout, "most_answers", 2 * len(candidates))
+    for _ in range(2):
+        pair.ask_level({1: rows}, candidates, {1: order})
+    with pytest.raises(Refused, match="would tell of single rows"):
+        pair.ask_level({1: rows}, candidates, {1: order})
+
+
+def test_a_malformed_query_fails_the_session() -> None:
+    bins = table(40, 2, seed=0)
+    candidates = CandidateTable.of(bins.cuts)
+    pair = EnginePair(SHOWN, bins)
+    rows = np.arange(40, dtype=np.int32)
+    query = Query(0, 1, 0, rows, candidates, np.arange(len(candidates)), [{"rows": 1}])
+    with pytest.raises(MessageError, match="a query of 1 pieces, not 2"):
+        pair._run(pair.passive.answer([query]), {})
+
+
+def test_a_broadcast_is_no_part_of_it() -> None:
+    pair = EnginePair(SHOWN, table(40, 2, seed=0))
+    piece = BroadcastPiece(np.arange(3, dtype=np.uint32), {})
+    with pytest.raises(MessageError, match="broadcasts no gradients"):
+        pair._run(pair.passive.receive(0, piece))
+
+
+@pytest.mark.parametrize("pieces", [[], [{}], [{"candidates": 1}]])
+def test_a_setup_that_is_cut_short_is_refused(pieces: list[dict[str, Any]]) -> None:
+    active = SHOWN.active(1)
+    pair = EnginePair(SHOWN, table(40, 2, seed=0))
+    active.start_session(np.ones(40, np.bool_))
+    pair._run(active.open())
+    with pytest.raises(MessageError, match=r"telco (does not say|sent hints for 0 of 1)"):
+        pair._run(active.setup("telco", pieces))

@@ -1,0 +1,100 @@
+"""The computations of both halves one after the other, over rings of any degree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.histogram import histograms
+from fedmq.privacy.lattice.answer import AnswerQuery
+from fedmq.privacy.lattice.decryption import DecryptAnswer
+from fedmq.privacy.lattice.hint import JoinHints, MakeHints, TurnMasks
+from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
+from fedmq.privacy.lattice.query import EncryptNode
+
+PUBLIC_SEED = bytes(range(32))
+HINT_SEED = b"h" * 32
+QUERY_SEED = b"q" * 32
+
+
+def integers(limbs: np.ndarray) -> list[int]:
+    """Limbs (6, n) as numbers modulo 2^192."""
+    columns = np.asarray(limbs).T.tolist()
+    return [sum(value << (32 * limb) for limb, value in enumerate(row)) % 2**192 for row in columns]
+
+
+def negacyclic(a: list[int], b: list[int]) -> list[int]:
+    """The product in Z[X]/(X^N + 1) as it is defined, modulo 2^192."""
+    degree = len(a)
+    product = [0] * degree
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            sign = 1 if i + j < degree else -1
+            product[(i + j) % degree] += sign * x * y
+    return [value % 2**192 for value in product]
+
+
+def binned(rows: int, seed: int = 0) -> BinMatrix:
+    """Three features: one of four bins, one of a single bin, one of missing values beside bins."""
+    random = np.random.default_rng(seed)
+    values = random.normal(size=(rows, 3)).astype(np.float32).round(1)
+    values[:, 1] = 7
+    values[random.random(rows) < 0.3, 2] = np.nan
+    return BinMatrix.of(values, Cuts.of(values, 4))
+
+
+class Computed:
+    """Everything that one session of both halves holds, over the rows of ``bins``."""
+
+    def __init__(self, bins: BinMatrix, degree: int) -> None:
+        self.bins = bins
+        self.layout = Layout(bins.n_rows, degree)
+        self.public = PublicElements.joined(
+            [share.run() for share in shares_of(PUBLIC_SEED, self.layout, 2)]
+        )
+        self.candidates = CandidateTable.of(bins.cuts)
+        pieces, counts = [], []
+        for feature in range(bins.cuts.n_features):
+            own = np.flatnonzero(self.candidates.feature == feature)
+            counts.append(len(own))
+            hints = MakeHints(
+                bins.codes[:, feature],
+                int(bins.cuts.n_bins[feature]) + 1,
+                self.candidates.bin[own],
+                self.candidates.default_left[own],
+                self.public,
+                self.layout,
+                feature,
+                HINT_SEED,
+            ).run()
+            pieces.append({"hint": hints})
+        self.masks = TurnMasks(counts, degree, HINT_SEED).run()
+        self.hints = JoinHints(pieces, self.layout).run()
+
+    def query(self, pairs: np.ndarray, rows: np.ndarray) -> list[dict[str, Any]]:
+        return EncryptNode(pairs, rows, self.public, self.layout, QUERY_SEED).run()
+
+    def answer(self, query: list[dict[str, Any]], seed: bytes = b"a" * 32) -> np.ndarray:
+        every = np.arange(len(self.candidates))
+        return AnswerQuery(
+            query, self.bins, self.candidates, every, every, self.masks, self.layout, seed
+        ).run()
+
+    def decrypt(self, answer: np.ndarray) -> np.ndarray:
+        pieces = [{"numbers": np.arange(len(answer), dtype=np.uint32), "sums": answer}]
+        return DecryptAnswer(pieces, self.hints, self.layout, QUERY_SEED).run()[1]
+
+    def sums(self, pairs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self.decrypt(self.answer(self.query(pairs, rows)))
+
+    def expected(self, pairs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self.candidates.left_sums(histograms(self.bins, pairs, [rows]))[0]
+
+
+def drawn_pairs(rows: int, seed: int = 0) -> np.ndarray:
+    """As large as gradients get, of both signs."""
+    return np.random.default_rng(seed).integers(-(2**40), 2**40 + 1, (rows, 2))

@@ -1,0 +1,43 @@
+"""Bounds hold for every number of rows that is let in, and no other is."""
+
+from __future__ import annotations
+
+from math import log2
+
+import pytest
+
+from fedmq.errors import DataError
+from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, MOST_ROWS, Layout
+
+SIZES = [1, 2, 8191, 8192, 8193, 30_000, 2**15, 2**15 + 1, 2**17, 10**6, 2**20, MOST_ROWS]
+
+
+@pytest.mark.parametrize("rows", SIZES)
+def test_the_noise_of_the_worst_case_stays_below_the_fields(rows: int) -> None:
+    layout = Layout(rows)
+    assert layout.largest_noise < 2 ** (layout.noise_bits - 1)
+    assert layout.noise_bits + 2 * layout.field_bits == LIMBS * LIMB_BITS
+    assert rows * 2**40 < 2 ** (layout.field_bits - 1)
+
+
+@pytest.mark.parametrize("rows", [0, 2**21, 10**7])
+def test_more_rows_than_are_summed_exactly_are_refused(rows: int) -> None:
+    with pytest.raises(DataError, match=rf"{rows:,} rows; engine 'lattice' sums 2,097,151 at most"):
+        Layout(rows)
+
+
+@pytest.mark.parametrize(("rows", "bits"), [(30_000, 52), (150_000, 38), (10**6, 27)])
+def test_the_budget_of_answers(rows: int, bits: int) -> None:
+    assert round(log2(Layout(rows).most_answers)) == bits
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1000, 131_072), (30_000, 131_072), (10**6, 147_456)])
+def test_the_length_of_a_hint(rows: int, size: int) -> None:
+    assert Layout(rows).hint_bytes == size
+
+
+def test_blocks_hold_all_rows() -> None:
+    for rows in (1, 63, 64, 65, 200):
+        layout = Layout(rows, 64)
+        held = [row for block in range(layout.blocks) for row in range(rows)[layout.rows_of(block)]]
+        assert held == list(range(rows))

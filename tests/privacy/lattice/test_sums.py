@@ -1,0 +1,173 @@
+"""Sums are exact for any number of rows, and what lies over them says nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.privacy.lattice import hint
+from fedmq.privacy.lattice.answer import add_flood
+from fedmq.privacy.lattice.hint import indicator_products
+from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.limbs import carried
+from fedmq.privacy.lattice.ring import Inexact
+from fedmq.privacy.lattice.sampling import draw_secret, public_element
+from tests.privacy.lattice.computed import (
+    PUBLIC_SEED,
+    QUERY_SEED,
+    Computed,
+    binned,
+    drawn_pairs,
+    integers,
+    negacyclic,
+)
+
+DEGREE = 64
+
+
+@pytest.mark.parametrize("rows", [1, 2, DEGREE - 1, DEGREE, DEGREE + 1, 5 * DEGREE - 3])
+def test_sums_are_exact_around_the_ends_of_blocks(rows: int) -> None:
+    computed = Computed(binned(rows), DEGREE)
+    pairs = drawn_pairs(rows)
+    every = np.arange(rows)
+    for node in (every, every[::2], every[:0]):
+        np.testing.assert_array_equal(computed.sums(pairs, node), computed.expected(pairs, node))
+
+
+@pytest.mark.parametrize("rows", [8191, 8192, 8193])
+def test_sums_are_exact_at_the_degree_in_use(rows: int) -> None:
+    computed = Computed(binned(rows), 8192)
+    pairs = drawn_pairs(rows)
+    node = np.flatnonzero(np.random.default_rng(1).random(rows) < 0.6)
+    np.testing.assert_array_equal(computed.sums(pairs, node), computed.expected(pairs, node))
+
+
+def test_the_largest_gradients_of_either_sign_are_summed() -> None:
+    computed = Computed(binned(200), DEGREE)
+    for g in (2**40, -(2**40)):
+        for h in (2**40, 0, -(2**40)):
+            pairs = np.tile(np.array([[g, h]]), (200, 1))
+            every = np.arange(200)
+            np.testing.assert_array_equal(
+                computed.sums(pairs, every), computed.expected(pairs, every)
+            )
+
+
+def test_columns_of_missing_values_only_and_of_one_bin() -> None:
+    values = np.full((100, 3), np.nan, np.float32)
+    values[:, 1] = 3
+    values[50:, 2] = 3
+    computed = Computed(BinMatrix.of(values, Cuts.of(values, 8)), DEGREE)
+    pairs = drawn_pairs(100)
+    node = np.arange(20, 90)
+    np.testing.assert_array_equal(computed.sums(pairs, node), computed.expected(pairs, node))
+
+
+def test_columns_of_many_bins_are_summed_one_by_one() -> None:
+    values = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
+    computed = Computed(BinMatrix.of(values, Cuts.of(values, 100)), 16)
+    pairs = drawn_pairs(300)
+    every = np.arange(300)
+    np.testing.assert_array_equal(computed.sums(pairs, every), computed.expected(pairs, every))
+
+
+def test_a_query_is_the_schoolbooks_with_small_errors() -> None:
+    rows = 2 * DEGREE - 5
+    computed = Computed(binned(rows), DEGREE)
+    pairs = drawn_pairs(rows)
+    node = np.arange(0, rows, 3)
+    layout = computed.layout
+    secret = draw_secret(QUERY_SEED, DEGREE, layout.largest_secret).tolist()
+    for block, piece in enumerate(computed.query(pairs, node)[:-1]):
+        element = integers(public_element(PUBLIC_SEED, block, DEGREE))
+        product = negacyclic(element, secret)
+        for place, number in enumerate(integers(piece["rows"])):
+            row = block * DEGREE + place
+            g, h = pairs[row].tolist() if row % 3 == 0 else (0, 0)
+            message = (g << layout.g_offset) + (h << layout.noise_bits)
+            error = (number - product[place] - message + 2**191) % 2**192 - 2**191
+            assert abs(error) <= 21
+
+
+def test_the_noise_over_an_answer_has_its_deviation() -> None:
+    layout = Layout(500)
+    sums = np.zeros((6, 20_000), np.int64)
+    add_flood(sums, b"f" * 32, layout)
+    centred = [number - 2**192 if number >> 191 else number for number in integers(carried(sums))]
+    noise = np.array(centred, np.float64) / 2.0**layout.flood_bits
+    assert np.abs(noise).max() <= 2
+    assert abs(noise.std() - np.sqrt(4 / 12)) < 0.01
+    assert abs(noise.mean()) < 5 * np.sqrt(4 / 12 / 20_000)
+
+
+def test_answers_to_one_query_differ_by_fresh_noise_only() -> None:
+    computed = Computed(binned(100), DEGREE)
+    pairs = drawn_pairs(100)
+    query = computed.query(pairs, np.arange(100))
+    answers = [computed.answer(query, seed.to_bytes(32, "little")) for seed in range(400)]
+    assert len({answer.tobytes() for answer in answers}) == 400
+    numbers = np.array([integers(answer.T) for answer in answers], object)
+    deviations = (numbers - numbers[0]).astype(np.float64).std(axis=0)
+    wanted = 2.0**computed.layout.flood_bits * np.sqrt(4 / 12)
+    assert (np.abs(deviations / wanted - 1) < 0.2).all()
+    for answer in answers[:20]:
+        np.testing.assert_array_equal(
+            computed.decrypt(answer), computed.expected(pairs, np.arange(100))
+        )
+
+
+def test_the_same_seed_makes_the_same_bytes() -> None:
+    computed = Computed(binned(70), DEGREE)
+    pairs = drawn_pairs(70)
+    one, two = (computed.query(pairs, np.arange(70)) for _ in range(2))
+    for piece, again in zip(one, two, strict=True):
+        assert all(np.array_equal(piece[key], again[key]) for key in piece)
+    np.testing.assert_array_equal(computed.answer(one), computed.answer(one))
+
+
+def test_inexact_products_are_taken_in_smaller_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    bins = binned(6 * DEGREE)
+    computed = Computed(bins, DEGREE)
+    codes, cells = bins.codes[:, 0], int(bins.cuts.n_bins[0]) + 1
+    wanted = indicator_products(codes, cells, computed.public.blocks, computed.layout)
+    sizes = []
+
+    def fragile(transforms: np.ndarray) -> np.ndarray:
+        sizes.append(len(transforms))
+        if len(sizes) < 3:
+            raise Inexact("off")
+        return exact(transforms)
+
+    exact = hint.coefficients
+    monkeypatch.setattr(hint, "coefficients", fragile)
+    found = indicator_products(codes, cells, computed.public.blocks, computed.layout, 4)
+    np.testing.assert_array_equal(found, wanted)
+    assert len(sizes) == 2 + 6
+
+    def broken(_: np.ndarray) -> np.ndarray:
+        raise Inexact("off")
+
+    monkeypatch.setattr(hint, "coefficients", broken)
+    with pytest.raises(Inexact):
+        indicator_products(codes, cells, computed.public.blocks, computed.layout, 4)
+
+
+def test_hints_are_masked() -> None:
+    """Under another mask every coefficient of every hint is another one."""
+    computed = Computed(binned(100), DEGREE)
+    own = np.flatnonzero(computed.candidates.feature == 0)
+    step = hint.MakeHints(
+        computed.bins.codes[:, 0],
+        int(computed.bins.cuts.n_bins[0]) + 1,
+        computed.candidates.bin[own],
+        computed.candidates.default_left[own],
+        computed.public,
+        computed.layout,
+        0,
+        b"1" * 32,
+    )
+    shown = [step.run(), replace(step, seed=b"2" * 32).run()]
+    assert (shown[0][:, -1] != shown[1][:, -1]).mean() > 0.99

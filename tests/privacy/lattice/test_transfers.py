@@ -1,0 +1,146 @@
+"""Oblivious transfers give what was chosen, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import gmpy2
+import numpy as np
+import pytest
+
+from fedmq.errors import MessageError
+from fedmq.privacy.lattice import base_transfers
+from fedmq.privacy.lattice.base_transfers import (
+    ELEMENT_BYTES,
+    TRANSFERS,
+    ChooseSeeds,
+    MakeOffer,
+    OfferedSeeds,
+    check_elements,
+)
+from fedmq.privacy.lattice.oblivious_transfer import ChooseRows, HideDirections
+from fedmq.privacy.plan import PIECE_BYTES
+
+SENDER, RECEIVER = b"s" * 32, b"r" * 32
+CHOICES = np.random.default_rng(0).random(TRANSFERS) < 0.5
+
+
+@cache
+def base() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What was chosen, its seeds, and both seeds of each transfer."""
+    chosen, seeds = ChooseSeeds(MakeOffer(SENDER).run(), CHOICES, RECEIVER).run()
+    return chosen, seeds, OfferedSeeds(chosen, SENDER).run()
+
+
+def choice(rows: np.ndarray, count: int, purpose: str = "0 1") -> ChooseRows:
+    return ChooseRows(count, purpose, b"k", rows, base()[2])
+
+
+def hidden(pieces: list, left: np.ndarray, purpose: str = "0 1") -> HideDirections:
+    return HideDirections(pieces, purpose, b"k", left, base()[1], CHOICES)
+
+
+def test_the_group_is_of_prime_order_and_its_generator_of_that_order() -> None:
+    modulus = base_transfers._MODULUS
+    order = (modulus - 1) // 2
+    assert modulus.bit_length() == 2048
+    assert gmpy2.is_prime(modulus)
+    assert gmpy2.is_prime(order)
+    assert gmpy2.powmod(base_transfers._GENERATOR, order, modulus) == 1
+
+
+def test_the_receiver_has_the_seed_of_its_choice_and_not_the_other() -> None:
+    _, seeds, offered = base()
+    for place, choice_made in enumerate(CHOICES.tolist()):
+        assert np.array_equal(seeds[place], offered[place, int(choice_made)])
+        assert not np.array_equal(seeds[place], offered[place, int(not choice_made)])
+    assert len({seed.tobytes() for seed in offered.reshape(-1, 32)}) == 2 * TRANSFERS
+
+
+def test_what_the_receiver_sends_does_not_depend_on_its_choice_to_the_eye() -> None:
+    elements = check_elements(base()[0], TRANSFERS)
+    assert len({element.tobytes() for element in elements}) == TRANSFERS
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        None,
+        np.zeros((2, ELEMENT_BYTES), np.uint8),
+        np.full((2, ELEMENT_BYTES), 255, np.uint8),
+        np.ones((1, ELEMENT_BYTES), np.uint8),
+        np.ones((2, ELEMENT_BYTES - 1), np.uint8),
+        np.ones((2, ELEMENT_BYTES), np.uint16),
+    ],
+    ids=["none", "zero", "large", "few", "short", "wide"],
+)
+def test_an_offer_that_is_not_of_the_group_is_refused(elements: object) -> None:
+    with pytest.raises(MessageError, match="transfers"):
+        ChooseSeeds(elements, CHOICES, RECEIVER).run()  # type: ignore[arg-type]
+
+
+def test_an_element_that_is_no_square_is_refused() -> None:
+    chosen = base()[0].copy()
+    modulus = base_transfers._MODULUS
+    chosen[5] = np.frombuffer((modulus - 4).to_bytes(ELEMENT_BYTES, "little"), np.uint8)
+    with pytest.raises(MessageError, match="not of the group"):
+        OfferedSeeds(chosen, SENDER).run()
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 1000, 40_000])
+def test_directions_of_chosen_rows_arrive_and_no_others(count: int) -> None:
+    random = np.random.default_rng(count)
+    rows = np.flatnonzero(random.random(count) < 0.3)
+    left = random.random(count) < 0.5
+    pieces, pads = choice(rows, count).run()
+    shown = hidden(pieces, left).run() ^ pads
+    np.testing.assert_array_equal(shown[rows], left[rows])
+    others = np.setdiff1d(np.arange(count), rows)
+    if count >= 1000:
+        assert abs((shown[others] == left[others]).mean() - 0.5) < 3 / np.sqrt(len(others))
+
+
+def test_each_piece_fits_a_message() -> None:
+    pieces, _ = choice(np.arange(5), 40_000).run()
+    assert len(pieces) > 1
+    assert max(piece["choice"].nbytes for piece in pieces) <= PIECE_BYTES
+
+
+def test_choices_of_all_rows_and_of_none_look_alike() -> None:
+    for rows in (np.arange(20_000), np.arange(0)):
+        pieces, _ = choice(rows, 20_000).run()
+        bits = np.unpackbits(np.concatenate([piece["choice"] for piece in pieces], axis=1))
+        assert abs(bits.mean() - 0.5) < 0.002
+
+
+def test_nodes_have_pads_of_their_own() -> None:
+    rows = np.arange(4000)
+    one, two = (choice(rows, 4000, purpose).run()[1] for purpose in ("0 1", "0 2"))
+    assert abs((one == two).mean() - 0.5) < 0.05
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [{}],
+        [{"choice": 3}],
+        [{"choice": np.zeros((TRANSFERS, 4), np.uint8)}],
+        [{"choice": np.zeros((TRANSFERS - 1, 5), np.uint8)}],
+        [{"choice": np.zeros((TRANSFERS, 5), np.int8)}],
+        [{"choice": np.zeros((TRANSFERS, 5), np.uint8), "more": 1}],
+    ],
+    ids=["nothing", "empty", "number", "few rows", "few columns", "signed", "more"],
+)
+def test_a_malformed_choice_is_refused(pieces: list) -> None:
+    with pytest.raises(MessageError, match=r"uint8 \(128, 5\)"):
+        hidden(pieces, np.zeros(40, np.bool_)).run()
+
+
+def test_another_secret_choice_hides_the_same_directions_otherwise() -> None:
+    left = np.zeros(4000, np.bool_)
+    pieces, _ = choice(np.arange(0), 4000).run()
+    step = hidden(pieces, left)
+    other = replace(step, choices=~CHOICES)
+    assert abs((step.run() == other.run()).mean() - 0.5) < 0.05
