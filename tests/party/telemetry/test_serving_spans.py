@@ -17,6 +17,7 @@ from fedmq.party.telemetry.spans import Telemetry, trace_context
 from fedmq.protocol.online.options import Mode
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import MODES, World
+from tests.virtual_clock import in_virtual_time
 
 PARTIES = (ACTIVE, "telco", "retail")
 
@@ -96,12 +97,15 @@ async def test_a_score_is_one_trace_down_to_the_answers_of_others(world: World, 
         assert span.end_time is not None
 
 
-async def test_what_is_not_answered_shows_where_and_why(world: World) -> None:
-    traced = Traced(world, ask_again=0.03)
-    traced.harness.away = {"telco"}
-    with pytest.raises(PeerSilent):
-        await traced.harness.margins(world.ids[:5], seconds=0.2)
+def test_what_is_not_answered_shows_where_and_why(world: World) -> None:
+    async def scored() -> Traced:
+        traced = Traced(world, ask_again=0.03)
+        traced.harness.away = {"telco"}
+        with pytest.raises(PeerSilent):
+            await traced.harness.margins(world.ids[:5], seconds=0.2)
+        return traced
 
+    traced = in_virtual_time(scored())
     [request] = traced.spans(ACTIVE, "request")
     assert request.status.status_code is StatusCode.ERROR
     assert "waited for telco" in str(request.status.description)
