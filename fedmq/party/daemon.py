@@ -71,6 +71,7 @@ class Daemon:
             await parts.link.close()
             await parts.context.pool.close()
             await parts.database.close()
+            await parts.control.hang_up()
             if parts.telemetry is not None:
                 await asyncio.to_thread(parts.telemetry.close)
 

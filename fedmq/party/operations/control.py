@@ -19,6 +19,7 @@ from typing import Any
 from fedmq.errors import ConfigError, DaemonError, FedmqError
 from fedmq.party.services.service import Command
 from fedmq.party.sessions.running import OnProgress
+from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["ControlServer", "send_request", "socket_path"]
 
@@ -56,6 +57,7 @@ class ControlServer:
         self._path = socket_path(state)
         self._commands = commands
         self._server: asyncio.Server | None = None
+        self._requests = BackgroundTasks()
 
     async def start(self) -> None:
         """Listen.
@@ -74,7 +76,7 @@ class ControlServer:
             try:
                 with _short_name(self._path) as name:
                     self._server = await asyncio.start_unix_server(
-                        self._serve, name, limit=_LARGEST_LINE
+                        self._on_connection, name, limit=_LARGEST_LINE
                     )
             finally:
                 os.umask(before)
@@ -89,6 +91,10 @@ class ControlServer:
             self._server.close()
             self._path.unlink(missing_ok=True)
 
+    async def hang_up(self) -> None:
+        """End the requests that are still open, for no command of theirs will end any more."""
+        await self._requests.close()
+
     async def _is_alive(self) -> bool:
         try:
             with _short_name(self._path) as name:
@@ -98,17 +104,21 @@ class ControlServer:
         writer.close()
         return True
 
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._requests.spawn(self._serve(reader, writer))
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def send(event: Mapping[str, Any]) -> None:
             writer.write(json.dumps(event).encode() + b"\n")
             await writer.drain()
 
-        # Cancelled when the daemon ends: asyncio would log that as an error.
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            line = await reader.readline()
-            if line:
-                await send(await self._answer(line, send))
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError):
+                line = await reader.readline()
+                if line:
+                    await send(await self._answer(line, send))
+        finally:
+            writer.close()
 
     async def _answer(self, line: bytes, on_progress: OnProgress) -> dict[str, Any]:
         try:

@@ -136,8 +136,11 @@ class DeploymentService(Service):
         running.runner.start()
         while not outcome.done():
             change = asyncio.ensure_future(changes.get())
-            await asyncio.wait({change, outcome}, return_when=asyncio.FIRST_COMPLETED)
-            if not change.cancel():
+            try:
+                await asyncio.wait({change, outcome}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                unchanged = change.cancel()
+            if not unchanged:
                 # An owner who goes away must not stop a switch halfway: parties would differ.
                 with contextlib.suppress(ConnectionError):
                     await on_progress({"event": "progress", **running.status()})

@@ -99,8 +99,10 @@ class AttemptLoop:
         try:
             while not self.result.done():
                 wake = asyncio.ensure_future(change.wait())
-                await first_of(wake, self.result)
-                wake.cancel()
+                try:
+                    await first_of(wake, self.result)
+                finally:
+                    wake.cancel()
                 change.clear()
                 if self._current is not None and not self.result.done():
                     await on_progress({"event": "progress", **self._current.status()})

@@ -120,6 +120,27 @@ async def test_who_waits_while_the_daemon_stops_is_still_answered(tmp_path: Path
         await asked
 
 
+async def test_a_request_that_waits_for_ever_ends_with_the_daemon(tmp_path: Path) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Mapping[str, Any], __: OnProgress) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    server = ControlServer(tmp_path, {"wait": wait})
+    await server.start()
+    asked = asyncio.create_task(answer(tmp_path, do="wait"))
+    await begun.wait()
+    await server.close()
+    await server.hang_up()
+    assert ended.is_set()
+    with pytest.raises(DaemonError, match=r"^the daemon stopped before it had answered"):
+        await asked
+
+
 async def test_a_daemon_that_hangs_up_is_an_error(tmp_path: Path) -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
