@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,13 @@ from fedmq.cli.daemon_request import ask_daemon, party_argument_help, state_of
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.progress import ProgressBar
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.operations.control import DaemonAway
 from fedmq.party.telemetry.timeline import check_writable, write_trace
 
 __all__ = ["follow", "train"]
+
+_BACK_SECONDS = 60.0
+_POLL_SECONDS = 0.5
 
 
 @click.command()
@@ -29,6 +34,8 @@ def train(job: Path, trace: Path | None, as_json: bool) -> None:
     """Train the model described in JOB, with all parties of the federation.
 
     The training belongs to the daemon: Ctrl-C only stops watching it (see: fedmq follow, cancel).
+    Asked again for a model that is being trained, by the same job, it watches that training. If the
+    daemon is restarted, it waits for it for a minute, and watches on.
     """
     description = TrainingJob.read(job)
     request = {
@@ -68,12 +75,13 @@ def _watched(
         def show(event: Mapping[str, Any]) -> None:
             if event["event"] == "opened":
                 opened.append(event["session"])
+                bar.note(f"session {event['session']} of model {event['model']}")
             if event["event"] == "progress":
                 waits = "; ".join(event["waiting"])
                 bar.show(event["done"], event["total"] or expected, event["details"], waits)
 
         try:
-            return ask_daemon(state, request, show)
+            return _to_the_end(state, request, show, opened)
         except KeyboardInterrupt:
             session = opened[0] if opened else "SESSION"
             click.echo(
@@ -82,6 +90,35 @@ def _watched(
                 err=True,
             )
             raise
+
+
+def _to_the_end(
+    state: Path,
+    request: Mapping[str, Any],
+    show: Callable[[Mapping[str, Any]], None],
+    opened: Sequence[str],
+) -> Any:
+    """The result, also of a daemon that is restarted meanwhile: the training goes on, so this does.
+
+    It is waited for a minute.
+    """
+    last: float | None = None
+
+    def heard(event: Mapping[str, Any]) -> None:
+        nonlocal last
+        last = None
+        show(event)
+
+    while True:
+        try:
+            return ask_daemon(state, request, heard)
+        except DaemonAway:
+            now = time.monotonic()
+            last = now + _BACK_SECONDS if last is None else last
+            if not opened or now > last:
+                raise
+        time.sleep(_POLL_SECONDS)
+        request = {"do": "follow", "session": opened[0], "again": True}
 
 
 def _in_words(result: Any) -> str:

@@ -20,7 +20,7 @@ from fedmq.errors import ConfigError, DaemonError, FedmqError
 from fedmq.party.services.service import Command
 from fedmq.party.sessions.running import OnProgress
 
-__all__ = ["ControlServer", "ask", "socket_path"]
+__all__ = ["ControlServer", "DaemonAway", "ask", "socket_path"]
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,10 @@ def _short_name(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+class DaemonAway(DaemonError):
+    """No daemon listens, or it stopped before it had answered."""
 
 
 class ControlServer:
@@ -142,8 +146,8 @@ async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str
 
     Raises:
         ConfigError: the socket is another user's.
-        DaemonError: no daemon listens, it hung up, or it answered with an error, whose exit code
-            the exception carries.
+        DaemonAway: no daemon listens, or it hung up.
+        DaemonError: it answered with an error, whose exit code the exception carries.
     """
     path = socket_path(state)
     try:
@@ -154,7 +158,7 @@ async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str
             f"{state}: cannot be used: {error.strerror}; run this as the daemon's own user"
         ) from None
     except OSError:
-        raise DaemonError(
+        raise DaemonAway(
             f"no daemon runs at {state}; start it with: fedmq run PARTY.toml"
         ) from None
     try:
@@ -167,9 +171,9 @@ async def ask(state: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str
             yield event
             if event["event"] == "done":
                 return
-        raise DaemonError(_STOPPED)
+        raise DaemonAway(_STOPPED)
     except ConnectionError:
-        raise DaemonError(_STOPPED) from None
+        raise DaemonAway(_STOPPED) from None
     finally:
         writer.close()
 
