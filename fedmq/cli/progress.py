@@ -76,6 +76,11 @@ class ProgressBar:
             self._printed = done
             self._console.print(self._line(done, total, text), highlight=False, soft_wrap=True)
 
+    def note(self, text: str) -> None:
+        """Print ``text`` as a line of its own, above the bar."""
+        if not self._quiet:
+            self._console.print(text, highlight=False, soft_wrap=True)
+
     def _line(self, done: int, total: int | None, text: str) -> str:
         elapsed = self._progress.tasks[self._task].elapsed
         before, since = self._first or (0, 0.0)

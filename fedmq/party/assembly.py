@@ -236,7 +236,7 @@ def _http_server(
         metrics_router(counters, probe.gauges, scores, LookupCollector(online.source.counters)),
     ]
     if context.is_active:
-        routers.append(predict_router(online.predictions))
+        routers.append(predict_router(online.predictions, section.body_bytes))
     return HttpServer(section, routers)
 
 

@@ -7,6 +7,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
+from fedmq.cli.daemon.repeated_warnings import RepeatedWarnings
 from fedmq.cli.output import printable
 
 __all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr"]
@@ -20,6 +21,7 @@ _ABOUT = ("session", "message_id")
 def log_to_stderr(form: LogFormat, party: str, *, verbose: bool) -> None:
     """Log fedmq's own news, and warnings of the libraries it uses."""
     handler = logging.StreamHandler()
+    handler.addFilter(RepeatedWarnings())
     handler.setFormatter(
         _JsonFormatter(party)
         if form == "json"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.operations.control import DaemonAway
 from fedmq.party.telemetry.timeline import check_writable, write_trace
 
 __all__ = ["follow", "train"]
+
+_BACK_SECONDS = 60.0
+_POLL_SECONDS = 0.5
 
 
 @click.command()
@@ -30,6 +35,8 @@ def train(job: Path, trace: Path | None, as_json: bool) -> None:
     """Train the model described in JOB, with all parties of the federation.
 
     The training belongs to the daemon: Ctrl-C only stops watching it (see: fedmq follow, cancel).
+    Asked again for a model that is being trained, by the same job, it watches that training. If the
+    daemon is restarted, it waits for it for a minute, and watches on.
     """
     description = TrainingJob.read(job)
     request = {
@@ -63,26 +70,56 @@ def _watched(
 ) -> Any:
     """The result of a request whose progress is shown in trees."""
     expected = job.params.num_boost_round if job else None
-    session = request.get("session", "SESSION")
+    opened: list[str] = [request["session"]] if "session" in request else []
     with ProgressBar("training, trees", quiet=quiet) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
-            nonlocal session
             if event["event"] == "opened":
-                session = event["session"]
+                opened.append(event["session"])
+                bar.note(f"session {event['session']} of model {event['model']}")
             if event["event"] == "progress":
                 waits = "; ".join(event["waiting"])
                 bar.show(event["done"], event["total"] or expected, event["details"], waits)
 
         try:
-            return request_daemon(state, request, show)
+            return _follow_to_the_end(state, request, show, opened)
         except KeyboardInterrupt:
+            session = opened[0] if opened else "SESSION"
             click.echo(
                 f"\nthe training goes on; watch it with: fedmq follow PARTY {session}; "
                 f"end it with: fedmq cancel PARTY {session}",
                 err=True,
             )
             raise
+
+
+def _follow_to_the_end(
+    state: Path,
+    request: Mapping[str, Any],
+    show: Callable[[Mapping[str, Any]], None],
+    opened: Sequence[str],
+) -> Any:
+    """The result, also of a daemon that is restarted meanwhile: the training goes on, so this does.
+
+    It is waited for a minute.
+    """
+    deadline: float | None = None
+
+    def show_and_rearm(event: Mapping[str, Any]) -> None:
+        nonlocal deadline
+        deadline = None
+        show(event)
+
+    while True:
+        try:
+            return request_daemon(state, request, show_and_rearm)
+        except DaemonAway:
+            now = time.monotonic()
+            deadline = now + _BACK_SECONDS if deadline is None else deadline
+            if not opened or now > deadline:
+                raise
+        time.sleep(_POLL_SECONDS)
+        request = {"do": "follow", "session": opened[0], "again": True}
 
 
 def _in_words(result: Any) -> str:

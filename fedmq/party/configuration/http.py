@@ -41,7 +41,13 @@ class HttpSection(Section):
     """What a caller sends one of, as ``Authorization: Bearer ...``, of 16 characters or more;
     none is asked for when left out."""
     body_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
-    """The longest body of a request that is read."""
+    """The longest body of a request that is read; a compressed one is as long as what is in it."""
+    connections: Annotated[int, Field(ge=1)] = 256
+    """Connections at once. One more takes the place of the one whose request has been awaited for
+    longest."""
+    request_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    """Seconds until the head of a request is here, and as many for its body; then its connection is
+    closed."""
     certificate: FilePath | None = None
     """The server's own certificate; turns TLS on."""
     key: FilePath | None = None

@@ -55,7 +55,12 @@ class PolicySection(Section):
     allow_weak_keys: bool = False
     """Whether keys below 2048 bits are accepted: for trials only."""
     smallest_alignment: Annotated[int, Field(ge=1)] = 1
-    """With fewer common ids this party takes part in no alignment."""
+    """With fewer common ids this party takes part in no alignment, nor with a shorter list of
+    anybody's."""
+    most_alignment_ids: Annotated[int, Field(ge=1)] = 10_000_000
+    """Ids of the longest list that this party aligns with."""
+    most_alignments_per_day: Annotated[int, Field(ge=0)] = 50
+    """Alignments within any day, each attempt counted."""
     smallest_node: Annotated[int, Field(ge=0)] = 0
     """Sums of nodes where fewer rows carry a gradient are not answered; the model is then no longer
     the one that all the data would give."""

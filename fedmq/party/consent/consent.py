@@ -17,6 +17,7 @@ from fedmq.messages.envelope import Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.consent.alignment_quota import DAY, AlignmentQuota
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.row_quota import HOUR, RowQuota
 from fedmq.party.store.disk import until_taken
@@ -37,6 +38,8 @@ class Consent:
     def __init__(self, party: str, policy: PolicySection, audit: AuditLog) -> None:
         self.audit = audit
         self.quota = RowQuota(policy.most_rows_per_hour)
+        self._alignments = AlignmentQuota(policy.most_alignments_per_day)
+        self._alignments_remembered = False
         self._party = party
         self._policy = policy
         self._remembered = False
@@ -47,6 +50,7 @@ class Consent:
         """Decide by ``policy`` from now on; sessions that run keep what they were granted."""
         self._policy = policy
         self.quota.most = policy.most_rows_per_hour
+        self._alignments.most = policy.most_alignments_per_day
 
     async def until_recordable(self, on_trouble: Callable[[str], None] = lambda _: None) -> None:
         """Wait for a disk that takes the audit log; ``on_trouble`` as in ``until_taken``."""
@@ -92,6 +96,9 @@ class Consent:
         """Raises Refused if this party does not look for common ids with its peers."""
         self._ask(header, name=terms.name, parties=list(terms.parties))
         self._check_peer(header, "alignment")
+        self._remember_alignments()
+        self._alignments.take()
+        self._record("agreed", header, name=terms.name)
 
     def inference(self, header: Header, terms: InferenceOpen) -> None:
         """Raises Refused if this party does not score on ``terms``."""
@@ -178,5 +185,17 @@ class Consent:
             at = datetime.fromisoformat(entry["at"]).timestamp()
             if at < self._began - HOUR:
                 break
-            if entry["event"] == "agreed" and at < self._began:
+            if entry["event"] == "agreed" and "rows" in entry and at < self._began:
                 self.quota.remember(at, entry["rows"])
+
+    def _remember_alignments(self) -> None:
+        """Count the alignments of the last day, before a restart."""
+        if self._alignments_remembered:
+            return
+        self._alignments_remembered = True
+        for entry in self.audit.latest():
+            at = datetime.fromisoformat(entry["at"]).timestamp()
+            if at < self._began - DAY:
+                break
+            if entry["event"] == "agreed" and "name" in entry and at < self._began:
+                self._alignments.remember(at)

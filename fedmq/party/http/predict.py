@@ -10,6 +10,8 @@ from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
+from fedmq.party.configuration.http import HttpSection
+from fedmq.party.http.arrow_size import unpacked_bytes
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request import PredictRequest, RequestError
 from fedmq.party.online.scoring.response import Prediction, PredictResponse
@@ -33,8 +35,10 @@ _ERRORS = {
 }
 
 
-def predict_router(predictions: PredictionService) -> APIRouter:
-    """The endpoints through which ``predictions`` is asked."""
+def predict_router(
+    predictions: PredictionService, most_bytes: int = HttpSection().body_bytes
+) -> APIRouter:
+    """The endpoints that ask ``predictions``; an Arrow body unpacks to ``most_bytes`` at most."""
     router = APIRouter(prefix="/v1", tags=["scores"])
 
     @router.get("/models", summary="The models that are served")
@@ -77,7 +81,7 @@ def predict_router(predictions: PredictionService) -> APIRouter:
                 if kind not in (ARROW, JSON):
                     raise RequestError(415, f"Content-Type: {JSON} or {ARROW} is taken")
                 asked = (
-                    _from_arrow(body, request, predictions.scorer.most_rows)
+                    _from_arrow(body, request, predictions.scorer.most_rows, most_bytes)
                     if kind == ARROW
                     else PredictRequest.read(body)
                 )
@@ -100,10 +104,14 @@ def _error_response(error: RequestError, headers: Mapping[str, str]) -> JSONResp
     )
 
 
-def _from_arrow(body: bytes, request: Request, most_rows: int) -> PredictRequest:
+def _from_arrow(body: bytes, request: Request, most_rows: int, most_bytes: int) -> PredictRequest:
     """A stream with a column ``id``; any other column is a feature of the label holder."""
     arrow = _arrow()
     try:
+        if unpacked_bytes(arrow, body) > most_bytes:
+            raise RequestError(
+                413, f"body: unpacked it is longer than {most_bytes} bytes (http.body_bytes)"
+            )
         table = _read_table(arrow, body, most_rows)
         ids = [None if cell is None else str(cell) for cell in table.column("id").to_pylist()]
     except (arrow.ArrowException, OSError, ValueError):
@@ -113,11 +121,6 @@ def _from_arrow(body: bytes, request: Request, most_rows: int) -> PredictRequest
     features = None
     if table.num_columns > 1:
         columns = [name for name in table.column_names if name != "id"]
-        for name in columns:
-            kind = table.column(name).type
-            numeric = arrow.types.is_integer(kind) or arrow.types.is_floating(kind)
-            if not numeric and not arrow.types.is_boolean(kind):
-                raise RequestError(422, f"{name}: {kind} is no number")
         features = table.select(columns).to_pylist()
     fields = {"ids": ids, "features": features}
     fields |= {name: request.query_params.get(name) for name in ("output", "deadline_ms")}
@@ -140,6 +143,10 @@ def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
     kind, types = reader.schema.field("id").type, arrow.types
     if not (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
         raise RequestError(422, f"id: {kind} is neither text nor a whole number")
+    for field in reader.schema:
+        numeric = types.is_integer(field.type) or types.is_floating(field.type)
+        if field.name != "id" and not numeric and not types.is_boolean(field.type):
+            raise RequestError(422, f"{field.name}: {field.type} is no number")
     batches, rows = [], 0
     for batch in reader:
         rows += batch.num_rows

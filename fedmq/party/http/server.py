@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
@@ -15,6 +17,7 @@ from starlette.types import ASGIApp
 
 from fedmq.errors import ConfigError, FedmqError
 from fedmq.party.configuration.http import HttpSection
+from fedmq.party.http.connections import ConnectionLimits, limited
 from fedmq.party.http.docs_page import docs_router
 from fedmq.party.http.guards import BodyGuard, HostGuard, TokenGuard
 
@@ -74,7 +77,9 @@ class HttpServer:
         scheme = "http" if section.certificate is None else "https"
         host = f"[{section.host}]" if ":" in section.host else section.host
         self.url = f"{scheme}://{host}:{listener.getsockname()[1]}"
-        self._server = _Server(settings)
+        limits = ConnectionLimits(section.connections, section.request_seconds, time.monotonic)
+        settings.http_protocol_class = limited(settings.http_protocol_class, limits)
+        self._server = _Server(settings, limits)
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http")
         await self._server.listening.wait()
 
@@ -90,13 +95,37 @@ class HttpServer:
 class _Server(uvicorn.Server):
     """Signals belong to the daemon; ``listening`` is set when requests are answered."""
 
-    def __init__(self, settings: uvicorn.Config) -> None:
+    def __init__(self, settings: uvicorn.Config, limits: ConnectionLimits) -> None:
         super().__init__(settings)
         self.listening = asyncio.Event()
+        self._limits = limits
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """As uvicorn's, for one listener; uvicorn lets a TLS handshake take a minute."""
+        assert sockets is not None
+        await self.lifespan.startup()
+        encrypted = self.config.ssl is not None
+        self.servers = [
+            await asyncio.get_running_loop().create_server(
+                self._connection,
+                sock=sockets[0],
+                ssl=self.config.ssl,
+                ssl_handshake_timeout=self._limits.seconds if encrypted else None,
+            )
+        ]
+        self.started = True
         self.listening.set()
+
+    def _connection(self) -> asyncio.Protocol:
+        protocol: Any = self.config.http_protocol_class  # of h11 or httptools, which differ in type
+        made: asyncio.Protocol = protocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    async def on_tick(self, counter: int) -> bool:
+        self._limits.sweep()
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from fedmq.party.services.service import Command
 from fedmq.party.sessions.running import OnProgress
 from fedmq.transport.background_tasks import BackgroundTasks
 
-__all__ = ["ControlServer", "send_request", "socket_path"]
+__all__ = ["ControlServer", "DaemonAway", "send_request", "socket_path"]
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,10 @@ def _short_name(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+class DaemonAway(DaemonError):
+    """No daemon listens, or it stopped before it had answered."""
 
 
 class ControlServer:
@@ -152,8 +156,8 @@ async def send_request(state: Path, request: Mapping[str, Any]) -> AsyncIterator
 
     Raises:
         ConfigError: the socket is another user's.
-        DaemonError: no daemon listens, it hung up, or it answered with an error, whose exit code
-            the exception carries.
+        DaemonAway: no daemon listens, or it hung up.
+        DaemonError: it answered with an error, whose exit code the exception carries.
     """
     path = socket_path(state)
     try:
@@ -164,7 +168,7 @@ async def send_request(state: Path, request: Mapping[str, Any]) -> AsyncIterator
             f"{state}: cannot be used: {error.strerror}; run this as the daemon's own user"
         ) from None
     except OSError:
-        raise DaemonError(
+        raise DaemonAway(
             f"no daemon runs at {state}; start it with: fedmq run PARTY.toml"
         ) from None
     try:
@@ -177,9 +181,9 @@ async def send_request(state: Path, request: Mapping[str, Any]) -> AsyncIterator
             yield event
             if event["event"] == "done":
                 return
-        raise DaemonError(_STOPPED)
+        raise DaemonAway(_STOPPED)
     except ConnectionError:
-        raise DaemonError(_STOPPED) from None
+        raise DaemonAway(_STOPPED) from None
     finally:
         writer.close()
 

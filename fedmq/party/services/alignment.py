@@ -58,13 +58,15 @@ class AlignmentService(Service):
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, opening = envelope.header, envelope.body
         assert isinstance(opening, AlignmentOpen)
+        policy = self.context.config.policy
         machine = PassiveAlignment(
             self.context.party,
             self.context.federation.parties,
             self._read(self._terms(opening.name, header.session, header.attempt)),
             partial(self._agree, header),
             secrets.token_bytes(_KEY_BYTES),
-            self.context.config.policy.smallest_alignment,
+            policy.smallest_alignment,
+            policy.most_alignment_ids,
         )
         running = self.context.sessions.open(
             header.session, header.attempt, "alignment", opening.name, machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import logging
@@ -15,6 +16,7 @@ from typing import Any
 
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import (
+    Aborted,
     ConfigError,
     DaemonError,
     FedmqError,
@@ -27,7 +29,7 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable
 from fedmq.party.services.service import Command, PartyContext, Service
-from fedmq.party.sessions.attempts import AttemptLoop, OnChange
+from fedmq.party.sessions.attempts import AttemptLoop, OnChange, attempt_after_restart
 from fedmq.party.sessions.checkpointing import StoreCheckpointer
 from fedmq.party.sessions.resumption import (
     NOTHING_SAVED,
@@ -51,6 +53,8 @@ from fedmq.protocol.training.tables import ActiveTable
 __all__ = ["TrainingService"]
 
 log = logging.getLogger(__name__)
+
+_RELOAD_SECONDS = 0.2
 
 
 class TrainingService(Service):
@@ -127,8 +131,24 @@ class TrainingService(Service):
             if refusal is not None:
                 raise Refused(refusal)
         drawn = engine_named(job.engine, job.engine_options, "job").drawn()
-        job = job.model_copy(update={"engine_options": {**job.engine_options, **drawn}})
-        growing = {session.model for session in await self.context.session_store.running()}
+        timeline = Timeline() if request.get("trace") else None
+        running = await self.context.session_store.running()
+        session = next((session for session in running if session.model == job.model), None)
+        if session is not None:
+            attempts = self._same_job(session, job, drawn)
+        else:
+            session = await self._begun(
+                job.model_copy(update={"engine_options": {**job.engine_options, **drawn}}),
+                {session.model for session in running},
+            )
+            attempts = self._drive(session, None, timeline)
+        # After the session is driven, because this raises if the owner has gone away.
+        await on_progress({"event": "opened", "session": session.id, "model": session.model})
+        result = await self._watched(session, attempts, on_progress)
+        return {**result, **({"trace": timeline.document()} if timeline else {})}
+
+    async def _begun(self, job: TrainingJob, growing: Set[str]) -> StoredSession:
+        """A new session, on disk before anything is read for it: a crash does not lose it."""
         model = self._name(
             job.model, growing | self._beginning | set(self.context.model_store.ids())
         )
@@ -137,17 +157,30 @@ class TrainingService(Service):
         )
         self._beginning.add(model)
         try:
-            table = await self._table(session, job)
-            self._machine(session, job, table)  # raises where the job and the table do not fit
             await self.context.session_store.begin(session)
         finally:
             self._beginning.discard(model)
-        timeline = Timeline() if request.get("trace") else None
-        attempts = self._drive(session, job, table, timeline)
-        # After the session is driven, because this raises if the owner has gone away.
-        await on_progress({"event": "opened", "session": session.id, "model": model})
-        result = await self._watched(session, attempts, on_progress)
-        return {**result, **({"trace": timeline.document()} if timeline else {})}
+        return session
+
+    def _same_job(
+        self, session: StoredSession, job: TrainingJob, drawn: Mapping[str, Any]
+    ) -> AttemptLoop:
+        """The attempts at ``session``, if it is what ``job`` asks for; ``drawn`` may differ."""
+        stored = TrainingJob.model_validate(json.loads(session.job))
+        kept = {name: stored.engine_options.get(name) for name in drawn}
+        options = {**job.engine_options, **kept}
+        if stored != job.model_copy(update={"engine_options": options}):
+            raise ConfigError(
+                f"model {session.model!r} is being trained already, by another job; choose another "
+                "name"
+            )
+        attempts = self._driven.get(session.id)
+        if attempts is None:
+            raise DaemonError(
+                f"session {session.id} of model {session.model!r} waits for this party's data; "
+                "see: fedmq status"
+            )
+        return attempts
 
     def _name(self, wanted: str | None, taken: Set[str]) -> str:
         if wanted in taken:
@@ -162,9 +195,9 @@ class TrainingService(Service):
         return session in self._driven
 
     async def reload(self, session: StoredSession) -> Resume:
-        job = TrainingJob.model_validate(json.loads(session.job))
-        table = await self._table(session, job)
-        return partial(self._drive, replace(session, attempt=session.attempt + 1), job, table)
+        table = await self._table(session, _job_of(session))
+        attempt = attempt_after_restart(session.attempt, time.time() - session.begun)
+        return partial(self._drive, replace(session, attempt=attempt), table)
 
     async def _table(self, session: StoredSession, job: TrainingJob) -> ActiveTable:
         load = LoadActiveTable(
@@ -183,17 +216,23 @@ class TrainingService(Service):
     def _drive(
         self,
         session: StoredSession,
-        job: TrainingJob,
-        table: ActiveTable,
+        table: ActiveTable | None,
         timeline: Timeline | None = None,
     ) -> AttemptLoop:
-        """Open attempts from that of ``session`` on, until it has ended."""
-        store = self.context.session_store
+        """Open attempts from that of ``session`` on, until it has ended; the first one reads
+        ``table`` where there is none.
+        """
+        store, job = self.context.session_store, _job_of(session)
 
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
-            progress = await saved_progress(store, self.context.sessions, session.id)
+            nonlocal table
             try:
+                if table is None:
+                    table = await self._table(session, job)
+                progress = await saved_progress(store, self.context.sessions, session.id)
                 machine = self._machine(session, job, table, progress)
+            except Aborted:  # its owner has ended it meanwhile
+                raise
             except FedmqError as error:
                 log.warning("session %s cannot go on: %s", session.id, error)
                 await store.end(session.id, "failed", UNLOADED)
@@ -237,17 +276,25 @@ class TrainingService(Service):
     # What its owner may ask
 
     async def _follow(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
-        session = await self.context.session_store.find(str(request["session"]))
-        attempts = self._driven.get(str(request["session"]))
+        wanted, again = str(request["session"]), bool(request.get("again"))
+        session = await self.context.session_store.find(wanted)
+        while again and session is not None and session.state == "running":
+            # Watched before this daemon was restarted; it may be about to go on.
+            if session.id in self._driven:
+                break
+            await asyncio.sleep(_RELOAD_SECONDS)
+            session = await self.context.session_store.find(wanted)
+        attempts = self._driven.get(wanted)
         if self.context.is_active and session is not None and attempts is None:
+            if session.state == "finished" and again:
+                return self._result(session, self.context.model_store.active(session.model), 0)
             if session.state == "finished":
                 raise DaemonError(f"session {session.id} has finished: model {session.model}")
             if session.state == "failed":
                 raise DaemonError(f"session {session.id} has ended: {session.reason}")
         if session is None or attempts is None:
             raise DaemonError(
-                f"session {request['session']} is no training that this party drives; see: "
-                "fedmq status"
+                f"session {wanted} is no training that this party drives; see: fedmq status"
             )
         return await self._watched(session, attempts, on_progress)
 
@@ -255,7 +302,10 @@ class TrainingService(Service):
         self, session: StoredSession, attempts: AttemptLoop, on_progress: OnProgress
     ) -> dict[str, Any]:
         share: ActiveShare = await attempts.followed(on_progress)
-        job = TrainingJob.model_validate(json.loads(session.job))
+        return self._result(session, share, attempts.bytes_sent)
+
+    def _result(self, session: StoredSession, share: ActiveShare, sent: int) -> dict[str, Any]:
+        job = _job_of(session)
         engine = engine_named(job.engine, job.engine_options, "job")
         broadcast = max(0, len(share.trees) - job.params.active_only_trees)
         return {
@@ -264,7 +314,7 @@ class TrainingService(Service):
             "best_iteration": share.best_iteration,
             "metrics": {name: values[-1] for name, values in share.history.items()},
             "seconds": round(max(0.0, time.time() - session.begun), 3),
-            "bytes_sent": attempts.bytes_sent,
+            "bytes_sent": sent,
             "epsilon_spent": engine.epsilon_spent(broadcast),
         }
 
@@ -286,3 +336,8 @@ class TrainingService(Service):
             if not running.runner.interrupted.done():
                 raise DaemonError(f"session {session} is no training that can rest") from None
         return {"session": session, "paused": paused}
+
+
+def _job_of(session: StoredSession) -> TrainingJob:
+    """What the owner asked for."""
+    return TrainingJob.model_validate(json.loads(session.job))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from fedmq.party.sessions.running import OnProgress, RunningSession
     from fedmq.party.telemetry.traffic import Traffic
 
-__all__ = ["AttemptLoop", "first_of"]
+__all__ = ["AttemptLoop", "attempt_after_restart", "first_of"]
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,16 @@ OpenAttempt = Callable[[int, OnChange], Awaitable["RunningSession"]]
 async def first_of(*futures: asyncio.Future[Any]) -> None:
     """Return when one of ``futures`` is done."""
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+def attempt_after_restart(last: int, elapsed: float) -> int:
+    """The number of the first attempt after a restart; ``last`` was the last one on disk.
+
+    The disk may be an old copy of itself, and later numbers may have been used since. Attempts of
+    one life are at least `_BETWEEN` apart, so none can have used a number beyond that of the time
+    that has ``elapsed`` (seconds since the session began).
+    """
+    return max(last, math.ceil(elapsed / (_BETWEEN.first / 2))) + 1
 
 
 class AttemptLoop:

@@ -100,17 +100,22 @@ class ActiveAlignment(Alignment):
     def _with_common(self, common: Common) -> None:
         self._lists.clear()
         wanting = max(self._fewest, key=lambda party: self._fewest[party])
-        if common.count < max(1, self._fewest[wanting]):
+        fewest = max(1, self._fewest[wanting])
+        if common.count < fewest:
+            # Not how many: whoever wants at least so many wants no smaller number to be known.
+            why = (
+                "the parties have no id in common; is it the same kind of id?"
+                if fewest == 1
+                else f"the parties have fewer ids in common than the {fewest} that {wanting} wants"
+            )
             self._move(TOO_FEW)
-        if common.count == 0:
-            self._fail(DataError("the parties have no id in common; is it the same kind of id?"))
-        elif common.count < self._fewest[wanting]:
             self._fail(
-                DataError(
-                    f"the parties have {common.count} ids in common, "
-                    f"{wanting} wants at least {self._fewest[wanting]}"
+                DataError(why),
+                disclosed=(
+                    why
+                    if fewest == 1
+                    else "the parties have fewer ids in common than one of them wants"
                 ),
-                disclosed="the parties have fewer ids in common than one of them wants",
             )
         else:
             self._move(ENOUGH)

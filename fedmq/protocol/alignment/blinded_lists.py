@@ -125,7 +125,8 @@ class Alignment(Machine, ABC):
         if owner not in self._arriving:
             self._arriving[owner] = Pieces(body.rows, _POINTS)
             self._lists[owner] = Pieces(body.rows, _POINTS)
-            self._announced(owner, body.rows)
+            if not self._announced(owner, body.rows):
+                return
         arriving = self._arriving[owner]
         points = body.points.numpy()
         if arriving.rows != body.rows:
@@ -137,8 +138,9 @@ class Alignment(Machine, ABC):
             computation = Blind(self._key, points)
             self._run(BLINDED, single(computation), partial(self._with_product, owner, body.start))
 
-    def _announced(self, owner: str, rows: int) -> None:
-        """A list begins to arrive."""
+    def _announced(self, owner: str, rows: int) -> bool:
+        """A list of ``rows`` ids begins to arrive; False where it ends the session."""
+        return True
 
     def _with_product(self, owner: str, start: int, points: Points) -> None:
         self._worked(len(points))

@@ -17,6 +17,7 @@ from fedmq.privacy.set_intersection import IdList, Points, Sorted, SortPoints
 from fedmq.protocol.alignment.blinded_lists import Alignment
 from fedmq.protocol.alignment.states import (
     IDS,
+    LIST_REFUSED,
     LIST_SORTED,
     PASSIVE_ALIGNMENT,
     ROWS_KNOWN,
@@ -48,7 +49,8 @@ class PassiveAlignment(Alignment):
     """Aligns with all other ``parties``; ``load`` computes this party's :class:`OwnIds`.
 
     ``agree`` raises Refused where the terms do not suit this party. With fewer than ``fewest``
-    common ids it wants no alignment.
+    common ids it wants no alignment. So it blinds no list that is shorter: its length alone shows
+    that too few are common. Nor does it blind one of more than ``longest`` ids.
     """
 
     TABLE = PASSIVE_ALIGNMENT
@@ -63,11 +65,13 @@ class PassiveAlignment(Alignment):
         agree: Callable[[alignment.AlignmentOpen], None],
         key: bytes,
         fewest: int = 1,
+        longest: int = 2**28,
     ) -> None:
         super().__init__(State.READY, party, parties, key)
         self._load = load
         self._agree = agree
         self._fewest = fewest
+        self._longest = longest
         self._own: OwnIds
         self._list_origin: NDArray[np.uint32] | None = None
         """Where each row of the active party's list stood before this party sorted it."""
@@ -110,8 +114,19 @@ class PassiveAlignment(Alignment):
 
     # Lists pass
 
-    def _announced(self, owner: str, rows: int) -> None:
+    def _announced(self, owner: str, rows: int) -> bool:
         self._total += rows
+        if self._fewest <= rows <= self._longest:
+            return True
+        self._move(LIST_REFUSED)
+        self._fail(
+            Refused(
+                f"{owner}'s list holds {rows} ids; {self._party} aligns with {self._fewest} to "
+                f"{self._longest}"
+            ),
+            disclosed=f"{self._party} aligns with lists of {self._fewest} to {self._longest} ids",
+        )
+        return False
 
     def _with_points(self, owner: str, start: int, points: Points) -> None:
         passing = self._lists[owner]
@@ -150,7 +165,7 @@ class PassiveAlignment(Alignment):
         if body.rows < self._fewest:
             self._move(TOO_FEW)
             self._fail(
-                Refused(f"{body.rows} ids are common, {self._party} wants at least {self._fewest}"),
+                Refused(f"fewer ids are common than the {self._fewest} that {self._party} wants"),
                 disclosed=f"{self._party} wants more common ids",
             )
             return

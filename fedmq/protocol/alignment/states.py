@@ -89,6 +89,7 @@ _Q = PassiveAlignmentState
 
 IDS = Done("own ids")
 LIST_SORTED = Done("list of the active party in another order")
+LIST_REFUSED = When("a list is too short or too long")
 ROWS_KNOWN = When("its common rows are known")
 
 PASSIVE_ALIGNMENT = session_table(
@@ -104,6 +105,7 @@ PASSIVE_ALIGNMENT = session_table(
             BLINDED: _Q.WAITING,
             LIST_SORTED: _Q.WAITING,
             BURST: _Q.WAITING,
+            LIST_REFUSED: _Q.FAILED,
             alignment.AlignmentBegin: _Q.BLINDING,
         },
         _Q.BLINDING: {
@@ -113,6 +115,7 @@ PASSIVE_ALIGNMENT = session_table(
             alignment.BlindedIds: _Q.BLINDING,
             BLINDED: _Q.BLINDING,
             LIST_SORTED: _Q.BLINDING,
+            LIST_REFUSED: _Q.FAILED,
             alignment.CommonRows: _Q.BLINDING,
             ROWS_KNOWN: _Q.COMPLETE,
             TOO_FEW: _Q.FAILED,

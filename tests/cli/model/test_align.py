@@ -323,6 +323,9 @@ def test_when_the_asking_party_dies_the_alignment_ends_and_says_what_to_do(
     assert done.returncode == 0, done.stderr
     assert len(parties.aligned("retail")) == 500
 
+    stand(parties, {"bank": ["a", "b"], "telco": ["c"], "retail": ["a", "c"]})
+    assert "no id in common" in one_line(parties.align(), 4)
+
 
 def test_what_is_wrong_is_one_line_with_an_exit_code_and_nothing_is_written(
     parties: Parties,
@@ -332,12 +335,16 @@ def test_what_is_wrong_is_one_line_with_an_exit_code_and_nothing_is_written(
         parties.configure(party, f'path = "{party}.csv"', policy)
     parties.run()
 
-    stand(parties, {"bank": ["a", "b"], "telco": ["c"], "retail": ["a", "c"]})
-    assert "no id in common" in one_line(parties.align(), 4)
+    stand(parties, {"bank": ["a", "b", "d"], "telco": ["c", "e", "f"], "retail": ["a", "c", "e"]})
+    nothing_common = one_line(parties.align(), 4)
 
-    stand(parties, {party: ["a", "b"] for party in parties.names})
+    stand(parties, {party: ["a", "b", f"only {party}"] for party in parties.names})
     line = one_line(parties.align(), 4)
-    assert "2 ids in common, retail wants at least 3" in line
+    assert "fewer ids in common than the 3 that retail wants" in line
+    assert line == nothing_common
+
+    stand(parties, {"bank": ["a", "b"], "telco": ["a", "b", "c"], "retail": ["a", "b", "c"]})
+    assert "retail aligns with lists of 3 to 10000000 ids" in one_line(parties.align(), 6)
 
     stand(parties, {"bank": ["a", "a"], "telco": ["a"], "retail": ["a"]})
     assert "1 ids are repeated, such as 'a' in line 3" in one_line(parties.align(), 4)
