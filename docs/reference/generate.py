@@ -53,6 +53,7 @@ PARAMETERS: Mapping[str, str] = {
     "goss": "grow from the rows with large gradients, and some of the others (LightGBM)",
     "top_rate": "share of the rows with the largest gradients that `goss` keeps",
     "other_rate": "share of the rows that `goss` draws from the rest",
+    "gradient_bits": "g and h rounded at random to so many bits, 2 to 16; leaves stay exact",
     "max_bin": "most bins of a feature",
     "base_score": "prediction before the first tree",
     "seed": "of the rows and columns sampled, and of the evaluation rows",

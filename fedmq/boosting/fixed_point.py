@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FixedPoint"]
+__all__ = ["RESOLUTION_BITS", "FixedPoint"]
 
-_RESOLUTION_BITS = 40
+RESOLUTION_BITS = 40
+"""Of the largest gradient of a tree, if nothing else is asked for."""
+
 _SUM_BITS = 62
 
 
@@ -36,9 +38,32 @@ class FixedPoint:
     @classmethod
     def covering(cls, largest: NDArray[np.floating], rows: int) -> FixedPoint:
         """The same for ``rows`` rows whose g and h do not exceed ``largest`` (2,)."""
-        value_bits = min(_RESOLUTION_BITS, _SUM_BITS - max(rows - 1, 0).bit_length())
+        value_bits = min(RESOLUTION_BITS, _SUM_BITS - max(rows - 1, 0).bit_length())
         exponents = np.frexp(largest)[1].tolist()  # largest < 2**exponent
         return cls(value_bits - exponents[0], value_bits - exponents[1], value_bits)
+
+    @classmethod
+    def of_bits(cls, gradients: NDArray[np.float32], bits: int) -> FixedPoint:
+        """Scales that take ``gradients`` (rows, 2) to ``bits`` bits, the sign of g included.
+
+        The largest magnitude is 2**(bits - 1), or lies above half of it. Sums of int64 have room
+        for 16 bits of any rows that a training can have.
+        """
+        value_bits = bits - 1
+        mantissas, exponents = np.frexp(np.abs(gradients).max(axis=0, initial=0.0))
+        g_exponent, h_exponent = (exponents - (mantissas == 0.5)).tolist()
+        return cls(value_bits - g_exponent, value_bits - h_exponent, value_bits)
+
+    def round_by_lot(
+        self, gradients: NDArray[np.float32], lots: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """``gradients`` (rows, 2) as int64, up or down by ``lots`` in [0, 1) of the same shape.
+
+        Stochastic rounding, so that the expectation is the gradient itself (Shi et al., NeurIPS
+        2022, equation 5). A small hessian may become 0.
+        """
+        scaled = np.ldexp(gradients.astype(np.float64), [self.g_bits, self.h_bits])
+        return np.floor(scaled + lots).astype(np.int64)
 
     def encode(self, gradients: NDArray[np.float32]) -> NDArray[np.int64]:
         """``gradients`` (rows, 2) as int64.

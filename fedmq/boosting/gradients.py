@@ -7,12 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.fixed_point import RESOLUTION_BITS, FixedPoint
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.sampling import one_side_sample, salt_of, sampled_rows
+from fedmq.boosting.sampling import one_side_sample, rounding_lots, salt_of, sampled_rows
 
-__all__ = ["Gradients"]
+__all__ = ["Gradients", "most_value_bits"]
+
+
+def most_value_bits(params: TrainParams) -> int:
+    """The most ``value_bits`` that the fixed point of any of the training's trees has."""
+    return RESOLUTION_BITS if params.gradient_bits is None else params.gradient_bits - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +26,9 @@ class Gradients:
 
     ``carried`` bool (rows,): training rows that the tree's sample holds. ``params``: the
     training's, for engines whose two halves share the scoring.
+
+    With ``gradient_bits`` the pairs are rounded to so few bits; ``unrounded`` and
+    ``unrounded_scale`` are then the gradients as they were, for leaves.
     """
 
     tree: int
@@ -28,6 +36,8 @@ class Gradients:
     carried: NDArray[np.bool_]
     scale: FixedPoint
     params: TrainParams
+    unrounded: NDArray[np.int64] | None = None
+    unrounded_scale: FixedPoint | None = None
 
     @classmethod
     def of(
@@ -58,9 +68,21 @@ class Gradients:
         scale = FixedPoint.of(floats)
         pairs = np.zeros((len(labels), 2), dtype=np.int64)
         pairs[carried] = scale.encode(floats)
-        return cls(tree, pairs, carried, scale, params)
+        if params.gradient_bits is None:
+            return cls(tree, pairs, carried, scale, params)
+        lots = rounding_lots(len(floats), seed=params.seed, tree=tree, salt=salt_of(labels))
+        rounded = np.zeros_like(pairs)
+        rounded_scale = FixedPoint.of_bits(floats, params.gradient_bits)
+        rounded[carried] = rounded_scale.round_by_lot(floats, lots)
+        return cls(tree, rounded, carried, rounded_scale, params, pairs, scale)
 
     def totals(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """The sums of g and h over ``rows``: int64 (2,)."""
         sums: NDArray[np.int64] = self.pairs[rows].sum(axis=0)
         return sums
+
+    def exact_totals(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
+        """The sums of g and h over ``rows`` as they were before any rounding: float64 (2,)."""
+        if self.unrounded is None or self.unrounded_scale is None:
+            return self.scale.to_float(self.totals(rows))
+        return self.unrounded_scale.to_float(self.unrounded[rows].sum(axis=0))

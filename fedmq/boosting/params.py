@@ -47,6 +47,8 @@ class TrainParams(BaseModel):
     given as one name; left out, it is XGBoost's default for the objective.
     ``goss`` is LightGBM's gradient-based one-side sampling: a tree grows from the ``top_rate`` of
     the rows with the largest gradients, and ``other_rate`` of the rows at random from the rest.
+    ``gradient_bits`` rounds g and h at random to so many bits, the sign of g included, as
+    LightGBM's quantised training does (Shi et al., NeurIPS 2022); leaves are exact all the same.
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
     (arXiv 1901.08755): so many first trees use the active party's features alone.
 
@@ -68,6 +70,7 @@ class TrainParams(BaseModel):
     goss: bool = False
     top_rate: Annotated[float, Field(ge=0, lt=1)] = 0.2
     other_rate: Annotated[float, Field(gt=0, le=1)] = 0.1
+    gradient_bits: Annotated[int, Field(ge=2, le=16)] | None = None
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
     base_score: Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)] = 0.5
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

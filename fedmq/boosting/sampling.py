@@ -13,13 +13,14 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["one_side_sample", "salt_of", "sampled_columns", "sampled_rows"]
+__all__ = ["one_side_sample", "rounding_lots", "salt_of", "sampled_columns", "sampled_rows"]
 
 
 class _Purpose(IntEnum):
     ROWS = 0
     COLUMNS = 1
     ONE_SIDE = 2
+    ROUNDING = 3
 
 
 def salt_of(*held: NDArray[np.generic]) -> int:
@@ -84,6 +85,15 @@ def one_side_sample(
         weights[drawn] = np.float32(len(rest) / other)
     chosen = np.flatnonzero(weights)
     return chosen, weights[chosen]
+
+
+def rounding_lots(n_rows: int, *, seed: int, tree: int, salt: int) -> NDArray[np.float64]:
+    """Lots in [0, 1) by which ``tree`` rounds g and h of each row: float64 (rows, 2).
+
+    ``salt`` is a secret of the labels' owner: the lots tell where a rounded gradient came from.
+    """
+    words = _words(2 * n_rows, _Purpose.ROUNDING, seed, tree, salt)
+    return np.ldexp((words >> np.uint64(11)).astype(np.float64), -53).reshape(-1, 2)
 
 
 def _words(n: int, purpose: _Purpose, seed: int, tree: int, salt: int) -> NDArray[np.uint64]:

@@ -71,6 +71,8 @@ class TrainingOpen(Body):
     max_bin: Annotated[int, Field(ge=2, le=65535)]
     colsample_bytree: Annotated[float, Field(gt=0, le=1)]
     seed: Annotated[int, Field(ge=0, lt=2**63)]
+    value_bits: Annotated[int, Field(ge=0, le=62)] = 40
+    """No g or h of a row exceeds 2**``value_bits`` in its fixed point; ``gradient_bits`` less 1."""
 
 
 class SessionAccept(Body):

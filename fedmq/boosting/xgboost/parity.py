@@ -49,11 +49,16 @@ def train_reference(
     Raises:
         ConfigError: ``params`` draw at random or set parties apart, which XGBoost does otherwise.
     """
-    drawn = params.subsample < 1 or params.colsample_bytree < 1 or params.goss
+    drawn = (
+        params.subsample < 1
+        or params.colsample_bytree < 1
+        or params.goss
+        or params.gradient_bits is not None
+    )
     if drawn or params.active_only_trees:
         raise ConfigError(
-            "a comparison with XGBoost needs subsample = 1, colsample_bytree = 1, goss = false "
-            "and active_only_trees = 0"
+            "a comparison with XGBoost needs subsample = 1, colsample_bytree = 1, goss = false, "
+            "no gradient_bits and active_only_trees = 0"
         )
     xgb = import_xgboost()
     indices = np.where(bins.is_missing, np.float32(np.nan), bins.codes.astype(np.float32))

@@ -66,6 +66,9 @@ class PolicySection(Section):
     the one that all the data would give."""
     most_trees: Annotated[int, Field(ge=1)] | None = None
     """Trees of the longest training it joins."""
+    most_gradient_bits: Annotated[int, Field(ge=2, le=16)] | None = None
+    """It joins a training only with `gradient_bits` of at most so many; it sees what is announced,
+    and cannot verify what is encrypted."""
     most_rows_per_hour: Annotated[int, Field(ge=0)] | None = None
     """Rows that may be scored within any hour, in batches and online together."""
     allow_unsealed: bool = False

@@ -70,6 +70,7 @@ class Consent:
             trees=terms.trees,
             max_depth=terms.max_depth,
             max_bin=terms.max_bin,
+            gradient_bits=terms.value_bits + 1,
         )
         self._check_peer(header, "training")
         policy = self._policy
@@ -85,6 +86,12 @@ class Consent:
             raise self._refusal(f"take keys of {bits} bits, only from {policy.smallest_key} on")
         if policy.most_trees is not None and terms.trees > policy.most_trees:
             raise self._refusal(f"train {terms.trees} trees, at most {policy.most_trees}")
+        bits_announced = terms.value_bits + 1  # and the sign
+        if policy.most_gradient_bits is not None and bits_announced > policy.most_gradient_bits:
+            raise self._refusal(
+                f"take gradients of {bits_announced} bits, at most {policy.most_gradient_bits}: "
+                "set gradient_bits in the training's params"
+            )
         if policy.smallest_node and engine.hides_rows:
             raise self._refusal(
                 f"answer engine {terms.engine!r}: it hides how many rows stand in a node, and "

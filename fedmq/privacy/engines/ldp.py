@@ -98,6 +98,10 @@ class Ldp(Engine):
             raise ConfigError(
                 "engine ldp: goss makes gradients larger than the noise is meant for; leave it off"
             )
+        if params.gradient_bits is not None:
+            raise ConfigError(
+                "engine ldp: gradient_bits rounds what noise hides already; leave it out"
+            )
         if self.order == 1 and params.reg_lambda == 0:
             raise ConfigError("engine ldp: order = 1 divides by lambda, which is 0")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
 from fedmq.computation import Computation
-from fedmq.errors import MessageError
+from fedmq.errors import ConfigError, MessageError
 from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, Sums
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
@@ -27,6 +27,11 @@ _MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share o
 # most some 100 MB.
 _NOISE_AT_ONCE = 256
 _MOST_NOISE = 200_000
+
+# Rows of a ciphertext at most, and what packing and decrypting one takes of the time that it takes
+# to encrypt one, by measurement at 2048 bits.
+_MOST_SHARED = 4
+_PACKING = 130
 
 _FEWEST_AT_ONCE = (
     8  # ciphertexts; to decrypt fewer takes less time than to send them to another process
@@ -86,11 +91,14 @@ class AdditiveActive(ActiveHalf):
         *,
         pack_sums: bool = True,
         noise_ahead: bool = True,
+        share_ciphertexts: bool = True,
     ) -> None:
         self._make_key = make_key
         self._parallelism = parallelism
         self._pack_sums = pack_sums
         self._noise_ahead = noise_ahead
+        self._share_ciphertexts = share_ciphertexts
+        self._sums_of_tree = 0
         self._noise: list[NDArray[np.uint8]] = []
         self._noise_coming = 0
         self._carried = 0
@@ -111,21 +119,51 @@ class AdditiveActive(ActiveHalf):
         rows = np.flatnonzero(gradients.carried).astype(np.uint32)
         # A bound that holds for any gradients: what others see of the layout tells nothing of them.
         bound = max(1, len(rows)) << gradients.scale.value_bits
-        self._layout = SlotLayout.for_sums(bound, bound, public.plaintext_bits)
-        if not self._pack_sums:
-            self._layout = SlotLayout(self._layout.h_bits, self._layout.slot_bits, 1)
+        self._layout = self._best_layout(bound, len(rows), gradients)
         size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
         # Of whole batches of noise, so that a piece leaves none of what was made ahead.
         size = size // _NOISE_AT_ONCE * _NOISE_AT_ONCE or size
         pieces = [rows[start : start + size] for start in range(0, max(len(rows), 1), size)]
-        self._carried = len(rows)
+        size = size * self._layout.rows
+        self._carried = -(-len(rows) // self._layout.rows)
         return [self._piece(piece, gradients.pairs) for piece in pieces]
+
+    def _best_layout(self, bound: int, rows: int, gradients: Gradients) -> SlotLayout:
+        """The layout in which a tree is estimated to take the least time.
+
+        Rows that share a ciphertext save encryptions, and cost room for sums. How many sums will be
+        asked for is taken from the tree before.
+        """
+        public = self._key.public
+        single = SlotLayout.for_sums(bound, bound, public.plaintext_bits)
+        sums, self._sums_of_tree = self._sums_of_tree, 0
+        if not self._pack_sums:
+            return SlotLayout(single.h_bits, single.slot_bits, 1)
+        if (
+            gradients.params.gradient_bits is None
+            or not self._share_ciphertexts
+            or not public.adds_plaintexts
+        ):
+            return single
+        layouts = [single]
+        for shared in range(2, _MOST_SHARED + 1):
+            try:
+                layouts.append(SlotLayout.for_sums(bound, bound, public.plaintext_bits, shared))
+            except ConfigError:
+                break
+        return min(
+            layouts,
+            key=lambda layout: -(-rows // layout.rows) + _PACKING * layout.packed_count(sums),
+        )
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
         layout = self._layout
-        step = _Encrypt(self._key, layout, pairs[rows], self._take_noise(len(rows)))
+        noise = self._take_noise(-(-len(rows) // layout.rows))
+        step = _Encrypt(self._key, layout, pairs[rows], noise)
         [ciphertexts] = yield Compute([step])
         slots = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
+        if layout.rows > 1:
+            slots["rows"] = layout.rows
         return BroadcastPiece(rows, {"ciphertexts": ciphertexts, **slots})
 
     def _take_noise(self, rows: int) -> NDArray[np.uint8]:
@@ -160,7 +198,9 @@ class AdditiveActive(ActiveHalf):
             ]
         except (KeyError, TypeError, ValueError):
             raise MessageError("sums that are not packed as they should be") from None
-        return Sums(np.concatenate((yield Compute(steps))))
+        left = np.concatenate((yield Compute(steps)))
+        self._sums_of_tree += len(left)
+        return Sums(left)
 
     def _decryptions(self, packed: NDArray[np.uint8], count: int) -> list[_Decrypt]:
         """Shares of a reply for each core; the last takes what is left of ``count``."""

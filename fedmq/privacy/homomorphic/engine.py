@@ -67,6 +67,8 @@ class AdditiveEngine(Engine):
     - ``skip_fullest``: the fullest bin, such as zero or missing, is the total less the others.
     - ``subtract_siblings``: the larger of two siblings is their parent less the smaller.
     - ``sum_early``: the root is summed while the gradients come in.
+    - ``share_ciphertexts``: with ``gradient_bits``, several rows in a ciphertext where that takes
+      less time (active party; Paillier).
     """
 
     key_bits: int = SAFE_KEY_BITS
@@ -78,6 +80,7 @@ class AdditiveEngine(Engine):
     skip_fullest: bool = True
     subtract_siblings: bool = True
     sum_early: bool = True
+    share_ciphertexts: bool = True
 
     scheme: ClassVar[Scheme]
     exact = True
@@ -109,6 +112,7 @@ class AdditiveEngine(Engine):
             parallelism,
             pack_sums=self.pack_sums,
             noise_ahead=self.noise_ahead,
+            share_ciphertexts=self.share_ciphertexts,
         )
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:

@@ -48,6 +48,7 @@ class _SumRows:
     label: ClassVar[str] = "_SumRows"
     key: PublicKey
     ciphertexts: NDArray[np.uint8]
+    ciphertext_of: NDArray[np.int32]
     rows: NDArray[np.int32]
     slots: NDArray[np.int32]
     nodes: int
@@ -58,11 +59,20 @@ class _SumRows:
     def detached(self) -> _SumRows:
         bins = replace(self.bins, codes=self.bins.codes[self.rows])
         every = np.arange(len(self.rows), dtype=np.int32)
-        return replace(self, ciphertexts=self.ciphertexts[self.rows], rows=every, bins=bins)
+        used, ciphertext_of = np.unique(self.ciphertext_of, return_inverse=True)
+        return replace(
+            self,
+            ciphertexts=self.ciphertexts[used],
+            ciphertext_of=ciphertext_of.astype(np.int32),
+            rows=every,
+            bins=bins,
+        )
 
     def run(self) -> Sums:
+        used, ciphertext_of = np.unique(self.ciphertext_of, return_inverse=True)
+        ciphertexts = from_wire(self.ciphertexts[used], self.key.modulus)
         return sum_bins(
-            from_wire(self.ciphertexts[self.rows], self.key.modulus),
+            [ciphertexts[index] for index in ciphertext_of.tolist()],
             self.bins.codes[np.ix_(self.rows, self.features)],
             self.slots,
             nodes=self.nodes,
@@ -74,12 +84,23 @@ class _SumRows:
 
 @dataclass(frozen=True, eq=False)
 class _Merge:
+    """Sums over parts of the rows, by place (places, features, codes), as one sum."""
+
     label: ClassVar[str] = "_Merge"
     key: PublicKey
+    layout: SlotLayout
     parts: Sequence[Sums]
 
     def run(self) -> Sums:
-        return merge(self.parts, self.key.modulus)
+        modulus = self.key.modulus
+        places = merge(self.parts, modulus)
+        if self.layout.rows == 1:
+            only: Sums = places[0]
+            return only
+        cells = places.reshape(len(places), -1).T.tolist()
+        combined = np.empty(len(cells), dtype=np.object_)
+        combined[:] = [self.layout.combine(cell, modulus) for cell in cells]
+        return combined.reshape(places.shape[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +133,8 @@ class _ShowCandidates:
     def run(self) -> NDArray[np.uint8]:
         shown = self._left_sums()[self.order].tolist()
         packed = self.layout.pack(shown, self.key.modulus)
+        if self.layout.rows > 1:
+            packed = self.key.add(packed, self.layout.masks(len(shown)))
         return to_wire(self.key.rerandomise(packed), self.key.modulus)
 
     def _left_sums(self) -> Sums:
@@ -163,6 +186,9 @@ class AdditivePassive(PassiveHalf):
 
     def forget_tree(self) -> None:
         self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
+        self._ciphertext_of = np.zeros(self._bins.n_rows, dtype=np.int32)
+        self._place_of = np.zeros(self._bins.n_rows, dtype=np.int32)
+        self._arrived = 0
         self._layout: SlotLayout | None = None
         self._sums: dict[int, Sums] = {}
         self._waiting: list[NDArray[np.int32]] = []
@@ -176,36 +202,50 @@ class AdditivePassive(PassiveHalf):
         if self._layout is None:
             self._layout = layout
             # Workers read it in place, so that each tree gets its own.
-            shape = (self._bins.n_rows, width(self._key.modulus))
+            shape = (-(-self._bins.n_rows // layout.rows), width(self._key.modulus))
             self._ciphertexts = large_zeros(shape, np.uint8)
         elif self._layout != layout:
             raise MessageError("the pieces of a gradient broadcast differ in their slot layout")
         assert self._ciphertexts is not None
-        self._ciphertexts[piece.rows] = piece.values["ciphertexts"]
+        first, self._arrived = self._arrived, self._arrived + -(-len(piece.rows) // layout.rows)
+        if self._arrived > len(self._ciphertexts):
+            raise MessageError("a gradient broadcast of more ciphertexts than there are rows")
+        self._ciphertexts[first : self._arrived] = piece.values["ciphertexts"]
+        ciphertext, place = np.divmod(np.arange(len(piece.rows), dtype=np.int32), layout.rows)
+        self._ciphertext_of[piece.rows] = first + ciphertext
+        self._place_of[piece.rows] = place
         self._carried[piece.rows] = True
         self._waiting.append(piece.rows.astype(np.int32))
         enough = min(_MOST_ROWS, max(_FEWEST_ROWS, self._bins.n_rows // _EARLY_PARTS))
         if self._sum_early and sum(map(len, self._waiting)) >= enough:
             rows, self._waiting = np.concatenate(self._waiting), []
-            sums = yield Compute(self._summations([rows], parts=1))
-            self._early += [nodes[0] for nodes in sums]
+            self._early += yield Compute(self._summations([rows], 1, layout))
 
     def _checked_layout(self, piece: BroadcastPiece) -> SlotLayout:
         values, bits = piece.values, self._key.plaintext_bits
         ciphertexts = values.get("ciphertexts")
         h, slot, capacity = (values.get(key) for key in ("h", "slot", "capacity"))
+        shared = values.get("rows", 1)
         if (
             not isinstance(ciphertexts, np.ndarray)
             or ciphertexts.dtype != np.uint8
-            or ciphertexts.shape != (len(piece.rows), width(self._key.modulus))
+            or not isinstance(shared, int)
+            or not 0 < shared <= bits
+            or (shared > 1 and not self._key.adds_plaintexts)
+            or ciphertexts.shape != (-(-len(piece.rows) // shared), width(self._key.modulus))
             or not isinstance(h, int)
             or not isinstance(slot, int)
             or not isinstance(capacity, int)
             or not 0 < h < slot <= bits
             or not 0 < capacity <= bits // slot
+            or (shared > 1 and (capacity + 1) * shared - 1 > bits // slot)
         ):
             raise MessageError("a gradient broadcast that does not fit the key")
-        return SlotLayout(h, slot, capacity)
+        layout = SlotLayout(h, slot, capacity, shared)
+        # Masks hide what lies beside a sum only if slots are as wide as any sum, and the guard.
+        if shared > 1 and layout.sum_bits <= h:
+            raise MessageError("a gradient broadcast without room for masks")
+        return layout
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         if self._layout is None:
@@ -215,7 +255,7 @@ class AdditivePassive(PassiveHalf):
             rows[ROOT] = np.concatenate([*self._waiting, rows[ROOT][:0]])
         sizes = {node: len(held) for node, held in rows.items()}
         level = plan_level(sizes, self._sums, self._subtract_siblings)
-        yield from self._sum([rows[node] for node in level.summed], level.summed)
+        yield from self._sum([rows[node] for node in level.summed], level.summed, self._layout)
         subtracted = yield Compute(
             [
                 _Subtract(self._key, self._sums[parent(node)], self._sums[sibling])
@@ -227,30 +267,40 @@ class AdditivePassive(PassiveHalf):
         for start in range(0, len(queries), 2 * self._parallelism):
             yield from self._show(queries[start : start + 2 * self._parallelism], self._layout)
 
-    def _sum(self, rows: Sequence[NDArray[np.int32]], nodes: Sequence[int]) -> Plan[None]:
+    def _sum(
+        self, rows: Sequence[NDArray[np.int32]], nodes: Sequence[int], layout: SlotLayout
+    ) -> Plan[None]:
         """Sum parts of the rows, and then the parts: features that stay together sum jointly."""
         together = sum(map(len, rows))
         parts = yield Compute(
-            self._summations(rows, max(self._parallelism, -(-together // _MOST_ROWS)))
+            self._summations(rows, max(self._parallelism, -(-together // _MOST_ROWS)), layout)
         )
-        partial = {node: [part[slot] for part in parts] for slot, node in enumerate(nodes)}
+        places = layout.rows
+        partial = {
+            node: [part[slot * places : (slot + 1) * places] for part in parts]
+            for slot, node in enumerate(nodes)
+        }
         if ROOT in partial:
             partial[ROOT] += self._early
-        merged = yield Compute([_Merge(self._key, partial[node]) for node in nodes])
+        merged = yield Compute([_Merge(self._key, layout, partial[node]) for node in nodes])
         self._sums |= zip(nodes, merged, strict=True)
 
-    def _summations(self, rows: Sequence[NDArray[np.int32]], parts: int) -> list[_SumRows]:
-        """Sums over ``parts`` of the rows of some nodes, with a slot for each node."""
+    def _summations(
+        self, rows: Sequence[NDArray[np.int32]], parts: int, layout: SlotLayout
+    ) -> list[_SumRows]:
+        """Sums over ``parts`` of the rows of some nodes, with slots for each node's places."""
         assert self._ciphertexts is not None
         together = np.concatenate(rows)
         slots = np.repeat(np.arange(len(rows), dtype=np.int32), [len(held) for held in rows])
+        slots = slots * np.int32(layout.rows) + self._place_of[together]
         return [
             _SumRows(
                 self._key,
                 self._ciphertexts,
+                self._ciphertext_of[together[part]],
                 together[part],
                 slots[part],
-                len(rows),
+                len(rows) * layout.rows,
                 self._bins,
                 self._features,
                 self._tricks,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import Gradients, most_value_bits
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
@@ -158,6 +158,7 @@ class ActiveTraining(Machine):
             max_bin=self._params.max_bin,
             colsample_bytree=self._params.colsample_bytree,
             seed=self._params.seed,
+            value_bits=most_value_bits(self._params),
         )
         for peer in self.peers:
             self._send(peer, opening)

@@ -95,4 +95,5 @@ class TreeBuilder:
         assert np.array_equal(together, np.arange(len(self.gradients.pairs)))
 
     def _sums(self, node: int) -> NDArray[np.float64]:
-        return self.gradients.scale.to_float(self.totals(node))
+        """G and H of ``node``, of which its cover and weight are made: exact, not rounded."""
+        return self.gradients.exact_totals(self._rows[node])

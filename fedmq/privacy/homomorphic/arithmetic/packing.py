@@ -3,10 +3,17 @@
 A pair is one number v = g·2^w + h, so that a sum of pairs is the pair of sums. After summing, k of
 them are shifted beside each other into one ciphertext, v_0 + v_1·2^s + v_2·2^2s + …, and decrypted
 at once. Since g is signed, slots are balanced digits: -2^(s-1) < v < 2^(s-1).
+
+Narrow pairs leave room for several rows in one ciphertext: v_0 + v_1·2^s + …, the row at *place* p
+in slot p. Rows are summed by place. `combine` shifts the sums of all places to the last one and
+adds them up: this slot then holds the sum over all rows. The slots around it hold what happened to
+lie beside them, which would tell who was added; `mask` covers these slots with random numbers,
+2^-40 from uniform, and slots are so much wider.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,41 +28,58 @@ __all__ = ["SlotLayout"]
 # A sum must fit int64.
 _LARGEST_BOUND = 2**63 - 1
 
+# Masked slots hold up to two sums, and a mask 2^40 times as wide.
+_GUARD_BITS = 41
+
 
 @dataclass(frozen=True)
 class SlotLayout:
-    """Where g and h lie in a slot, and how many slots a plaintext has."""
+    """Where g and h lie in a slot, and how many sums and rows share a plaintext."""
 
     h_bits: int
     slot_bits: int
     capacity: int
+    rows: int = 1
+    """Rows of a broadcast ciphertext."""
 
     @classmethod
-    def for_sums(cls, g_bound: int, h_bound: int, plaintext_bits: int) -> SlotLayout:
+    def for_sums(cls, g_bound: int, h_bound: int, plaintext_bits: int, rows: int = 1) -> SlotLayout:
         """The tightest layout for any sums with |Σg| <= ``g_bound`` and 0 <= Σh <= ``h_bound``.
 
-        ``plaintext_bits`` is the public key's. Raises `ConfigError` if a sum could exceed int64, or
-        not even one slot fits the key.
+        ``plaintext_bits`` is the public key's, ``rows`` go into one ciphertext. Raises
+        `ConfigError` if a sum could exceed int64, or not even one sum fits the key.
         """
         if not (0 <= g_bound <= _LARGEST_BOUND and 0 <= h_bound <= _LARGEST_BOUND):
             raise ConfigError("sums of gradients exceed 63 bits; use fewer fraction bits")
         h_bits = h_bound.bit_length()
         slot_bits = g_bound.bit_length() + h_bits + 1
-        # |Σ v_i 2^(si)| < 2^(ks - 1), which is what a plaintext of ks bits holds.
-        capacity = plaintext_bits // slot_bits
+        if rows > 1:
+            slot_bits += _GUARD_BITS
+        # |Σ v_i 2^(si)| < 2^(ks - 1), which is what a plaintext of ks bits holds. Between two sums
+        # lie rows - 1 masked slots, and as many at either end.
+        capacity = (
+            (plaintext_bits // slot_bits + 1) // rows - 1
+            if rows > 1
+            else (plaintext_bits // slot_bits)
+        )
         if not capacity:
             raise ConfigError(
                 f"key_bits: a key for plaintexts of {plaintext_bits} bits has no room for sums of "
                 f"{slot_bits} bits; use a longer key, or fewer fraction bits"
             )
-        return cls(h_bits, slot_bits, capacity)
+        return cls(h_bits, slot_bits, capacity, rows)
+
+    @property
+    def sum_bits(self) -> int:
+        """Bits of a sum in its slot; the rest guards masks."""
+        return self.slot_bits - (_GUARD_BITS if self.rows > 1 else 0)
 
     def join(self, g: NDArray[np.int64], h: NDArray[np.int64]) -> list[int]:
-        """Plaintexts v = g·2^w + h of two int64 arrays of the same length.
+        """Plaintexts v = g·2^w + h of two int64 arrays of the same length, `rows` in each.
 
         Raises `DataError` if a row exceeds its slot by itself, or its h is negative.
         """
-        g_bound = (1 << (self.slot_bits - self.h_bits - 1)) - 1
+        g_bound = (1 << (self.sum_bits - self.h_bits - 1)) - 1
         h_bound = (1 << self.h_bits) - 1
         outside = (g < -g_bound) | (g > g_bound) | (h < 0) | (h > h_bound)
         if outside.any():
@@ -65,7 +89,42 @@ class SlotLayout:
                 f"{g_bound} and {h_bound} at most and no negative hessian; use fewer fraction bits"
             )
         shift = self.h_bits
-        return [(a << shift) + b for a, b in zip(g.tolist(), h.tolist(), strict=True)]
+        pairs = [(a << shift) + b for a, b in zip(g.tolist(), h.tolist(), strict=True)]
+        if self.rows == 1:
+            return pairs
+        return [
+            sum(
+                v << place * self.slot_bits
+                for place, v in enumerate(pairs[start : start + self.rows])
+            )
+            for start in range(0, len(pairs), self.rows)
+        ]
+
+    def combine(self, places: Sequence[mpz], modulus: mpz) -> mpz:
+        """One sum from those of the rows at each place, `rows` ciphertexts: Horner's scheme.
+
+        The sum lies in slot ``rows - 1``, and what must be masked in the others.
+        """
+        shift = mpz(1) << self.slot_bits
+        accumulated, *rest = places
+        for c in rest:
+            accumulated = powmod(accumulated, shift, modulus) * c % modulus
+        return accumulated
+
+    def masks(self, count: int) -> list[int]:
+        """Plaintexts that cover all slots but those of ``count`` packed sums; fresh every time."""
+        largest = (1 << (self.slot_bits - 1)) - (1 << self.sum_bits)
+        masks = []
+        for start in range(0, count, self.capacity):
+            sums = min(self.capacity, count - start)
+            masks.append(
+                sum(
+                    (secrets.randbelow(2 * largest) - largest) << slot * self.slot_bits
+                    for slot in range((sums + 1) * self.rows - 1)
+                    if (slot + 1) % self.rows
+                )
+            )
+        return masks
 
     def packed_count(self, count: int) -> int:
         """Ciphertexts that ``count`` sums are packed into."""
@@ -73,7 +132,7 @@ class SlotLayout:
 
     def pack(self, ciphertexts: Sequence[mpz], modulus: mpz) -> list[mpz]:
         """Ciphertexts of up to `capacity` consecutive sums each, by Horner's scheme."""
-        shift, capacity = mpz(1) << self.slot_bits, self.capacity
+        shift, capacity = mpz(1) << (self.rows * self.slot_bits), self.capacity
         packed = []
         for start in range(0, len(ciphertexts), capacity):
             *lower, accumulated = ciphertexts[start : start + capacity]
@@ -97,6 +156,8 @@ class SlotLayout:
             )
         if not count:
             return np.empty(0, np.int64), np.empty(0, np.int64)
+        if self.rows > 1:
+            return self._unpack_masked(plaintexts, count)
         # With half a slot added to each, no digit is negative, and bits are all there is to cut.
         last = count - (len(plaintexts) - 1) * self.capacity
         joined = [
@@ -112,6 +173,27 @@ class SlotLayout:
         g = _numbers(slots[:, self.h_bits :])
         half = np.uint64(1 << (self.slot_bits - self.h_bits - 1))
         return (g - half).view(np.int64), _numbers(slots[:, : self.h_bits]).view(np.int64)
+
+    def _unpack_masked(
+        self, plaintexts: Sequence[mpz], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        bits, rows = self.slot_bits, self.rows
+        half, bound = 1 << (bits - 1), 1 << (self.sum_bits - 1)
+        pairs = np.empty((count, 2), np.int64)
+        for index, plaintext in enumerate(plaintexts):
+            first = index * self.capacity
+            sums = min(self.capacity, count - first)
+            lifted = self._lifted(plaintext, (sums + 1) * rows - 1, index)
+            for place in range(sums):
+                digit = (lifted >> ((place + 1) * rows - 1) * bits) & ((1 << bits) - 1)
+                value = digit - half
+                if not -bound <= value < bound:
+                    raise MessageError(
+                        f"sums: packed ciphertext {index} holds more than its slots; both parties "
+                        "must use the same key and slot layout"
+                    )
+                pairs[first + place] = value >> self.h_bits, value & ((1 << self.h_bits) - 1)
+        return pairs[:, 0], pairs[:, 1]
 
     def _lifted(self, plaintext: mpz, slots: int, index: int) -> int:
         """The first ``slots`` digits, none of them negative; `MessageError` if there are more."""

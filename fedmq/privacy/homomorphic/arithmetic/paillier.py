@@ -42,6 +42,8 @@ _SMALLEST_BITS = 128
 class PublicKey(scheme.PublicKey):
     """The modulus n, and the noise."""
 
+    adds_plaintexts = True
+
     @property
     def modulus(self) -> mpz:
         """n²."""
@@ -55,6 +57,11 @@ class PublicKey(scheme.PublicKey):
     def draw_noise(self) -> mpz:
         """x^2n mod n² for a random unit x."""
         return powmod(draw_unit(self.n), 2 * self.n, self.modulus)
+
+    def add(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
+        """c (1 + mn) mod n²."""
+        n, modulus = self.n, self.modulus
+        return [c * (m * n + 1) % modulus for c, m in zip(ciphertexts, plaintexts, strict=True)]
 
     def to_phe(self) -> phe.PaillierPublicKey:
         """The same key for python-paillier."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gmpy2 import f_divmod, gcd, is_prime, is_square, mpz, powmod_sec
 
@@ -40,6 +41,9 @@ class PublicKey(ABC):
     noise_base: mpz
     noise_bits: int
 
+    adds_plaintexts: ClassVar[bool] = False
+    """Whether `add` works: then several rows may share a ciphertext."""
+
     @property
     @abstractmethod
     def modulus(self) -> mpz:
@@ -53,6 +57,13 @@ class PublicKey(ABC):
     @abstractmethod
     def draw_noise(self) -> mpz:
         """A ciphertext of zero as the scheme was first published, from a full power."""
+
+    def add(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
+        """The sums of ciphertexts and plaintexts, under the noise that was there.
+
+        Raises `NotImplementedError` unless `adds_plaintexts`.
+        """
+        raise NotImplementedError
 
     def rerandomise(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
         """The same plaintexts under fresh noise, hidden even from the key's owner.
