@@ -22,7 +22,7 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
 )
-from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.mailbox import Acknowledgement, Address, Mailbox, Probing, Resend
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
 from fedmq.protocol.stale_message import Decision, StoredState, decide
@@ -82,7 +82,7 @@ def heard(draw: st.DrawFn) -> Any:
             "acknowledged": draw(st.integers(0, 3) | st.integers(0, 2**62 - 1)),
         }
     )
-    timers = st.sampled_from([f"{what}:telco" for what in ("resend", "probe", "acknowledge")])
+    timers = st.sampled_from([Resend("telco"), Probing("telco"), Acknowledgement("telco")])
     return draw(
         st.one_of(
             st.just(Arrived(Envelope(header, envelope.body))),

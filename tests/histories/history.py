@@ -189,7 +189,7 @@ def effect_line(effect: Effect | RunComputation) -> list[Any]:
             header = envelope.header
             return ["transmit", header.recipient, header.kind, header.id, digest(encode(envelope))]
         case RunComputation(number, computation):
-            return ["run", number, type(computation).__name__]
+            return ["run", number, computation.label]
         case SetTimer(key, seconds):
             return ["set timer", timer_name(key), round(seconds, 6)]
         case CancelTimer(key):
