@@ -64,6 +64,24 @@ def test_traffic_is_estimated_within_thirty_percent(
         assert estimate.parties[pair[0]].bytes_sent == pytest.approx(sent, rel=0.3)
 
 
+def test_a_hint_that_is_sent_once_is_not_counted_for_every_tree(
+    table: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    values, label = table
+    options = {"directions": "all"}
+    estimate = estimated(table, tmp_path, engine="lattice", engine_options=options)
+    model = simulate(
+        active=values[:, :2],
+        label=label,
+        passive={"telco": values[:, 2:]},
+        params=PARAMS,
+        engine="lattice",
+        engine_options=options,
+    )
+    sent = sum(volume.bytes for volume in model.traffic["telco", "active"].values())
+    assert estimate.parties["telco"].bytes_sent == pytest.approx(sent, rel=0.3)
+
+
 def test_every_party_has_its_share_of_the_work(estimate: Estimate) -> None:
     assert estimate.parties.keys() == {"active", "telco"}
     assert all(party.core_seconds > 0 for party in estimate.parties.values())
