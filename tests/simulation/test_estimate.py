@@ -134,7 +134,7 @@ def test_rows_and_splits_are_separated() -> None:
     def of(rows: int, splits: float) -> Measurement:
         seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
         return Measurement(
-            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits
+            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, {}, {}, 3 * splits, splits
         )
 
     whole = estimation._extrapolated(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
@@ -148,7 +148,7 @@ def test_rows_and_splits_are_separated() -> None:
 
 def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
     def of(rows: int, seconds: float) -> Measurement:
-        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
+        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, {}, {}, 0, 7)
 
     assert estimation._affordable([of(1000, 1.0)], 6.0) == 8000
     assert estimation._affordable([of(1000, 1.0)], 1.0) == 4000
