@@ -74,7 +74,7 @@ def measure(engine: str, options: argparse.Namespace) -> Result:
         passive=passive,
         params=params_of(options),
         engine=engine,
-        engine_options={} if engine == "plain" else {"key_bits": options.key_bits},
+        engine_options=({} if engine in ("plain", "lattice") else {"key_bits": options.key_bits}),
         on_report=lambda _: times.append(time.perf_counter()),
     )
     spent = np.diff(times)

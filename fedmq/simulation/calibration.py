@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Computation, Given
+from fedmq.messages.training import EngineSetup
 from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool
 from fedmq.party.compute.process_pool import ProcessPool
 from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
@@ -55,7 +56,8 @@ class Measurement:
 
     The first one also makes keys and tables; in the last one nothing is prepared for a next.
     ``seconds`` on the clock, ``first`` more for the first tree; ``busy``: seconds of cores, and
-    ``sent`` and ``received``: bytes, by party; ``memory``: bytes of this process and its workers;
+    ``sent`` and ``received``: bytes, by party, and ``sent_once`` and ``received_once`` those of the
+    engines' setup, before the first tree; ``memory``: bytes of this process and its workers;
     ``messages`` of the active party with the one that it exchanges most with; ``splits`` of a tree.
     """
 
@@ -66,6 +68,8 @@ class Measurement:
     busy: Mapping[str, float]
     sent: Mapping[str, float]
     received: Mapping[str, float]
+    sent_once: Mapping[str, float]
+    received_once: Mapping[str, float]
     messages: float
     splits: float
 
@@ -153,8 +157,13 @@ class Calibration:
                 )
         first, *later, _ = trees.seconds()
         seconds = median(later)
+        once = {
+            pair: sum(volume.bytes for kind, volume in kinds.items() if kind == EngineSetup.kind)
+            for pair, kinds in traffic.volumes.items()
+        }
         volumes = {
-            pair: sum(volume.bytes for volume in kinds.values()) / params.num_boost_round
+            pair: (sum(volume.bytes for volume in kinds.values()) - once[pair])
+            / params.num_boost_round
             for pair, kinds in traffic.volumes.items()
         }
         parties = (ACTIVE, *self._passive)
@@ -174,6 +183,8 @@ class Calibration:
             {party: trees.busy(party) for party in parties},
             {party: sum(v for (by, _), v in volumes.items() if by == party) for party in parties},
             {party: sum(v for (_, to), v in volumes.items() if to == party) for party in parties},
+            {party: sum(v for (by, _), v in once.items() if by == party) for party in parties},
+            {party: sum(v for (_, to), v in once.items() if to == party) for party in parties},
             max(messages.values(), default=0) / params.num_boost_round,
             _splits(share),
         )

@@ -115,8 +115,8 @@ def estimate(
         parties={
             party: PartyEstimate(
                 whole.busy[party] * shared,
-                whole.sent[party] * shared,
-                whole.received[party] * shared,
+                whole.sent[party] * shared + whole.sent_once[party],
+                whole.received[party] * shared + whole.received_once[party],
                 seen[0].memory + _TIMES_KEPT * whole.received[party],
             )
             for party in (ACTIVE, *passive)

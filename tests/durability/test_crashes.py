@@ -11,6 +11,7 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.privacy.engine import Engine
+from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
@@ -93,6 +94,20 @@ def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
         assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
         attempts += shaken.attempts
     assert attempts >= 25
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_crash_costs_a_lattice_its_hint_and_no_more_than_a_tree(seed: int) -> None:
+    """A new attempt makes new secrets, and comes to the same model."""
+    calm = trained(0, Faults(), Plain(), num_boost_round=3)
+    engine = Lattice(directions="oblivious" if seed % 3 == 0 else "all")
+    faults = Faults(
+        drop=0.1 * (seed % 2), repeat=0.2, crashes=crashes(seed, 1 + seed % 3, 1.2 * calm.ended)
+    )
+    shaken = trained(seed, faults, engine, num_boost_round=3)
+    assert shares(shaken) == shares(calm)
+    assert shaken.trees_begun == sorted(shaken.trees_begun)
+    assert shaken.attempts > 1
 
 
 class PartiesWithoutStore(CrashSimulation):

@@ -32,7 +32,7 @@ def bold(
         text = config.read_text().replace(
             "allow_weak_keys = true", "allow_weak_keys = true\nallow_leaky_engines = true"
         )
-        text = text.replace('engines = ["paillier", "ou"]', 'engines = ["plain", "ldp"]')
+        text = text.replace('engines = ["paillier", "ou"]', 'engines = ["plain", "ldp", "lattice"]')
         config.write_text('recordings = "recordings"\n' + text)
     try:
         federation.start(*PARTIES)
@@ -59,3 +59,16 @@ def test_the_engines_train_and_what_was_seen_can_be_audited(bold: ExampleFederat
             assert report["party"] == party
             engines.add(report["engine"])
         assert engines == {"plain", "smm1", "smm2", "ldp"}
+
+
+def test_a_lattice_trains_the_plain_model_over_a_real_broker(bold: ExampleFederation) -> None:
+    assert trained(bold, "lattice")["metrics"] == trained(bold, "plain")["metrics"]
+
+
+def test_a_party_shows_directions_of_all_rows_only_if_its_owner_says_so(
+    bold: ExampleFederation,
+) -> None:
+    options = 'engine_options = { directions = "all" }'
+    outcome = command("train", bold.job(f'engine = "lattice"\n{options}\n{PARAMS}'))
+    assert outcome.code == 6
+    assert 'directions = "all"' in outcome.error

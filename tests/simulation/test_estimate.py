@@ -64,6 +64,24 @@ def test_traffic_is_estimated_within_thirty_percent(
         assert estimate.parties[pair[0]].bytes_sent == pytest.approx(sent, rel=0.3)
 
 
+def test_a_hint_that_is_sent_once_is_not_counted_for_every_tree(
+    table: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    values, label = table
+    options = {"directions": "all"}
+    estimate = estimated(table, tmp_path, engine="lattice", engine_options=options)
+    model = simulate(
+        active=values[:, :2],
+        label=label,
+        passive={"telco": values[:, 2:]},
+        params=PARAMS,
+        engine="lattice",
+        engine_options=options,
+    )
+    sent = sum(volume.bytes for volume in model.traffic["telco", "active"].values())
+    assert estimate.parties["telco"].bytes_sent == pytest.approx(sent, rel=0.3)
+
+
 def test_every_party_has_its_share_of_the_work(estimate: Estimate) -> None:
     assert estimate.parties.keys() == {"active", "telco"}
     assert all(party.core_seconds > 0 for party in estimate.parties.values())
@@ -116,7 +134,7 @@ def test_rows_and_splits_are_separated() -> None:
     def of(rows: int, splits: float) -> Measurement:
         seconds, sent = 1e-3 * rows + 0.5 * splits, {"active": 10.0 * rows}
         return Measurement(
-            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, 3 * splits, splits
+            rows, seconds, 1, 100, {"active": 0.5 * splits}, sent, sent, {}, {}, 3 * splits, splits
         )
 
     whole = estimation._extrapolated(of(1000, 4.0), of(2000, 6.0), 10_000, 7.0)
@@ -130,7 +148,7 @@ def test_rows_and_splits_are_separated() -> None:
 
 def test_the_second_training_is_larger_and_the_third_fits_the_time_left() -> None:
     def of(rows: int, seconds: float) -> Measurement:
-        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, 0, 7)
+        return Measurement(rows, seconds, 0.5, 100, {}, {}, {}, {}, {}, 0, 7)
 
     assert estimation._affordable([of(1000, 1.0)], 6.0) == 8000
     assert estimation._affordable([of(1000, 1.0)], 1.0) == 4000

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice import base_transfers
+from fedmq.privacy.lattice import base_transfers, oblivious_transfer
 from fedmq.privacy.lattice.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,
@@ -144,3 +144,9 @@ def test_another_secret_choice_hides_the_same_directions_otherwise() -> None:
     step = hidden(pieces, left)
     other = replace(step, choices=~CHOICES)
     assert abs((step.run() == other.run()).mean() - 0.5) < 0.05
+
+
+def test_bits_are_transposed() -> None:
+    columns = np.random.default_rng(0).integers(0, 256, (TRANSFERS, 21)).astype(np.uint8)
+    rows = np.unpackbits(oblivious_transfer._transposed(columns), axis=1)
+    np.testing.assert_array_equal(rows, np.unpackbits(columns, axis=1).T)
