@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import Tree
 
-__all__ = ["ActiveTree", "Checkpoint", "PassiveTree", "all_records", "last_records"]
+__all__ = ["ActiveTree", "Checkpoint", "PassiveTree", "all_places", "all_records", "last_records"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,14 +34,16 @@ class ActiveTree:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassiveTree:
-    """A feature holder's part of tree ``number``: the records that it added.
+    """A feature holder's part of tree ``number``: the records that it added, and their ``nodes``.
 
+    Checkpoints of earlier versions have no nodes.
     ``table`` is the digest of the table on which it has grown, as in :class:`ActiveTree`.
     """
 
     number: int
     records: LookupTable
     table: str = ""
+    nodes: tuple[int, ...] = ()
 
 
 Checkpoint = ActiveTree | PassiveTree
@@ -64,3 +66,8 @@ def all_records(features: tuple[str, ...], checkpoints: Iterable[Checkpoint]) ->
         added = checkpoint.records
         table = table.appended(added.feature, added.threshold, added.default_left)
     return table
+
+
+def all_places(steps: Iterable[PassiveTree]) -> list[tuple[int, int]]:
+    """Tree and node of all records of ``steps``; fewer than there are where a step lacks nodes."""
+    return [(step.number, node) for step in steps for node in step.nodes]

@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION
 from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
+from fedmq.protocol.checkpoint import PassiveTree
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -205,6 +206,8 @@ def effect_line(effect: Effect | RunComputation) -> list[Any]:
                 {key: round(value, 5) for key, value in details.items()},
             ]
         case SaveCheckpoint(step):
+            if isinstance(step, PassiveTree):
+                step = replace(step, nodes=())  # of a later version than the recordings
             tree, data, margin = row_of(step)
             return ["checkpoint", tree, digest(data.encode() + (margin or b""))]
         case Interrupted(peer):
@@ -217,7 +220,10 @@ def effect_line(effect: Effect | RunComputation) -> list[Any]:
 
 
 def _result(result: Any) -> str:
-    if isinstance(result, ActiveShare | PassiveShare):
+    if isinstance(result, PassiveShare):
+        document = result.model_dump_json(exclude={"places"})  # later than the recordings
+        return digest(document.encode())
+    if isinstance(result, ActiveShare):
         return digest(result.dumps().encode())
     if isinstance(result, Scores):
         return digest(result.margins.tobytes())

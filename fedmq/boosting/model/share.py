@@ -17,6 +17,10 @@ from fedmq.errors import ConfigError, DataError
 __all__ = ["ActiveShare", "PassiveShare"]
 
 
+_TreeNumber = Annotated[int, Field(ge=0)]
+_Node = Annotated[int, Field(ge=1, lt=2**62)]
+
+
 class _Share(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -60,10 +64,21 @@ class _Share(BaseModel):
 
 
 class PassiveShare(_Share):
-    """What an owner without the label keeps: its name and its lookup table."""
+    """What an owner without the label keeps: its name and its lookup table.
+
+    ``places``: the tree and node of each record; empty in a share of a training that did not keep
+    them.
+    """
 
     format: Literal["fedmq.passive-share"] = "fedmq.passive-share"
     party: str
+    places: tuple[tuple[_TreeNumber, _Node], ...] = ()
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        if self.places and len(self.places) != len(self.lookup_table):
+            raise ValueError("places and records differ in number")
+        return self
 
 
 class ActiveShare(_Share):

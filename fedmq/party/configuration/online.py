@@ -83,6 +83,7 @@ class OnlineSection(Section):
     scores_per_id: Rows | None = None
     """How often a caller may ask for scores of the same id per hour."""
     records_per_id: Rows | None = None
-    """Distinct records that a caller may ask for about the same id per hour (mode ``hop``)."""
+    """Distinct records of a model that a caller may ask for about the same id per hour (mode
+    ``hop``); twice as many as one score can meet when left out."""
     audit: bool = True
     """Whether to write down who asked about whom; ids as keyed hashes."""

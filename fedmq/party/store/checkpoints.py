@@ -30,6 +30,8 @@ def row_of(checkpoint: Checkpoint, first: bool = True) -> Row:
     elif checkpoint.table:
         data["table"] = checkpoint.table
     if isinstance(checkpoint, PassiveTree):
+        if checkpoint.nodes:
+            data["nodes"] = checkpoint.nodes
         return checkpoint.number, json.dumps(data), None
     data["tree"] = json.loads(checkpoint.tree.model_dump_json())
     data["before"] = dict(checkpoint.before)
@@ -46,7 +48,7 @@ def checkpoint_of(row: Row, first: Checkpoint | None = None) -> Checkpoint:
     records = LookupTable.model_validate(data["records"])
     table = data.get("table", first.table if first is not None else "")
     if "tree" not in data:
-        return PassiveTree(number, records, table)
+        return PassiveTree(number, records, table, tuple(data.get("nodes", ())))
     return ActiveTree(
         number,
         Tree.model_validate(data["tree"]),

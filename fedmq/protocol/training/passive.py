@@ -26,7 +26,7 @@ from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import BroadcastPiece, Engine, PassiveHalf, Query
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
-from fedmq.protocol.checkpoint import PassiveTree, all_records, last_records
+from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records, last_records
 from fedmq.protocol.events import (
     ComputationFailed,
     Finish,
@@ -135,6 +135,8 @@ class PassiveTraining(Machine):
         self._terms: training.TrainingOpen
         self._prepared: _Prepared
         self._records: LookupTable
+        self._places: list[tuple[int, int]] = []
+        """Tree and node of each record."""
         self._growing: _GrowingTree
 
     def check(self) -> None:
@@ -225,6 +227,7 @@ class PassiveTraining(Machine):
             return
         kept = [saved for saved in self._saved if saved.number < tree]
         self._records = all_records(self._prepared.table.features, kept)
+        self._places = all_places(kept)
         self._next_tree = kept[-1].number + 1 if kept else 0
         self._saved = None
 
@@ -358,6 +361,7 @@ class PassiveTraining(Machine):
         # Candidates that tie come together: the first in this party's own order is XGBoost's.
         winner = int(order[chosen].min())
         self._records, record = recorded(self._records, tree.candidates, winner)
+        self._places.append((tree.number, body.node))
         left = went_left(self._records, record, self._prepared.table.values, rows)
         pieces = tree.directions_asked.pop(body.node, [])
         showing = self._prepared.engine.show_directions(tree.number, body.node, left, pieces)
@@ -386,8 +390,9 @@ class PassiveTraining(Machine):
         self._prepared.engine.forget_tree()
         del self._growing
         records = last_records(self._records, tree.records_before)
+        nodes = tuple(node for number, node in self._places if number == tree.number)
         digest = self._prepared.table.digest
-        self._emit(SaveCheckpoint(PassiveTree(tree.number, records, digest)))
+        self._emit(SaveCheckpoint(PassiveTree(tree.number, records, digest, nodes)))
         self._send(self._peer, training.TreeSaved(tree=tree.number))
         self._next_tree = tree.number + 1
         self._emit(Report(self._next_tree, self._terms.trees, "tree", {}))
@@ -402,7 +407,15 @@ class PassiveTraining(Machine):
         self._emit(
             Finish(
                 PassiveShare(
-                    model_id=self._terms.model, party=self._party, lookup_table=self._records
+                    model_id=self._terms.model,
+                    party=self._party,
+                    lookup_table=self._records,
+                    places=self._known_places(),
                 )
             )
         )
+
+    def _known_places(self) -> tuple[tuple[int, int], ...]:
+        """Tree and node of each record; none where an old checkpoint lacks some."""
+        complete = len(self._places) == len(self._records)
+        return tuple(self._places) if complete else ()

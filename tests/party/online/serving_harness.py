@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model.record_places import RecordPlaces
 from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
@@ -20,6 +21,7 @@ from fedmq.party.online.scoring.scorer import Scorer
 from fedmq.party.online.scoring.served_model import ServedModel
 from fedmq.party.telemetry.serving_spans import OnlineSpans
 from fedmq.protocol.online.options import Mode
+from fedmq.protocol.online.passive import AnsweringShare
 from fedmq.transport.background_tasks import BackgroundTasks
 from tests.protocol.online.test_online import World
 
@@ -58,7 +60,7 @@ class ServingHarness:
             answering = Answering(OnlineSection.model_validate(limits or {}), None)
             features = share.share.lookup_table.feature_names
             rows = RowsInMemory(Rows(features, share.values, share.row_of))
-            answering.shares[share.share.model_id] = HostedShare(share.share, share.chains, rows)
+            answering.shares[share.share.model_id] = hosted(share, rows)
             self.parties[party] = answering
         settings = OnlineSection.model_validate({"mode": mode, "ask_again": 0.05, **section})
         self._spans = spans or {}
@@ -110,3 +112,9 @@ class ServingHarness:
             span.end(answer)
         if answer is not None:
             self._carry(header.recipient, ACTIVE, answer, header.session)
+
+
+def hosted(share: AnsweringShare, rows: RowsInMemory) -> HostedShare:
+    """``share`` as a daemon serves it."""
+    places = RecordPlaces.of(share.share.places)
+    return HostedShare(share.share, share.chains, rows, places, 2 * places.longest_ways())

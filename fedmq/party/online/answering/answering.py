@@ -1,4 +1,4 @@
-"""What a feature holder answers to an online question; it keeps no state between two of them."""
+"""What a feature holder answers to an online question, and what it remembers of it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Set
 from functools import partial
 
+from fedmq.boosting.model.record_places import RecordPlaces
 from fedmq.errors import ProtocolError, RateLimited, Refused, RowsUnavailable
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
 from fedmq.messages.online import OnlineHop, OnlinePing, OnlinePong, OnlineRefusal, OnlineRows
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.consent.question_log import QuestionLog
+from fedmq.party.online.answering.batch_ledger import BatchLedger
 from fedmq.party.online.answering.hosted_share import HostedShare
 from fedmq.party.online.answering.rate_limits import RateLimits
 
@@ -40,6 +42,7 @@ class Answering:
         self.questions = 0
         """How many were asked since the start."""
         self.rate_limits = RateLimits(section, clock)
+        self._ledger = BatchLedger()
         self._section = section
         self._question_log = question_log
         self._consent = consent
@@ -81,6 +84,7 @@ class Answering:
             return self._refusal(body, "model", f"model {body.model} is not served here")
         agree = partial(self._agree, header)
         try:
+            self._enter(header, body, share.places)
             if isinstance(body, OnlineHop):
                 self.rate_limits.check(
                     header.sender,
@@ -89,9 +93,14 @@ class Answering:
                     body.ids,
                     body.rows.numpy(),
                     body.records.numpy(),
+                    share.records_asked,
                     agree=agree,
                 )
-                return (await share.about(body.ids, body.budget)).exits(body)
+                exits = (await share.about(body.ids, body.budget)).exits(body)
+                self._ledger.answered(
+                    header.sender, header.session, body, exits.exits.numpy(), share.places
+                )
+                return exits
             self.rate_limits.check(header.sender, header.session, body.batch, body.ids, agree=agree)
             return (await share.about(body.ids, body.budget)).bitmaps(body)
         except RateLimited as error:
@@ -101,6 +110,16 @@ class Answering:
         except ProtocolError as error:
             log.warning("%s sent a malformed question: %s", header.sender, error)
             return self._refusal(body, "data", str(error))
+
+    def _enter(
+        self, header: Header, body: OnlineHop | OnlineRows, places: RecordPlaces | None
+    ) -> None:
+        try:
+            self._ledger.enter(header.sender, header.session, body, places)
+        except RateLimited as error:
+            self.rate_limits.turned_away += 1
+            log.warning("%s asks for more than scores: %s", header.sender, error)
+            raise
 
     def _refusal(self, body: OnlineHop | OnlineRows, cause: str, reason: str) -> OnlineRefusal:
         return OnlineRefusal.model_validate(

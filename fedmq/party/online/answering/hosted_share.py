@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedmq.boosting.model.record_chains import Chains
+from fedmq.boosting.model.record_places import RecordPlaces
 from fedmq.boosting.model.share import PassiveShare
 from fedmq.errors import DaemonError
+from fedmq.party.online.answering.rate_limits import AskedShare
 from fedmq.party.online.rows.lookup import Lookup
 from fedmq.party.online.rows.rows import Rows, ServedRows
 from fedmq.party.online.rows.source import Reading, ServingSource
@@ -25,6 +27,14 @@ class HostedShare:
     share: PassiveShare
     chains: Chains
     rows: ServedRows
+    places: RecordPlaces | None = None
+    """None for a share of an earlier version, which does not say."""
+    most_records: int | None = None
+
+    @property
+    def records_asked(self) -> AskedShare:
+        """Whose records are asked for, and how many within an hour: what two scores can meet."""
+        return AskedShare(self.share.model_id, self.most_records)
 
     async def about(self, ids: Sequence[str], seconds: float) -> AnsweringShare:
         """The share with the rows ``ids``, as far as they are known.
@@ -46,7 +56,9 @@ class LoadedShare:
 
     def hosted(self, source: ServingSource) -> HostedShare:
         """The share with its rows from ``source``."""
-        return HostedShare(self.share, self.chains, source.served(self.rows))
+        places = RecordPlaces.of(self.share.places) if self.share.places else None
+        most = None if places is None else 2 * places.longest_ways()
+        return HostedShare(self.share, self.chains, source.served(self.rows), places, most)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,5 +89,7 @@ class LoadShare:
                 f"model {self.model} has {len(share.lookup_table)} records here, "
                 f"not {len(chains)}; the parties hold shares of different models"
             )
+        if share.places and not RecordPlaces.of(share.places).fit(chains):
+            raise DaemonError(f"model {self.model}: records do not follow one another as is said")
         rows = self.reading.of(share.lookup_table.feature_names, self.model).run()
         return LoadedShare(share, chains, rows)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +13,20 @@ from numpy.typing import NDArray
 from fedmq.errors import RateLimited, Refused
 from fedmq.party.configuration.online import OnlineSection
 
-__all__ = ["RateLimits"]
+__all__ = ["AskedShare", "RateLimits"]
 
 _BURST_SECONDS = 10.0  # of the rate that may come at once
 _HOUR_SECONDS = 3600.0
 _MOST_BATCHES = 1024  # of which the counted rows are remembered
-_MOST_IDS = 200_000  # that are remembered for an hour; beyond, the oldest are forgotten
+_MOST_IDS = 100_000  # that are remembered for an hour; beyond, the oldest are forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class AskedShare:
+    """Of which model records are asked; ``most_records`` of it an hour where no limit is set."""
+
+    model: str = ""
+    most_records: int | None = None
 
 
 class _HourOfId:
@@ -27,7 +37,8 @@ class _HourOfId:
     def __init__(self, since: float) -> None:
         self.since = since
         self.scores = 0
-        self.records: set[int] = set()
+        self.records: dict[str, int] = {}
+        """By model: a bit for each record."""
 
 
 class RateLimits:
@@ -56,6 +67,7 @@ class RateLimits:
         ids: Sequence[str],
         rows: NDArray[np.uint32] | None = None,
         records: NDArray[np.uint32] | None = None,
+        share: AskedShare | None = None,
         agree: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Count a question about ``ids``; in mode hop ``records`` are asked of ``rows``.
@@ -72,7 +84,7 @@ class RateLimits:
             self._batches.popitem(last=False)
         fresh = set(ids) - counted
         try:
-            self._count(caller, ids, fresh, rows, records, agree)
+            self._count(caller, ids, fresh, rows, records, share or AskedShare(), agree)
         except RateLimited:
             self.turned_away += 1
             raise
@@ -85,25 +97,27 @@ class RateLimits:
         fresh: set[str],
         rows: NDArray[np.uint32] | None,
         records: NDArray[np.uint32] | None,
+        share: AskedShare,
         agree: Callable[[int], None],
     ) -> None:
         limits, now = self._limits, self._clock()
-        left, hours, wanted = 0.0, list[_HourOfId](), list[set[int]]()
+        left, hours, wanted = 0.0, list[_HourOfId](), list[int]()
         if limits.rows_per_second is not None:
             most = limits.rows_per_second * _BURST_SECONDS
             before, since = self._buckets.get(caller, (most, now))
             left = min(most, before + (now - since) * limits.rows_per_second) - len(fresh)
             if left < 0:
                 raise RateLimited("rate", f"more than {limits.rows_per_second} rows per second")
-        if limits.scores_per_id is not None or limits.records_per_id is not None:
+        most_records = limits.records_per_id or share.most_records
+        if limits.scores_per_id is not None or most_records is not None:
             hours = [self._hour(caller, name, now) for name in ids]
             wanted = self._wanted(len(ids), rows, records)
             for name, hour, more in zip(ids, hours, wanted, strict=True):
                 most_scores = limits.scores_per_id
                 if most_scores is not None and name in fresh and hour.scores >= most_scores:
                     raise RateLimited("rate", f"more than {most_scores} scores per id and hour")
-                most_records = limits.records_per_id
-                if most_records is not None and len(hour.records | more) > most_records:
+                known = hour.records.get(share.model, 0)
+                if most_records is not None and (known | more).bit_count() > most_records:
                     raise RateLimited(
                         "records", f"more than {most_records} records per id and hour"
                     )
@@ -113,19 +127,22 @@ class RateLimits:
             raise RateLimited("rate", str(refused)) from None
         for name, hour, more in zip(ids, hours, wanted, strict=False):
             hour.scores += name in fresh
-            hour.records |= more
+            if more:
+                hour.records[share.model] = hour.records.get(share.model, 0) | more
         if limits.rows_per_second is not None:
             self._buckets[caller] = (left, now)
 
     def _wanted(
         self, ids: int, rows: NDArray[np.uint32] | None, records: NDArray[np.uint32] | None
-    ) -> list[set[int]]:
-        """By place in the ids: the records that are asked for."""
-        wanted: list[set[int]] = [set() for _ in range(ids)]
-        if rows is not None and records is not None:
-            for row, record in zip(rows.tolist(), records.tolist(), strict=True):
-                wanted[row].add(record)
-        return wanted
+    ) -> list[int]:
+        """By place in the ids: a bit for each record that is asked for."""
+        if rows is None or records is None or not len(records):
+            return [0] * ids
+        numbers, columns = np.unique(records, return_inverse=True)
+        asked = np.zeros((ids, len(numbers)), np.bool_)
+        asked[rows, columns] = True
+        bits = [1 << number for number in numbers.tolist()]
+        return [sum(itertools.compress(bits, row)) for row in asked.tolist()]
 
     def _hour(self, caller: str, name: str, now: float) -> _HourOfId:
         key = (caller, name)

@@ -11,7 +11,7 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,10 @@ class RequestPiece:
     outcome: asyncio.Future[OnlineScores]
     arrived: int = field(default_factory=time.time_ns)
     """Nanoseconds since the epoch."""
+
+    def by_id(self) -> dict[str, bytes]:
+        """The values of each person, as bytes."""
+        return dict(zip(self.ids, map(np.ndarray.tobytes, self.values), strict=True))
 
     @property
     def is_wanted(self) -> bool:
@@ -163,16 +167,18 @@ class Batcher:
             first = self._take()
             if not first.is_wanted:
                 continue
-            pieces, rows = [first], len(first.ids)
+            pieces, rows, people = [first], len(first.ids), first.by_id()
             while (
                 self._queue
                 and self._queue[0].model is first.model
                 and rows + len(self._queue[0].ids) <= self._section.batch_rows
+                and _same_ways(people, self._queue[0])
             ):
                 piece = self._take()
                 if piece.is_wanted:
                     pieces.append(piece)
                     rows += len(piece.ids)
+                    people.update(piece.by_id())
             self._begin(pieces)
 
     def _take(self) -> RequestPiece:
@@ -236,3 +242,11 @@ class Batcher:
         model = pieces[0].model
         arrived = [(piece.arrived, len(piece.ids)) for piece in pieces]
         return self._spans.batch(self._session, number, model.id, model.mode, arrived)
+
+
+def _same_ways(people: Mapping[str, bytes], piece: RequestPiece) -> bool:
+    """Whether nobody would go two ways in one batch: parties answer about one way a person.
+
+    A person goes two ways who is asked for twice with different values.
+    """
+    return all(people.get(name, values) == values for name, values in piece.by_id().items())

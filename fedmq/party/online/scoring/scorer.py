@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,16 +110,15 @@ class Scorer:
             values, is_unknown = await self._own_values(model, ids, features, seconds)
         self.counts.requests += 1
         self.counts.rows += len(ids)
-        size = self._section.batch_rows
         pieces = [
             RequestPiece(
                 model,
-                ids[start : start + size],
-                values[start : start + size],
+                ids[start:stop],
+                values[start:stop],
                 deadline,
                 loop.create_future(),
             )
-            for start in range(0, len(ids), size)
+            for start, stop in _pieces(ids, values, self._section.batch_rows)
         ]
         self.batcher.put(pieces)
         try:
@@ -269,3 +268,18 @@ def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
         unknown,
         degraded,
     )
+
+
+def _pieces(
+    ids: Sequence[str], values: NDArray[np.float32], most: int
+) -> Iterator[tuple[int, int]]:
+    """Where pieces of at most ``most`` rows begin and end; a person has the same values in each."""
+    start, people = 0, dict[str, bytes]()
+    for place, name in enumerate(ids):
+        own = values[place].tobytes()
+        if place - start == most or people.get(name, own) != own:
+            yield start, place
+            start, people = place, {}
+        people[name] = own
+    if len(ids):
+        yield start, len(ids)
