@@ -58,6 +58,7 @@ class Case:
     key_bits: int = 2048
     trees: int = 3
     goss: bool = False
+    gradient_bits: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
     data: str | None = None
     name: str | None = None
@@ -82,7 +83,11 @@ def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, An
     """
     columns, label = tables(case)
     params = TrainParams(
-        num_boost_round=case.trees + 2, max_depth=case.depth, max_bin=case.bins, goss=case.goss
+        num_boost_round=case.trees + 2,
+        max_depth=case.depth,
+        max_bin=case.bins,
+        goss=case.goss,
+        gradient_bits=case.gradient_bits,
     )
     options = dict(case.options)
     if case.engine in ("paillier", "ou"):
@@ -148,7 +153,7 @@ def _beside_xgboost(
     values: NDArray[np.float32], label: NDArray[np.float32], params: TrainParams, model: Any
 ) -> dict[str, Any]:
     result: dict[str, Any] = {"xgboost seconds": xgboost_seconds(values, label, params)}
-    if not params.goss:
+    if not params.goss and params.gradient_bits is None:
         bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
         parity = compare(train_reference(bins, label, params), model.joined_trees(), bins)
         result["nodes as XGBoost's"] = f"{parity.identical}/{parity.total}"

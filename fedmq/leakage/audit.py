@@ -24,6 +24,7 @@ from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
 from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
 from fedmq.leakage.attacks.purity import leaf_purity
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
+from fedmq.leakage.shown_sums import bins_from_sums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.data.data_frame import feature_table
 from fedmq.party.sessions.recording import Recording
@@ -107,11 +108,13 @@ def audit(
     Args:
         recording: of one party, or its file: what ``simulate(..., record=folder)`` or a daemon with
             ``recordings`` wrote.
-        label: the labels (rows,), which a passive party's attacks are scored by.
+        label: the labels (rows,), which a passive party's attacks are scored by; of the active
+            party's attacks *bins from sums* needs them, except under ``plain`` and ``ldp``.
         passive: passive parties' features by name, which the active party's attacks are scored by;
             rows in the session's order.
         leaf_weights: of the session's rows, from ``SimulatedModel.leaf_weights``: adds what a
-            passive party could learn of the labels if these were disclosed to it as well.
+            passive party could learn of the labels if these were disclosed to it as well. The
+            active party's *bins from sums* needs them beside the labels.
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
 
@@ -126,7 +129,18 @@ def audit(
         if not passive:
             raise ConfigError(f"{view.party} holds the label: give the passive parties' features")
         tables = {party: _table(party, data, view) for party, data in passive.items()}
-        found = _active_attacks(view, tables)
+        own = None if label is None else _labels(label, view)
+        if leaf_weights is not None and len(leaf_weights.values) != view.terms.rows:
+            raise DataError(
+                f"leaf weights of {len(leaf_weights.values)} rows for {view.terms.rows} rows"
+            )
+        found = itertools.chain(
+            _active_attacks(view, tables),
+            *(
+                bins_from_sums(view, party, values, own, leaf_weights)
+                for party, values in tables.items()
+            ),
+        )
     else:
         if label is None:
             raise ConfigError(f"{view.party} holds no label: give the labels to score attacks by")

@@ -128,7 +128,7 @@ class SimulatedModel:
         per_tree = (
             np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
         )
-        return LeafWeights(per_tree, params.eta, params.reg_lambda, params.base_score)
+        return LeafWeights(per_tree, params.eta, params.reg_lambda, params.base_score, params)
 
     def joined_trees(self) -> list[PooledTree]:
         """The trees with everybody's thresholds: what no party could see alone."""

@@ -8,6 +8,7 @@
 ``leaf_weights``          what the weights of leaves would add, if a passive party knew them
 ``splitting_matrix``      the active party of ``smm1`` reads the splitting matrix from W
 ``feature_order``         the active party puts rows in order by the splits that others won
+``bins_from_sums``        the active party reads who stands in which bin from the sums it decrypts
 ``finding``               what an attack achieved, beside what guessing would
 ========================  ====================================================================
 """

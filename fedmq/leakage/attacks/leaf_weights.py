@@ -10,17 +10,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.params import TrainParams
+
 __all__ = ["LeafWeights", "exact_counts", "positive_shares", "positives_from_weight"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafWeights:
-    """``values`` (rows, trees): what each tree adds to each row's margin; and the parameters."""
+    """``values`` (rows, trees): what each tree adds to each row's margin; and the parameters.
+
+    ``params``: all of them, from which gradients follow.
+    """
 
     values: NDArray[np.float32]
     eta: float
     reg_lambda: float
     base_score: float
+    params: TrainParams | None = None
 
 
 def positives_from_weight(

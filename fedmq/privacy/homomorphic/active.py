@@ -122,9 +122,8 @@ class AdditiveActive(ActiveHalf):
         self._layout = self._best_layout(bound, len(rows), gradients)
         size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
         # Of whole batches of noise, so that a piece leaves none of what was made ahead.
-        size = size // _NOISE_AT_ONCE * _NOISE_AT_ONCE or size
+        size = (size // _NOISE_AT_ONCE * _NOISE_AT_ONCE or size) * self._layout.rows
         pieces = [rows[start : start + size] for start in range(0, max(len(rows), 1), size)]
-        size = size * self._layout.rows
         self._carried = -(-len(rows) // self._layout.rows)
         return [self._piece(piece, gradients.pairs) for piece in pieces]
 
@@ -136,7 +135,9 @@ class AdditiveActive(ActiveHalf):
         """
         public = self._key.public
         single = SlotLayout.for_sums(bound, bound, public.plaintext_bits)
-        sums, self._sums_of_tree = self._sums_of_tree, 0
+        # Before the first tree, as if all were asked for a column of full bins.
+        guess = 2 * gradients.params.max_bin << gradients.params.max_depth
+        sums, self._sums_of_tree = self._sums_of_tree or guess, 0
         if not self._pack_sums:
             return SlotLayout(single.h_bits, single.slot_bits, 1)
         if (

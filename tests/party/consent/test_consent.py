@@ -58,6 +58,9 @@ class TestTraining:
         engine = consent(tmp_path, peers=["bank"], smallest_key=2048, most_trees=10)
         assert engine.training(HEADER, terms()).name == "paillier"
 
+    def test_gradients_of_few_bits_are_agreed_to(self, tmp_path: Path) -> None:
+        assert consent(tmp_path, most_gradient_bits=4).training(HEADER, terms(value_bits=3))
+
     @pytest.mark.parametrize(
         ("policy", "asked", "reason"),
         [
@@ -67,6 +70,8 @@ class TestTraining:
             ({}, {"engine": "unheard-of"}, "with engine 'unheard-of'"),
             ({"smallest_key": 3072}, {}, "keys of 2048 bits, only from 3072 on"),
             ({"most_trees": 9}, {}, "train 10 trees, at most 9"),
+            ({"most_gradient_bits": 4}, {}, "take gradients of 41 bits, at most 4"),
+            ({"most_gradient_bits": 4}, {"value_bits": 4}, "take gradients of 5 bits, at most 4"),
         ],
     )
     def test_others_are_refused_with_the_reason(

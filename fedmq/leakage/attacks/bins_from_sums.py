@@ -1,0 +1,161 @@
+"""The active party reads who stands in which bin from the sums that it decrypts.
+
+It follows the protocol. Gradients of many bits are distinct, so that a small sum, or a difference
+of two, is that of particular rows; sums of children add up to their parent's, so that candidates
+are followed through a tree whatever order they are shown in; and all sums together are equations
+about who goes left of each candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["NodeSums", "Placed", "followed", "left_shares", "linked", "named_rows"]
+
+# A pair as one number modulo 2^64, such that sums of pairs are sums of numbers.
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
+
+# A node of more rows has more sets of 2 than are worth a table; sets of 3 grow with the cube.
+_MOST_ROWS = 1200
+_MOST_ROWS_OF_THREES = 160
+
+# Directions in which the equations say less than this, of what the best one says, are left out.
+_SMALLEST_EIGENVALUE = 1e-10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeSums:
+    """What the active party knows of a node.
+
+    ``rows`` (n,) carry ``pairs`` int64 (n, 2), g and h; ``left`` int64 (candidates, 2) are the sums
+    that were shown, in any order.
+    """
+
+    rows: NDArray[np.int32]
+    pairs: NDArray[np.int64]
+    left: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """Claims that of ``pairs`` (claims, 2) of candidates the first has more on its left.
+
+    ``rows`` (claims, size): just these, by their places among the node's rows.
+    """
+
+    pairs: NDArray[np.intp]
+    rows: NDArray[np.intp]
+
+
+def _fingerprints(pairs: NDArray[np.int64]) -> NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        found: NDArray[np.uint64] = (pairs.astype(np.uint64) * _FACTORS).sum(
+            axis=-1, dtype=np.uint64
+        )
+    return found
+
+
+def named_rows(node: NodeSums, pairs: NDArray[np.intp]) -> Iterator[Placed]:
+    """Differences of two sums that are made by one set of 1, 2 or 3 of the node's rows.
+
+    ``pairs`` (pairs, 2) are the candidates to compare, the one further right first. A difference
+    that several sets make names nobody. A node of more than 1,200 rows is left out; sets of 3 are
+    tried in nodes of up to 160. One `Placed` for each size of sets.
+    """
+    n = len(node.rows)
+    if not 1 < n <= _MOST_ROWS or not len(pairs):
+        return
+    own, shown = _fingerprints(node.pairs), _fingerprints(node.left)
+    values, members = zip(*_sets(own, n), strict=True)
+    sums = np.concatenate(values)
+    order = np.argsort(sums, kind="stable")
+    ordered = sums[order]
+    with np.errstate(over="ignore"):
+        differences = shown[pairs[:, 0]] - shown[pairs[:, 1]]
+    apart = differences != 0
+    pairs, differences = pairs[apart], differences[apart]
+    first = np.searchsorted(ordered, differences, "left")
+    unique = np.searchsorted(ordered, differences, "right") - first == 1
+    pairs, found = pairs[unique], order[first[unique]]
+    start = 0
+    for value, rows in zip(values, members, strict=True):
+        here = (found >= start) & (found < start + len(value))
+        yield Placed(pairs[here], rows[:, found[here] - start].T)
+        start += len(value)
+
+
+def _sets(own: NDArray[np.uint64], n: int) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.intp]]]:
+    """Fingerprints of sets of rows, and the rows (size, sets)."""
+    yield own, np.arange(n)[None]
+    one, two = np.triu_indices(n, 1)
+    with np.errstate(over="ignore"):
+        yield own[one] + own[two], np.stack((one, two))
+        if 3 <= n <= _MOST_ROWS_OF_THREES:
+            pair, third = np.nonzero(two[:, None] < np.arange(n))
+            threes = np.stack((one[pair], two[pair], third))
+            yield own[threes].sum(axis=0, dtype=np.uint64), threes
+
+
+def followed(
+    parent: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]
+) -> NDArray[np.intp]:
+    """By candidate of the parent, its places among those of the two children: (candidates, 2).
+
+    A sum of the parent, int64 (candidates, 2), is that of one candidate of each child; -1 where
+    none fits, or several do.
+    """
+    whole, low, high = (_fingerprints(sums) for sums in (parent, left, right))
+    with np.errstate(over="ignore"):
+        together = (low[:, None] + high[None, :]).ravel()
+    order = np.argsort(together, kind="stable")
+    ordered = together[order]
+    first = np.searchsorted(ordered, whole, "left")
+    unique = np.searchsorted(ordered, whole, "right") - first == 1
+    found = order[np.minimum(first, len(order) - 1)] if len(order) else first
+    places = np.stack(np.divmod(found, max(1, len(high))), axis=1)
+    return np.where(unique[:, None], places, -1)
+
+
+def linked(predicted: NDArray[np.float64], shown: NDArray[np.float64]) -> NDArray[np.intp]:
+    """By predicted root sum (candidates, 2), the sum shown (candidates, 2) that is taken for it.
+
+    The nearest pair first, then the nearest of the rest.
+    """
+    spread = np.maximum(shown.std(axis=0), np.finfo(float).tiny)
+    distance = (((predicted[:, None] - shown[None]) / spread) ** 2).sum(axis=2)
+    match = np.full(len(predicted), -1)
+    taken = np.zeros(len(shown), dtype=np.bool_)
+    for pair in np.argsort(distance, axis=None, kind="stable").tolist():
+        one, other = divmod(pair, len(shown))
+        if match[one] < 0 and not taken[other]:
+            match[one], taken[other] = other, True
+    return match
+
+
+def left_shares(
+    rows: int, nodes: Sequence[NodeSums], expected: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """By least squares, how likely each row goes left of each candidate: (rows, candidates).
+
+    The sums of each node are two equations about every candidate, in the same order in all
+    ``nodes``; ``expected`` (candidates,) is the share of the rows that goes left where they
+    say nothing.
+    """
+    equations = np.zeros((2 * len(nodes), rows))
+    sums = np.zeros((2 * len(nodes), len(expected)))
+    for number, node in enumerate(nodes):
+        for channel in range(2):
+            held = node.pairs[:, channel].astype(np.float64)
+            length = max(float(np.linalg.norm(held)), 1.0)
+            equations[2 * number + channel, node.rows] = held / length
+            sums[2 * number + channel] = node.left[:, channel] / length
+    values, vectors = np.linalg.eigh(equations @ equations.T)
+    kept = values > _SMALLEST_EIGENVALUE * max(values[-1], np.finfo(float).tiny)
+    missing = sums - equations.sum(axis=1)[:, None] * expected
+    weights = vectors[:, kept] @ ((vectors[:, kept].T @ missing) / values[kept, None])
+    shares: NDArray[np.float64] = expected + equations.T @ weights
+    return shares

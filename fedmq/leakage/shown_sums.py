@@ -1,0 +1,232 @@
+"""Which sums did the active party see of another party, and what do they tell?
+
+A recording of an encrypting engine holds no key and no gradients. Both follow from the truth: the
+columns, the labels, and what each tree added to the margins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.histogram import histograms
+from fedmq.boosting.node_numbers import ROOT, children
+from fedmq.boosting.objective import OBJECTIVES
+from fedmq.leakage.attacks.bins_from_sums import (
+    NodeSums,
+    followed,
+    left_shares,
+    linked,
+    named_rows,
+)
+from fedmq.leakage.attacks.finding import Finding
+from fedmq.leakage.attacks.leaf_weights import LeafWeights
+from fedmq.leakage.view import SessionView, TreeView
+from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+from fedmq.protocol.training.computations import tree_candidates
+
+__all__ = ["bins_from_sums"]
+
+ATTACK = "bins from sums"
+# Candidates whose bits least squares looks for, at most: as many of all, evenly chosen.
+_MOST_CELLS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ShownTree:
+    """The sums shown in one tree, by node, in canonical order; and its candidates."""
+
+    candidates: CandidateTable
+    nodes: dict[int, NodeSums]
+
+
+def bins_from_sums(
+    view: SessionView,
+    party: str,
+    values: NDArray[np.float32],
+    labels: NDArray[np.float32] | None,
+    weights: LeafWeights | None,
+) -> Iterator[Finding]:
+    """What the sums of the candidates of ``party``, whose table is ``values``, tell.
+
+    Nothing where the gradients are not known: in the recording under ``plain`` and ``ldp``,
+    else from the ``labels`` and the ``weights`` of leaves with the training's parameters.
+    """
+    if not any(peer == party for tree in view.trees.values() for peer, _ in tree.exchanged):
+        return
+    training = ~view.terms.evaluation.numpy()
+    bins = BinMatrix.of(values, Cuts.of(values[training], view.terms.max_bin))
+    trees = {
+        number: shown
+        for number, tree in sorted(view.trees.items())
+        if (pairs := _pairs(view, number, tree, labels, weights)) is not None
+        and (shown := _shown(view, party, bins, number, tree, pairs)).nodes
+    }
+    if not trees:
+        return
+    yield from _named(trees, party, bins, training)
+    yield from _followed(trees, party)
+    yield from _read(trees, party, bins)
+
+
+def _pairs(
+    view: SessionView,
+    number: int,
+    tree: TreeView,
+    labels: NDArray[np.float32] | None,
+    weights: LeafWeights | None,
+) -> NDArray[np.int64] | None:
+    """g and h of all rows as they were summed: int64 (rows, 2)."""
+    if tree.broadcasts and all("pairs" in piece for piece in tree.broadcasts):
+        pairs = np.zeros((view.terms.rows, 2), dtype=np.int64)
+        pairs[np.concatenate(tree.carried)] = np.concatenate(
+            [piece["pairs"] for piece in tree.broadcasts]
+        )
+        return pairs
+    if labels is None or weights is None or weights.params is None or view.terms.engine == "smm2":
+        return None
+    if number > weights.values.shape[1]:
+        return None
+    params = weights.params
+    base = OBJECTIVES[params.objective].base_margin(params.base_score)
+    margins = np.full(len(labels), base, dtype=np.float32)
+    for added in weights.values.T[:number]:
+        margins = margins + added
+    training = ~view.terms.evaluation.numpy()
+    return Gradients.of(margins, labels, training, params, number).pairs
+
+
+def _shown(
+    view: SessionView,
+    party: str,
+    bins: BinMatrix,
+    number: int,
+    tree: TreeView,
+    pairs: NDArray[np.int64],
+) -> _ShownTree:
+    candidates = tree_candidates(bins, view.terms.colsample_bytree, view.terms.seed, number)
+    asked = sorted({node for peer, node in tree.exchanged if peer == party})
+    rows = [tree.carrying(node) for node in asked]
+    left = candidates.left_sums(histograms(bins, pairs, rows))
+    nodes = {
+        node: NodeSums(held, pairs[held], sums)
+        for node, held, sums in zip(asked, rows, left, strict=True)
+    }
+    return _ShownTree(candidates, nodes)
+
+
+def _named(
+    trees: dict[int, _ShownTree], party: str, bins: BinMatrix, training: NDArray[np.bool_]
+) -> Iterator[Finding]:
+    placed = np.zeros(bins.codes.shape, dtype=np.bool_)
+    right = claims = 0
+    for tree in trees.values():
+        candidates = tree.candidates
+        pairs = _neighbours(candidates)
+        everything = np.arange(len(candidates))
+        for node in tree.nodes.values():
+            claimed = [claim for claim in named_rows(node, pairs) if len(claim.pairs)]
+            if not claimed:
+                continue
+            goes_left = splitting_matrix(bins, node.rows, candidates, everything) == 1
+            count = goes_left.sum(axis=0)
+            for claim in claimed:
+                higher, lower = claim.pairs.T
+                size = claim.rows.shape[1]
+                between = (
+                    goes_left[claim.rows, higher[:, None]] & ~goes_left[claim.rows, lower[:, None]]
+                )
+                true = between.all(axis=1) & (count[higher] - count[lower] == size)
+                claims += len(true)
+                right += int(true.sum())
+                features = np.repeat(candidates.feature[higher[true]], size)
+                placed[node.rows[claim.rows[true]].ravel(), features] = True
+    where = f"{len(trees)} trees"
+    target = f"{party}'s cells between two cuts"
+    yield Finding(ATTACK, target, where, "share", float(placed[training].mean()), 0.0)
+    if claims:
+        target = f"{party}'s rows named in sums"
+        yield Finding(ATTACK, target, where, "accuracy", right / claims, 0.0)
+
+
+def _neighbours(candidates: CandidateTable) -> NDArray[np.intp]:
+    """Pairs of candidates of one column and default direction, that with the larger bin first.
+
+    Differences between others are sums of people, too, but not of people between two cuts.
+    """
+    found = [np.empty((0, 2), np.intp)]
+    for feature in np.unique(candidates.feature):
+        for default_left in (False, True):
+            alike = np.flatnonzero(
+                (candidates.feature == feature) & (candidates.default_left == default_left)
+            )
+            alike = alike[np.argsort(candidates.bin[alike])]
+            lower, higher = np.triu_indices(len(alike), 1)
+            found.append(np.stack((alike[higher], alike[lower]), axis=1))
+    return np.concatenate(found)
+
+
+def _followed(trees: dict[int, _ShownTree], party: str) -> Iterator[Finding]:
+    shares, chances = [], []
+    for tree in trees.values():
+        for number, node in tree.nodes.items():
+            low, high = (tree.nodes.get(child) for child in children(number))
+            if low is None or high is None:
+                continue
+            places = followed(node.left, low.left, high.left)
+            truth = np.arange(len(places))
+            shares.append(float((places == truth[:, None]).all(axis=1).mean()))
+            chances.append(1 / max(1, len(places)) ** 2)
+    if shares:
+        target, where = f"{party}'s candidates followed to children", f"{len(shares)} families"
+        value, chance = float(np.mean(shares)), float(np.mean(chances))
+        yield Finding(ATTACK, target, where, "share", value, chance)
+
+
+def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator[Finding]:
+    """Columns linked from tree to tree by their root sums, and read by least squares."""
+    first = next(iter(trees.values()))
+    count = len(first.candidates)
+    # With columns drawn anew for each tree there is nothing to link all trees by.
+    alike = [
+        tree for tree in trees.values() if len(tree.candidates) == count and ROOT in tree.nodes
+    ]
+    if not count or alike[:1] != [first]:
+        return
+    rows = len(bins.codes)
+    chosen = np.unique(
+        np.linspace(0, count - 1, max(1, min(count, _MOST_CELLS // rows))).astype(int)
+    )
+    root = first.nodes[ROOT]
+    expected = root.left[chosen, 1] / max(1, int(root.pairs[:, 1].sum()))
+    nodes: list[NodeSums] = []
+    links = []
+    for tree in alike:
+        root = tree.nodes[ROOT]
+        match = np.arange(len(chosen))
+        if nodes:
+            shares = left_shares(rows, nodes, expected)[root.rows]
+            predicted = shares.T @ root.pairs.astype(np.float64)
+            match = linked(predicted, root.left[chosen].astype(np.float64))
+            links.append(float((match == np.arange(len(chosen))).mean()))
+        nodes += [
+            NodeSums(node.rows, node.pairs, node.left[chosen][match])
+            for node in tree.nodes.values()
+        ]
+    where = f"{len(alike)} trees, {len(nodes)} nodes"
+    if links:
+        target = f"{party}'s candidates linked across trees"
+        yield Finding(ATTACK, target, where, "share", float(np.mean(links)), 1 / len(chosen))
+    seen = np.unique(np.concatenate([node.rows for node in nodes]))
+    truth = splitting_matrix(bins, seen, first.candidates, chosen) == 1
+    guess = left_shares(rows, nodes, expected)[seen] > 0.5
+    shares = truth.mean(axis=0)
+    chance = float(np.maximum(shares, 1 - shares).mean())
+    value = float((guess == truth).mean())
+    yield Finding(ATTACK, f"{party}'s candidate bits", where, "accuracy", value, chance)
