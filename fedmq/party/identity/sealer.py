@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,8 @@ from fedmq.transport.sealing.connection import Connection, Seal
 from fedmq.transport.sealing.keys import PublicKeys
 
 __all__ = ["Clear", "EndToEnd", "Post", "Sealer", "sealer_of"]
+
+log = logging.getLogger(__name__)
 
 Post = Callable[[str, bytes], None]
 """Sends a message of a handshake to a party; it may be lost."""
@@ -81,6 +84,7 @@ class Sealer(ABC):
             ConfigError: one of the two seals, and the other does not.
         """
 
+    @abstractmethod
     async def ready(self, header: Header, seconds: float | None = None) -> None:
         """Wait until keys are agreed on with the recipient of ``header``.
 
@@ -88,12 +92,15 @@ class Sealer(ABC):
             LinkError: they are not after ``seconds``; it says what the last refusal said.
         """
 
+    @abstractmethod
     def connect_by(self, post: Post) -> None:
         """Send handshakes by ``post``."""
 
+    @abstractmethod
     def greet(self, federation: str) -> None:
         """Agree on keys with every other party, in the background."""
 
+    @abstractmethod
     async def close(self) -> None:
         """End what goes on in the background."""
 
@@ -117,6 +124,18 @@ class Clear(Sealer):
     def reload(self, newer: Sealer) -> None:
         if newer.sealed:
             raise ConfigError("there were no keys when the daemon started; restart it to seal")
+
+    async def ready(self, header: Header, seconds: float | None = None) -> None:
+        return None
+
+    def connect_by(self, post: Post) -> None:
+        return None
+
+    def greet(self, federation: str) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
 
 
 class EndToEnd(Sealer):
@@ -162,7 +181,7 @@ class EndToEnd(Sealer):
 
     def offer(self, federation: str, recipient: str) -> bytes:
         """The first message of a new handshake with ``recipient``."""
-        header, packed = self._header(federation, recipient, _OFFER)
+        _, packed = self._header(federation, recipient, _OFFER)
         pinned = self._pinned[recipient][-1]
         body = self._peers[recipient].offer(federation, packed, self._ring.current, pinned)
         return frame(Parts(packed, body, _HANDSHAKE))
@@ -210,10 +229,10 @@ class EndToEnd(Sealer):
             return None
         if parts.seal is not None and len(parts.seal) == _OLD_SEAL_BYTES:
             sender = read_header(parts.header).sender
-            raise Untrusted(
-                f"{sender} seals as fedmq did before version {SEALED_VERSION} of its protocol: "
-                "bring all parties to the same fedmq version"
-            )
+            reason = f"{sender} has an older fedmq: bring all parties to the same fedmq version"
+            if sender in self._peers:
+                self._note(sender, reason)
+            raise Untrusted(reason)
         header = self._read_header(parts.header)
         if parts.seal is None:
             raise Untrusted(f"message {header.id!r} is not sealed")
@@ -261,18 +280,21 @@ class EndToEnd(Sealer):
                 confirm, packed = self._header(header.federation, sender, _CONFIRM)
                 self._post(sender, self._sealed(connection, confirm, packed, b""))
             elif header.kind == _REFUSAL:
-                self._refusals[sender] = peer.refused(
-                    parts.header, parts.body, self._pinned[sender]
-                )
+                self._note(sender, peer.refused(parts.header, parts.body, self._pinned[sender]))
             else:
                 raise Untrusted(f"message {header.id!r} is not sealed")
         except RefusedOffer as error:
-            self._refusals[sender] = str(error)
+            self._note(sender, str(error))
             if self._seldom(sender, _REFUSAL):
                 _, packed = self._header(header.federation, sender, _REFUSAL)
                 body = peer.refusal(packed, parts.body, error.number, self._ring.current)
                 self._post(sender, frame(Parts(packed, body, _HANDSHAKE)))
             raise Untrusted(str(error)) from None
+
+    def _note(self, party: str, refusal: str) -> None:
+        if self._refusals.get(party) != refusal:
+            log.warning("%s: %s", self.party, refusal)
+        self._refusals[party] = refusal
 
     def _answer(self, peer: Handshakes, header: Header, parts: Parts) -> None:
         _, packed = self._header(header.federation, header.sender, _ANSWER)

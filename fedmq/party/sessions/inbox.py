@@ -78,8 +78,8 @@ class Inbox:
             if runner is not None:
                 runner.deliver(envelope)
         except (Replayed, Stale) as error:
-            # An honest broker repeats messages too, and keeps some while this daemon restarts. Their
-            # senders send what matters again, so these are dropped rather than kept.
+            # An honest broker repeats messages too, and keeps some while this daemon restarts;
+            # senders send again what matters. So these are dropped rather than kept.
             self.counters.refused[type(error).__name__] += 1
             log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
             await delivery.ack()

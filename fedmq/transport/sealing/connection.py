@@ -97,9 +97,12 @@ class Connection:
             Untrusted: anything of the three was altered, or ``session`` may not begin here.
             Replayed: the message was opened before.
         """
-        body = self._incoming[seal.stream].open(header, sealed, seal)
+        incoming = self._incoming[seal.stream]
+        body = incoming.opened(header, sealed, seal)
         if self.only_known_sessions and session not in self._sessions:
             raise Untrusted("a new session under a key that is not pinned here any more")
+        # Only now: what was altered or refused must not pass for a repetition, nor use up a number.
+        incoming.count(seal.counter)
         self._sessions.put(session, None)
         return body
 
@@ -110,23 +113,23 @@ class _Incoming:
         self._newest = 0
         self._seen = 0  # bit n: the message that is n older than the newest was taken
 
-    def open(self, header: bytes, sealed: bytes, seal: Seal) -> bytes:
+    def opened(self, header: bytes, sealed: bytes, seal: Seal) -> bytes:
         try:
             padded = self._cipher.decrypt(_nonce(seal.counter), sealed, header + seal.to_bytes())
-            body = unpad(padded)
+            return unpad(padded)
         except (InvalidTag, ValueError):
             raise Untrusted("the message was altered on its way") from None
-        # Only now: what somebody altered must not pass for a repetition.
-        age = self._newest - seal.counter
+
+    def count(self, counter: int) -> None:
+        age = self._newest - counter
         if age >= _WINDOW or (age >= 0 and self._seen >> age & 1):
             raise Replayed("a message that was taken before came again")
         if age < 0:
             # A shift by more than the window would only make a large number of zeros.
             self._seen = (self._seen << min(-age, _WINDOW) | 1) & ((1 << _WINDOW) - 1)
-            self._newest = seal.counter
+            self._newest = counter
         else:
             self._seen |= 1 << age
-        return body
 
 
 def _cipher(key: bytes, stream: int) -> ChaCha20Poly1305:
