@@ -39,7 +39,7 @@ __all__ = ["Clear", "EndToEnd", "Post", "Sealer", "sealer_of"]
 
 log = logging.getLogger(__name__)
 
-Post = Callable[[str, bytes], None]
+Post = Callable[[str, bytes], object]
 """Sends a message of a handshake to a party; it may be lost."""
 
 _RENEWED = 24 * 3600.0
