@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fedmq.cli.daemon_request import ask_daemon
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.errors import MessageError
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
@@ -124,7 +124,7 @@ async def connected(node: RabbitNode, bank: EndToEnd) -> AsyncIterator[RabbitMQL
 
 async def reloaded(party: Path) -> None:
     config, _ = PartyFile.read(party)
-    await asyncio.to_thread(ask_daemon, config.state, {"do": "reload"})
+    await asyncio.to_thread(request_daemon, config.state, {"do": "reload"})
 
 
 async def listed(party: Path, count: int) -> list[dict[str, Any]]:
