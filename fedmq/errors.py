@@ -24,7 +24,8 @@ figures has its parent's::
     ├── DaemonError                  7   409  no daemon answers, or it answers in error
     ├── MessageError                 8        bytes that are no message of this protocol version
     │   ├── Untrusted                         its seal does not hold: forged or altered
-    │   └── Replayed                          it was taken before, and is not taken twice
+    │   ├── Replayed                          it was taken before, and is not taken twice
+    │   └── Stale                             it was sealed under keys that are gone
     └── ProtocolError                9        an event that is illegal in this state
 
 A message names the party, file, row, column or key, and what to do next.
@@ -55,6 +56,7 @@ __all__ = [
     "RowsUnavailable",
     "SessionError",
     "SourceAway",
+    "Stale",
     "TooManyRows",
     "Unroutable",
     "Untrusted",
@@ -185,6 +187,10 @@ class Untrusted(MessageError):
 
 class Replayed(MessageError):
     """A message that was taken before; it changes nothing a second time."""
+
+
+class Stale(MessageError):
+    """A message under keys that are gone, as from before a restart; its sender seals it anew."""
 
 
 class ProtocolError(FedmqError):

@@ -18,6 +18,7 @@ from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 
 __all__ = [
     "KINDS",
+    "SEALED_VERSION",
     "Parts",
     "decode",
     "encode",
@@ -27,6 +28,9 @@ __all__ = [
     "read_header",
     "unframe",
 ]
+
+SEALED_VERSION = 3
+"""What headers of handshakes say, so that parties that know none refuse them in a clear line."""
 
 _MAGIC = "fedmq"
 _LONGEST_LIST = 2**15  # as many as the deepest level has nodes
@@ -99,9 +103,12 @@ def unframe(data: bytes) -> Parts:
     return Parts(*parts[1:])
 
 
-def read_header(data: bytes) -> Header:
-    """The header packed in ``data``; MessageError if there is none, or of another version."""
-    return _header(_unpack(data, "a message header"))
+def read_header(data: bytes, *, sealed: bool = False) -> Header:
+    """A packed header; MessageError if it is none, or of another protocol version.
+
+    With ``sealed`` it may also be the header of a handshake.
+    """
+    return _header(_unpack(data, "a message header"), sealed)
 
 
 def read_body(header: Header, data: bytes) -> Body:
@@ -112,10 +119,10 @@ def read_body(header: Header, data: bytes) -> Body:
     return _validate(model, _unpack(data, f"a {header.kind} body"))
 
 
-def _header(fields: Any) -> Header:
+def _header(fields: Any, sealed: bool) -> Header:
     # The version is checked first: a newer header may have other fields.
     version = fields.get("version") if isinstance(fields, dict) else None
-    if version != PROTOCOL_VERSION:
+    if version != PROTOCOL_VERSION and not (sealed and version == SEALED_VERSION):
         raise MessageError(
             f"a message of protocol version {_shown(version)} arrived, this party speaks "
             f"{PROTOCOL_VERSION}: bring all parties to the same fedmq version"

@@ -16,7 +16,9 @@ from fedmq.party.compute.process_pool import ProcessPool
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
+from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.lane import OnlineLane
 from fedmq.party.operations.broker_access import BrokerAccess
 from fedmq.party.operations.control import ControlServer
@@ -58,6 +60,7 @@ class DaemonParts:
 
     context: PartyContext
     link: Link
+    sealer: Sealer
     inbox: Inbox
     database: Database
     online: OnlineLane
@@ -80,6 +83,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     """
     config, federation, sealer = files.config, files.federation, files.sealer
     link = _link(config, federation.name, on_link_state)
+    sealer.connect_by(HandshakeSender(link).send)
     counters = Counters()
     inbox = Inbox(
         federation.name,
@@ -143,6 +147,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     return DaemonParts(
         context=context,
         link=link,
+        sealer=sealer,
         inbox=inbox,
         database=database,
         online=online,

@@ -53,6 +53,7 @@ class Daemon:
             await parts.context.session_store.prune()
             await parts.online.start()
             await parts.link.open(parts.inbox.on_delivery)
+            parts.sealer.greet(parts.context.federation.name)
             parts.resumption.start()
             if parts.http is not None:
                 await parts.http.start()
@@ -68,6 +69,7 @@ class Daemon:
             await parts.online.close()
             await parts.deployment.close()
             await parts.context.sessions.close(f"{self._party} is shutting down")
+            await parts.sealer.close()
             await parts.link.close()
             await parts.context.pool.close()
             await parts.database.close()

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedmq.errors import ConfigError
 from fedmq.party.compute.pool import ComputePool
+from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.inbox import Inbox
@@ -69,6 +70,9 @@ async def run_machines(
         stack.push_async_callback(pool.close)
         links = await _opened_links(stack, broker, federation, tuple(machines))
         for party, machine in machines.items():
+            if sealers:
+                sealers[party].connect_by(HandshakeSender(links[party]).send)
+                stack.push_async_callback(sealers[party].close)
             inbox = Inbox(federation, party, sealer=sealers[party] if sealers else None)
             await links[party].open(inbox.on_delivery)
             stack.push_async_callback(links[party].close)

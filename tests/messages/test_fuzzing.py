@@ -17,9 +17,9 @@ from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import KINDS, Parts, decode, encode, frame, unframe
 from fedmq.messages.envelope import Envelope
 from fedmq.party.identity.sealer import Sealer
-from tests.party.sealed_parties import envelope, sealers
+from tests.party.sealed_parties import connect, envelope, sealers
 
-PARTIES = sealers(["bank", "telco"])
+PARTIES = connect(sealers(["bank", "telco"]))
 
 values = st.recursive(
     st.none()

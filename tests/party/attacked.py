@@ -17,6 +17,7 @@ from fedmq.messages.body import Abort
 from fedmq.messages.codec import Parts, encode, frame, read_header, unframe
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.runner import Publish, SessionRunner
@@ -191,6 +192,7 @@ class Sitting:
         pool, federation = ThreadPool(), "demo"
         runners = []
         for party, machine in self._machines.items():
+            self._sealers[party].connect_by(HandshakeSender(links[party]).send)
             mailbox = Mailbox(
                 Address(federation, "s1", 1, party),
                 machine.peers,
@@ -216,7 +218,8 @@ class Sitting:
         finally:
             for runner in runners:
                 runner.stop()
-            for link in links.values():
+            for party, link in links.items():
+                await self._sealers[party].close()
                 await link.close()
             await pool.close()
         return outcomes[0]

@@ -75,6 +75,7 @@ def _in_words(result: Any) -> str:
     if any(counts.values()):
         shown = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         lines.append(f"messages since the start: {shown}")
+    lines += [f"no keys with {peer}: {why}" for peer, why in result["refusals"].items()]
     if result["store"]:
         lines.append(result["store"])
     return "\n".join(lines)

@@ -2,36 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import logging
 import time
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from random import Random
 
-from fedmq.errors import ConfigError, MessageError, Untrusted
-from fedmq.messages.codec import Parts, decode, encode, frame, pack, read_body, read_header, unframe
+import msgpack
+
+from fedmq.errors import ConfigError, LinkError, MessageError, Stale, Untrusted
+from fedmq.messages.codec import (
+    SEALED_VERSION,
+    Parts,
+    decode,
+    encode,
+    frame,
+    pack,
+    read_body,
+    read_header,
+    unframe,
+)
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity import private_keys
+from fedmq.party.identity.handshakes import Handshakes, RefusedOffer
 from fedmq.party.identity.private_keys import KeyRing, Passphrase
+from fedmq.transport.background_tasks import BackgroundTasks
+from fedmq.transport.backoff import Backoff
+from fedmq.transport.sealing.connection import Connection, Seal
 from fedmq.transport.sealing.keys import PublicKeys
-from fedmq.transport.sealing.seal import LONGEST_DELAY, Channel, Incoming, Introduction, Outgoing
 
-__all__ = ["Clear", "EndToEnd", "Sealer", "sealer_of"]
+__all__ = ["Clear", "EndToEnd", "Post", "Sealer", "sealer_of"]
 
-_CLOCK_SKEW = 3600
-_RENEWED = 24 * 3600
-_CHANNELS = 4096
+log = logging.getLogger(__name__)
 
-# Sessions that were opened are recorded on disk, questions for scores are not. So a daemon refuses
-# questions that were sealed before it started, and the asking party introduces itself again often.
-_QUESTIONS = (OnlineHop.kind, OnlineRows.kind)
-_RENEWED_TO_ASK = 2
+Post = Callable[[str, bytes], object]
+"""Sends a message of a handshake to a party; it may be lost."""
 
-K = TypeVar("K")
-V = TypeVar("V")
+_RENEWED = 24 * 3600.0
+_OLD_SEAL_BYTES = 136
+_HANDSHAKE = bytes([0])  # stands where other messages have their seal
+_OFFER, _ANSWER, _REFUSAL, _CONFIRM = "seal offer", "seal answer", "seal refusal", "seal confirm"
+_SELDOM = 1.0  # seconds between two of the messages that a stranger can cause
+_WAITS = Backoff(first=0.2, limit=30.0)
 
 
 class Sealer(ABC):
@@ -41,15 +57,20 @@ class Sealer(ABC):
 
     @abstractmethod
     def seal(self, envelope: Envelope) -> bytes:
-        """The bytes of ``envelope``, which this party sends."""
+        """The bytes of ``envelope``, which this party sends.
+
+        Raises:
+            LinkError: no keys are agreed on with the recipient yet; see ``ready``.
+        """
 
     @abstractmethod
-    def open(self, data: bytes) -> Envelope:
-        """The envelope in ``data``, which this party received.
+    def open(self, data: bytes) -> Envelope | None:
+        """The envelope in ``data``, which this party received; None where it was a handshake.
 
         Raises:
             MessageError: it is no message, or not for this party.
             Untrusted: its seal does not hold, or there is none where one is needed.
+            Stale: it was sealed under keys that this party has no longer.
             Replayed: it was opened before.
         """
 
@@ -62,6 +83,31 @@ class Sealer(ABC):
         Raises:
             ConfigError: one of the two seals, and the other does not.
         """
+
+    @abstractmethod
+    async def ready(self, header: Header, seconds: float | None = None) -> None:
+        """Wait until keys are agreed on with the recipient of ``header``.
+
+        Raises:
+            LinkError: they are not after ``seconds``; it says what the last refusal said.
+        """
+
+    @abstractmethod
+    def connect_by(self, post: Post) -> None:
+        """Send handshakes by ``post``."""
+
+    @abstractmethod
+    def greet(self, federation: str) -> None:
+        """Agree on keys with every other party, in the background."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End what goes on in the background."""
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Why nothing is sealed to a party now, or nothing of it was opened last; by party."""
+        return {}
 
 
 class Clear(Sealer):
@@ -79,12 +125,24 @@ class Clear(Sealer):
         if newer.sealed:
             raise ConfigError("there were no keys when the daemon started; restart it to seal")
 
+    async def ready(self, header: Header, seconds: float | None = None) -> None:
+        return None
+
+    def connect_by(self, post: Post) -> None:
+        return None
+
+    def greet(self, federation: str) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
 
 class EndToEnd(Sealer):
     """Seals with this party's ``ring`` between it and the others' ``pinned`` keys.
 
     A party that is changing its keys has several pinned ones. The last one is used: the party has
-    made it before it was pinned.
+    made it before it was pinned. ``clock`` never jumps; the time of day plays no part.
     """
 
     sealed = True
@@ -93,98 +151,237 @@ class EndToEnd(Sealer):
         self,
         ring: KeyRing,
         pinned: Mapping[str, Sequence[PublicKeys]],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ring = ring
         self._pinned = pinned
         self._clock = clock
-        self._since = int(clock())
-        self._outgoing: _Recent[Channel, Outgoing] = _Recent(_CHANNELS)
-        self._incoming: _Recent[tuple[Channel, bytes], Incoming] = _Recent(_CHANNELS)
+        self._peers = {
+            party: Handshakes(ring.party, party) for party in pinned if party != ring.party
+        }
+        self._post: Post = lambda _, __: None
+        self._numbers = itertools.count(1)
+        self._refusals: dict[str, str] = {}
+        self._said: dict[tuple[str, str], float] = {}
+        self._changed: dict[str, asyncio.Event] = {}
+        self._offering: set[str] = set()
+        self._tasks = BackgroundTasks()
+
+    @property
+    def party(self) -> str:
+        """Whose sealer this is."""
+        return self._ring.party
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        return dict(self._refusals)
+
+    def connect_by(self, post: Post) -> None:
+        self._post = post
+
+    def offer(self, federation: str, recipient: str) -> bytes:
+        """The first message of a new handshake with ``recipient``."""
+        _, packed = self._header(federation, recipient, _OFFER)
+        pinned = self._pinned[recipient][-1]
+        body = self._peers[recipient].offer(federation, packed, self._ring.current, pinned)
+        return frame(Parts(packed, body, _HANDSHAKE))
+
+    def connected(self, recipient: str) -> bool:
+        """Whether something can be sealed to ``recipient``."""
+        peer = self._peers.get(recipient)
+        return peer is not None and peer.current is not None
+
+    async def ready(self, header: Header, seconds: float | None = None) -> None:
+        recipient = header.recipient
+        peer = self._peers.get(recipient)
+        if peer is None:
+            raise LinkError(f"{recipient} is no other party of the federation")
+        if peer.current is None or self._clock() - peer.current.made > _RENEWED:
+            self._begin(header.federation, recipient)
+        if peer.current is not None:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                while peer.current is None:
+                    await self._change(recipient).wait()
+        except TimeoutError:
+            raise self._unconnected(recipient) from None
+
+    def greet(self, federation: str) -> None:
+        for party in self._peers:
+            self._begin(federation, party)
+
+    async def close(self) -> None:
+        self._tasks.cancel()
 
     def seal(self, envelope: Envelope) -> bytes:
-        channel = _channel(envelope.header)
-        seal = self._outgoing.get(channel)
-        now = int(self._clock())
-        # A long session introduces itself again: a peer that restarts would refuse an old one.
-        good_for = _RENEWED_TO_ASK if envelope.header.kind in _QUESTIONS else _RENEWED
-        if seal is None or now - seal.issued > good_for:
-            peer = self._pinned[channel.recipient][-1]
-            seal = Outgoing(channel, self._ring.current, peer, now)
-            self._outgoing.put(channel, seal)
+        header = envelope.header
+        peer = self._peers.get(header.recipient)
+        if peer is None or peer.current is None:
+            raise self._unconnected(header.recipient)
         parts = pack(envelope)
-        body, stamp = seal.seal(parts.header, parts.body)
-        return frame(Parts(parts.header, body, stamp))
+        return self._sealed(peer.current, header, parts.header, parts.body)
 
-    def open(self, data: bytes) -> Envelope:
+    def open(self, data: bytes) -> Envelope | None:
         parts = unframe(data)
-        header = read_header(parts.header)
-        if header.recipient != self._ring.party:
-            raise MessageError(f"message {header.id!r} is for {header.recipient}")
+        if parts.seal == _HANDSHAKE:
+            self._take(parts)
+            return None
+        if parts.seal is not None and len(parts.seal) == _OLD_SEAL_BYTES:
+            sender = read_header(parts.header).sender
+            reason = f"{sender} has an older fedmq: bring all parties to the same fedmq version"
+            if sender in self._peers:
+                self._note(sender, reason)
+            raise Untrusted(reason)
+        header = self._read_header(parts.header)
         if parts.seal is None:
             raise Untrusted(f"message {header.id!r} is not sealed")
-        channel, introduction = _channel(header), Introduction.from_seal(parts.seal)
-        key = channel, introduction.to_bytes()
-        incoming = self._incoming.get(key)
-        known = incoming is not None
-        if incoming is None:
-            self._check_age(header, introduction)
-            pinned = self._pinned.get(header.sender, ())
-            incoming = Incoming(channel, self._ring.all, pinned, introduction)
-        body = incoming.open(parts.header, parts.body, parts.seal)
-        if not known:
-            self._incoming.put(key, incoming)
+        seal = Seal.from_bytes(parts.seal)
+        peer = self._peers.get(header.sender)
+        connection = None if peer is None else peer.find(seal.connection)
+        if peer is None or connection is None:
+            self._renew(header)
+            raise Stale(
+                f"message {header.id!r} of {header.sender} is sealed under keys that "
+                f"{self._ring.party} does not have, as before a restart; they agree on new ones"
+            )
+        body = connection.open(parts.header, parts.body, seal, _session(header))
+        peer.confirmed(connection)
+        self._refusals.pop(header.sender, None)
+        self._announce(header.sender)
+        if header.kind == _CONFIRM:
+            return None
         return Envelope(header, read_body(header, body))
 
     def reload(self, newer: Sealer) -> None:
-        # Sessions under way have derived their keys already; both caches hold those.
         if not isinstance(newer, EndToEnd):
             raise ConfigError("the federation file holds no keys any more; restart without seals")
         if newer._pinned.keys() != self._pinned.keys():
             raise ConfigError("the federation has other parties than before; restart for that")
         self._ring, self._pinned = newer._ring, newer._pinned
-        for channel, seal in list(self._outgoing.items()):
-            if seal.peer not in self._pinned[channel.recipient]:
-                del self._outgoing[channel]
+        for party, peer in self._peers.items():
+            peer.drop_unpinned(self._pinned[party])
+        self._refusals.clear()
 
-    def _check_age(self, header: Header, introduction: Introduction) -> None:
-        age = self._clock() - introduction.issued
-        if not -_CLOCK_SKEW <= age <= LONGEST_DELAY:
-            raise Untrusted(
-                f"message {header.id!r} was sealed {age / 3600:.1f} h ago, if the clocks of "
-                f"{header.sender} and {header.recipient} agree; it is refused"
-            )
-        if header.kind in _QUESTIONS and not (
-            introduction.issued >= self._since and age <= _CLOCK_SKEW
-        ):
-            raise Untrusted(
-                f"question {header.id!r} was sealed {age:.0f} s ago, before this daemon was "
-                f"started, if the clocks of {header.sender} and {header.recipient} agree; refused"
-            )
+    def _take(self, parts: Parts) -> None:
+        """Take a message of a handshake, and send what follows from it."""
+        header = self._read_header(parts.header)
+        sender = header.sender
+        peer = self._peers.get(sender)
+        if peer is None or header.version != SEALED_VERSION:
+            raise Untrusted(f"{sender} is no other party of the federation")
+        try:
+            if header.kind == _OFFER:
+                self._answer(peer, header, parts)
+            elif header.kind == _ANSWER:
+                connection = peer.finish(parts.header, parts.body, self._clock())
+                self._refusals.pop(sender, None)
+                self._announce(sender)
+                confirm, packed = self._header(header.federation, sender, _CONFIRM)
+                self._post(sender, self._sealed(connection, confirm, packed, b""))
+            elif header.kind == _REFUSAL:
+                self._note(sender, peer.refused(parts.header, parts.body, self._pinned[sender]))
+            else:
+                raise Untrusted(f"message {header.id!r} is not sealed")
+        except RefusedOffer as error:
+            self._note(sender, str(error))
+            if self._seldom(sender, _REFUSAL):
+                _, packed = self._header(header.federation, sender, _REFUSAL)
+                body = peer.refusal(packed, parts.body, error.number, self._ring.current)
+                self._post(sender, frame(Parts(packed, body, _HANDSHAKE)))
+            raise Untrusted(str(error)) from None
+
+    def _note(self, party: str, refusal: str) -> None:
+        if self._refusals.get(party) != refusal:
+            log.warning("%s: %s", self.party, refusal)
+        self._refusals[party] = refusal
+
+    def _answer(self, peer: Handshakes, header: Header, parts: Parts) -> None:
+        _, packed = self._header(header.federation, header.sender, _ANSWER)
+        body = peer.answer(
+            header.federation,
+            parts.header,
+            parts.body,
+            self._ring.all,
+            self._pinned[header.sender],
+            answer_header=packed,
+            now=self._clock(),
+        )
+        self._post(header.sender, frame(Parts(packed, body, _HANDSHAKE)))
+
+    def _renew(self, header: Header) -> None:
+        """Offer a new handshake to a party that seals under keys which are gone."""
+        known = header.sender in self._peers
+        if known and self._seldom(header.sender, _OFFER):
+            self._post(header.sender, self.offer(header.federation, header.sender))
+
+    def _sealed(self, connection: Connection, header: Header, packed: bytes, body: bytes) -> bytes:
+        stream = 1 if header.sequence else 0
+        sealed, seal = connection.seal(packed, body, stream, _session(header))
+        return frame(Parts(packed, sealed, seal))
+
+    def _header(self, federation: str, recipient: str, kind: str) -> tuple[Header, bytes]:
+        header = Header.unsequenced(
+            f"{kind}/{self._ring.party}/{recipient}/{next(self._numbers)}",
+            federation=federation,
+            session="seals",
+            attempt=1,
+            sender=self._ring.party,
+            recipient=recipient,
+            kind=kind,
+        ).model_copy(update={"version": SEALED_VERSION})
+        return header, bytes(msgpack.packb(header.model_dump()))
+
+    def _read_header(self, data: bytes) -> Header:
+        header = read_header(data, sealed=True)
+        if header.recipient != self._ring.party:
+            raise MessageError(f"message {header.id!r} is for {header.recipient}")
+        return header
+
+    def _unconnected(self, recipient: str) -> LinkError:
+        why = self._refusals.get(recipient, f"{recipient} has not answered")
+        return LinkError(f"no keys are agreed on with {recipient} yet: {why}")
+
+    def _seldom(self, party: str, kind: str) -> bool:
+        """Whether the last time was long enough ago; whoever asks takes it for done now."""
+        now, key = self._clock(), (party, kind)
+        if now - self._said.get(key, -_SELDOM) < _SELDOM:
+            return False
+        self._said[key] = now
+        return True
+
+    def _change(self, party: str) -> asyncio.Event:
+        return self._changed.setdefault(party, asyncio.Event())
+
+    def _announce(self, party: str) -> None:
+        event = self._changed.pop(party, None)
+        if event is not None:
+            event.set()
+
+    def _begin(self, federation: str, recipient: str) -> None:
+        if recipient not in self._offering:
+            self._offering.add(recipient)
+            self._tasks.spawn(self._offer_until_answered(federation, recipient))
+
+    async def _offer_until_answered(self, federation: str, recipient: str) -> None:
+        peer = self._peers[recipient]
+        before = peer.current
+        try:
+            for delay in _WAITS.delays(Random()):
+                self._post(recipient, self.offer(federation, recipient))
+                try:
+                    async with asyncio.timeout(delay):
+                        while peer.current is before or peer.current is None:
+                            await self._change(recipient).wait()
+                except TimeoutError:
+                    continue
+                return
+        finally:
+            self._offering.discard(recipient)
 
 
-class _Recent(OrderedDict[K, V]):
-    """The ``most`` entries used last, so that no peer can fill the memory."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
-        if key in self:
-            self.move_to_end(key)
-        return super().get(key, default)
-
-    def put(self, key: K, value: V) -> None:
-        self[key] = value
-        if len(self) > self._most:
-            self.popitem(last=False)
-
-
-def _channel(header: Header) -> Channel:
-    return Channel(
-        header.federation, header.session, header.attempt, header.sender, header.recipient
-    )
+def _session(header: Header) -> tuple[str, int]:
+    return header.session, header.attempt
 
 
 def sealer_of(

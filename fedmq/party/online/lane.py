@@ -57,7 +57,7 @@ class OnlineLane:
         self._is_active = config.party == federation.active
         self._gate = link.priority_gate
         self._spans = spans
-        self._sender = OnlineSender(federation.name, link, sealer.seal)
+        self._sender = OnlineSender(federation.name, link, sealer)
         self.on_not_served: Callable[[str, str], None] = lambda _, __: None
         """Is given a party, and a model that it does not serve though it once agreed to."""
         self.source = ServingSource(config.party, data, section)

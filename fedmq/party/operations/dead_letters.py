@@ -174,7 +174,7 @@ class DeadLetterBox:
 
     def _described(self, received: Received) -> DeadLetter:
         try:
-            header = read_header(unframe(received.body).header).model_dump()
+            header = read_header(unframe(received.body).header, sealed=True).model_dump()
         except MessageError:
             header = None
         name = letter_id(received.body)

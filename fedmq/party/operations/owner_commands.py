@@ -74,6 +74,7 @@ class OwnerCommands(Service):
             "dropped": counters.dropped,
             "refused": dict(counters.refused),
             "sealed": self._sealer.sealed,
+            "refusals": dict(self._sealer.refusals),
             "store": trouble,
         }
 

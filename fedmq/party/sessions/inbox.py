@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from fedmq.errors import MessageError, Replayed
+from fedmq.errors import MessageError, Replayed, Stale
 from fedmq.messages.envelope import Envelope
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.sessions.runner import SessionRunner
@@ -68,15 +68,19 @@ class Inbox:
         about = {"message_id": delivery.message_id}
         try:
             envelope = self._checked(delivery)
+            if envelope is None:  # a handshake, which the sealer has taken
+                await delivery.ack()
+                return ""
             if delivery.lane == "online":
                 self.on_online(envelope)
                 return ""
             runner = await self._found(envelope)
             if runner is not None:
                 runner.deliver(envelope)
-        except Replayed as error:
-            # An honest broker repeats messages too, so this one is dropped rather than kept.
-            self.counters.refused["Replayed"] += 1
+        except (Replayed, Stale) as error:
+            # An honest broker repeats messages too, and keeps some while this daemon restarts;
+            # senders send again what matters. So these are dropped rather than kept.
+            self.counters.refused[type(error).__name__] += 1
             log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
             await delivery.ack()
             return str(error)
@@ -101,13 +105,15 @@ class Inbox:
             return runner
         return await self.on_stray(envelope)
 
-    def _checked(self, delivery: Delivery) -> Envelope:
+    def _checked(self, delivery: Delivery) -> Envelope | None:
         if len(delivery.body) > MAX_MESSAGE_BYTES:  # before it is decoded
             raise MessageError(
                 f"{len(delivery.body)} bytes are no fedmq message: those have {MAX_MESSAGE_BYTES} "
                 "at most"
             )
         envelope = self._sealer.open(delivery.body)
+        if envelope is None:
+            return None
         header = envelope.header
         if header.federation != self._federation or header.recipient != self._party:
             raise MessageError(

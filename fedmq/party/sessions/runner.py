@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
-from fedmq.messages.envelope import Envelope
+from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
@@ -47,6 +47,7 @@ __all__ = ["Publish", "SessionRunner"]
 
 log = logging.getLogger(__name__)
 
+_HANDSHAKE_SECONDS = 2.0  # after which somebody waits for a party rather than for its answer
 _OUTSTANDING = 16  # publishes that may wait for their confirmation at once
 
 
@@ -93,6 +94,7 @@ class SessionRunner:
         self._trace = observer.timeline
         self._record = observer.record
         self._link_trouble = ""
+        self._unsealed: set[str] = set()
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks = BackgroundTasks()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
@@ -269,6 +271,8 @@ class SessionRunner:
         if kept is not None and not kept.done():
             await asyncio.wait([kept])
         try:
+            if not await self._agreed(header):
+                return
             async with self._outstanding:
                 data = self._sealer.seal(envelope)
                 self._counters.sent(header, len(data))
@@ -294,6 +298,30 @@ class SessionRunner:
             )
         else:
             self._link_trouble = ""
+
+    async def _agreed(self, header: Header) -> bool:
+        """Whether keys are agreed on with the recipient; False for what waits for that already.
+
+        What the mailbox sends again waits once, and leaves as soon as the recipient is there.
+
+        Raises:
+            LinkError: they are not, and nobody misses this message.
+        """
+        if header.id in self._unsealed:
+            return False
+        self._unsealed.add(header.id)
+        try:
+            try:
+                await self._sealer.ready(header, _HANDSHAKE_SECONDS)
+            except LinkError as error:
+                if not header.sequence:
+                    raise
+                self._link_trouble = str(error)
+                await self._sealer.ready(header)
+                self._link_trouble = ""
+        finally:
+            self._unsealed.discard(header.id)
+        return True
 
     def _run(self, run: PlanRun) -> None:
         for index, computation in enumerate(run.computations):

@@ -14,6 +14,8 @@ __all__ = ["UnsequencedSender"]
 
 log = logging.getLogger(__name__)
 
+_HANDSHAKE_SECONDS = 2.0
+
 
 class UnsequencedSender:
     """Sends bodies that belong to no running session, so that no mailbox repeats them."""
@@ -35,6 +37,7 @@ class UnsequencedSender:
             recipient=recipient,
             kind=body.kind,
         )
+        await self._sealer.ready(header, _HANDSHAKE_SECONDS)
         data = self._sealer.seal(Envelope(header, body))
         await self._link.publish(recipient, "training", data, message_id=header.id)
 

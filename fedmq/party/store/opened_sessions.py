@@ -13,13 +13,12 @@ from pathlib import Path
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Header
 from fedmq.party.atomic_file import write_atomically
-from fedmq.transport.sealing.seal import LONGEST_DELAY
 
 __all__ = ["OpenedSessions"]
 
 _DAY = 24 * 3600
-_KEPT = LONGEST_DELAY + _DAY
-"""Seconds after which an opening may be forgotten: its seal is too old by then."""
+_KEPT = 8 * _DAY
+"""Seconds after which an opening may be forgotten: nobody sends it again by then."""
 
 _Key = tuple[str, str, int]
 

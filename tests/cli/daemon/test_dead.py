@@ -6,23 +6,28 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedmq.cli.daemon_request import request_daemon
+from fedmq.errors import MessageError
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
+from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin
 from fedmq.party.identity import private_keys as private_keys
+from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
-from fedmq.transport.link import MAX_MESSAGE_BYTES
+from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.link import RabbitMQLink
 from fedmq.transport.rabbitmq.topology import exchange_name, routing_key
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.party.sealed_parties import envelope
@@ -97,6 +102,31 @@ async def posted(node: RabbitNode, *bodies: bytes) -> None:
     await connection.close()
 
 
+@asynccontextmanager
+async def connected(node: RabbitNode, bank: EndToEnd) -> AsyncIterator[RabbitMQLink]:
+    """The bank at its own link, once it and the daemon have agreed on keys."""
+    link = RabbitMQLink(node.url("bank"), "demo", "bank")
+
+    async def take(delivery: Delivery) -> None:
+        with suppress(MessageError):
+            bank.open(delivery.body)
+        await delivery.ack()
+
+    bank.connect_by(HandshakeSender(link).send)
+    await link.open(take)
+    try:
+        await bank.ready(envelope().header, 20)
+        yield link
+    finally:
+        await bank.close()
+        await link.close()
+
+
+async def reloaded(party: Path) -> None:
+    config, _ = PartyFile.read(party)
+    await asyncio.to_thread(request_daemon, config.state, {"do": "reload"})
+
+
 async def listed(party: Path, count: int) -> list[dict[str, Any]]:
     for _ in range(20):
         found: list[dict[str, Any]] = fedmq("dead", "list", party)
@@ -120,21 +150,21 @@ async def test_letters_are_listed_with_their_reasons_taken_again_and_dropped(
     daemon: Path, node: RabbitNode, rings: dict[str, KeyRing]
 ) -> None:
     pins = {party: (ring.current.public,) for party, ring in rings.items()}
-    sealed = EndToEnd(rings["bank"], pins).seal(envelope())
+    sealed = EndToEnd(rings["bank"], pins).offer("demo", "telco")
     await posted(node, b"garbage", encode(envelope()), sealed)
 
     letters = await listed(daemon, 3)
     assert [letter["reason"].split(";")[0] for letter in letters] == [
         "7 bytes are not a fedmq message: unpack(b) received extra data.",
         "message 's1/1/bank/telco/1' is not sealed",
-        "bank signs with a key that is not pinned here",
+        "bank seals with a key that is not pinned here",
     ]
     assert [letter["sender"] for letter in letters] == ["bank"] * 3
     assert all(letter["at"] for letter in letters)
     # To look changes nothing.
     assert await listed(daemon, 3) == letters
     shown = fedmq("dead", "show", daemon, letters[2]["letter"])
-    assert shown["header"]["kind"] == "probe"
+    assert shown["header"]["kind"] == "seal offer"
 
     assert fedmq("dead", "drop", daemon, letters[0]["letter"]) == [{"letter": letters[0]["letter"]}]
     again = fedmq("dead", "requeue", daemon, letters[2]["letter"])
@@ -170,7 +200,8 @@ async def test_messages_of_sessions_that_do_not_run_are_dropped_and_counted(
         opening.header.model_copy(update={"attempt": 2, "id": "s1/2/bank/telco/1"}), body
     )
     with running(telco):
-        await posted(node, bank.seal(envelope(session="unknown")))
+        async with connected(node, bank):
+            await posted(node, bank.seal(envelope(session="unknown")))
         assert await seen(telco, lambda it: it["dropped"] == 1)
         await posted(node, bank.seal(newer))
         assert await seen(telco, lambda it: it["sessions"])
@@ -185,9 +216,7 @@ async def test_what_a_restarted_daemon_can_read_is_taken_again(
 ) -> None:
     """As after ``fedmq keys trust``: the letter was refused for want of the sender's key."""
     pins = {party: (ring.current.public,) for party, ring in rings.items()}
-    body = InferenceOpen(model="m", rows=1, id_pieces=0)
-    header = envelope(session="s7").header.model_copy(update={"kind": body.kind})
-    letter = EndToEnd(rings["bank"], pins).seal(Envelope(header, body))
+    letter = EndToEnd(rings["bank"], pins).offer("demo", "telco")
 
     for trusted in (False, True):
         if trusted:
@@ -206,13 +235,19 @@ async def test_a_letter_that_nobody_waits_for_any_more_stays_with_the_reason(
     telco: Path, node: RabbitNode, rings: dict[str, KeyRing]
 ) -> None:
     pins = {party: (ring.current.public,) for party, ring in rings.items()}
-    letter = EndToEnd(rings["bank"], pins).seal(envelope(session="s8"))
+    federation = telco.with_name("federation.toml")
+    pin(federation, "bank", pins["bank"])
+    bank = EndToEnd(rings["bank"], pins)
 
     with running(telco):
-        await posted(node, letter)
-        await listed(telco, 1)
-    pin(telco.with_name("federation.toml"), "bank", pins["bank"])
-    with running(telco):
+        async with connected(node, bank):
+            pin(federation, "bank", [PrivateKeys.generate().public])
+            await reloaded(telco)
+            await posted(node, bank.seal(envelope(session="s8")))
+        [letter] = await listed(telco, 1)
+        assert "not pinned here any more" in letter["reason"]
+        pin(federation, "bank", pins["bank"])
+        await reloaded(telco)
         [done] = fedmq("dead", "requeue", telco, "--all")
         assert not done["taken"]
         assert "session s8 does not run here" in done["reason"]
@@ -226,15 +261,17 @@ async def test_a_recorded_session_opens_nothing_after_a_restart(
     pin(telco.with_name("federation.toml"), "bank", pins["bank"])
     body = InferenceOpen(model="m", rows=1, id_pieces=0)
     header = envelope().header.model_copy(update={"kind": body.kind})
-    opening = EndToEnd(rings["bank"], pins).seal(Envelope(header, body))
+    bank = EndToEnd(rings["bank"], pins)
 
     with running(telco):
-        await posted(node, opening)
+        async with connected(node, bank):
+            opening = bank.seal(Envelope(header, body))
+            await posted(node, opening)
         status = await seen(telco, lambda it: it["sessions"])
         assert status["sessions"][0]["session"] == header.session
     with running(telco):
         await posted(node, opening)
         status = await seen(telco, lambda it: it["refused"])
-        assert status["refused"] == {"Replayed": 1}
+        assert status["refused"] == {"Stale": 1}
         assert status["sessions"] == []
     assert [entry["event"] for entry in fedmq("audit-log", "list", telco)].count("asked") == 1

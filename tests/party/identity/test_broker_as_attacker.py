@@ -188,8 +188,8 @@ async def test_a_training_on_rabbitmq_under_attack_ends_right(
     async def tapped(message: Received) -> None:
         nonlocal forged
         await message.settle(accept=True)
-        if message.message_id == "forged":
-            return
+        if message.message_id == "forged" or message.message_id.startswith("seals/"):
+            return  # handshakes under attack have tests of their own: test_handshakes.py
         sender, recipient, _ = message.routing_key.split(".")
         recorded.append(Attack(sender, recipient, message.body))
         if random.random() < 0.5:

@@ -6,12 +6,13 @@ import asyncio
 import errno
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from fedmq.errors import ConfigError, MessageError, Replayed, Untrusted
-from fedmq.messages.codec import decode, encode
+from fedmq.errors import ConfigError, LinkError, MessageError, Replayed, Stale, Untrusted
+from fedmq.messages.codec import Parts, decode, encode, frame, read_header, unframe
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.online import OnlineRows
 from fedmq.party.configuration.party import PartyFile
@@ -21,17 +22,21 @@ from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import Clear, EndToEnd, sealer_of
 from fedmq.party.store.opened_sessions import OpenedSessions
+from fedmq.transport.sealing.connection import Seal
 from fedmq.transport.sealing.keys import PrivateKeys
-from fedmq.transport.sealing.seal import LONGEST_DELAY
 from tests.messages.bodies import example
-from tests.party.sealed_parties import envelope, sealers
+from tests.party.sealed_parties import connect, envelope, sealers, shake_hands
+
+_KEPT = 8 * 24 * 3600
 
 
 def test_an_envelope_arrives_as_it_was_sent() -> None:
-    both = sealers(["bank", "telco"])
-    for sequence in range(1, 4):
+    both = connect(sealers(["bank", "telco"]))
+    for sequence in range(3):
         sent = envelope(sequence=sequence)
         assert both["telco"].open(both["bank"].seal(sent)) == sent
+        back = envelope("telco", "bank", sequence=sequence)
+        assert both["bank"].open(both["telco"].seal(back)) == back
 
 
 def test_a_message_without_a_seal_is_refused() -> None:
@@ -41,17 +46,17 @@ def test_a_message_without_a_seal_is_refused() -> None:
 
 def test_a_party_without_keys_says_that_it_cannot_read() -> None:
     with pytest.raises(MessageError, match="has no keys to open it"):
-        decode(sealers(["bank", "telco"])["bank"].seal(envelope()))
+        decode(connect(sealers(["bank", "telco"]))["bank"].seal(envelope()))
 
 
 def test_a_message_for_another_party_is_refused() -> None:
-    three = sealers(["bank", "telco", "retail"])
+    three = connect(sealers(["bank", "telco", "retail"]))
     with pytest.raises(MessageError, match="is for telco"):
         three["retail"].open(three["bank"].seal(envelope()))
 
 
 def test_a_resent_message_is_taken_and_a_recorded_one_is_not() -> None:
-    both = sealers(["bank", "telco"])
+    both = connect(sealers(["bank", "telco"]))
     recorded = both["bank"].seal(envelope())
     both["telco"].open(recorded)
     both["telco"].open(both["bank"].seal(envelope()))
@@ -59,23 +64,143 @@ def test_a_resent_message_is_taken_and_a_recorded_one_is_not() -> None:
         both["telco"].open(recorded)
 
 
-@pytest.mark.parametrize("age", [LONGEST_DELAY + 60, -7200])
-def test_a_seal_of_another_time_is_refused(age: float) -> None:
-    now = 1_000_000_000.0
-    both = sealers(["bank", "telco"], clock=lambda: now)
+def test_nothing_is_sealed_before_keys_are_agreed_on() -> None:
+    with pytest.raises(LinkError, match="no keys are agreed on with telco yet"):
+        sealers(["bank", "telco"])["bank"].seal(envelope())
+
+
+@pytest.mark.parametrize("restarted", ["bank", "telco"])
+def test_whoever_restarts_the_two_agree_anew_and_no_recording_is_opened(restarted: str) -> None:
+    rings = {name: KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")}
+    pinned = {name: (ring.current.public,) for name, ring in rings.items()}
+    both = connect({name: EndToEnd(ring, pinned) for name, ring in rings.items()})
     recorded = both["bank"].seal(envelope())
-    now += age
-    with pytest.raises(Untrusted, match="h ago"):
-        both["telco"].open(recorded)
+    both["telco"].open(recorded)
+
+    both[restarted] = EndToEnd(rings[restarted], pinned)
+    sent: list[bytes] = []
+    bank, telco = both["bank"], both["telco"]
+    for sealer in (bank, telco):
+        sealer.connect_by(lambda _, data: sent.append(data))
+    if restarted == "telco":
+        with pytest.raises(Stale, match="they agree on new ones"):
+            telco.open(bank.seal(envelope(sequence=2)))
+        with pytest.raises(Stale):
+            telco.open(recorded)
+        assert len(sent) == 1  # the offer that heals it, and no other for the second message
+        bank.open(sent.pop())
+        telco.open(sent.pop())
+        bank.open(sent.pop())
+    else:
+        shake_hands(bank, telco)
+        with pytest.raises(Replayed):
+            telco.open(recorded)
+    again = envelope(sequence=3)
+    assert telco.open(bank.seal(again)) == again
+    assert bank.open(telco.seal(envelope("telco", "bank"))) == envelope("telco", "bank")
 
 
-def test_a_session_of_months_is_taken_by_a_peer_that_restarts() -> None:
-    now = 1_000_000_000.0
-    both = sealers(["bank", "telco"], clock=lambda: now)
-    both["bank"].seal(envelope())
-    now += 60 * 24 * 3600
-    sent = envelope(sequence=2)
-    assert both["telco"].open(both["bank"].seal(sent)) == sent
+def test_a_recorded_offer_and_answer_do_not_displace_what_is_agreed_on() -> None:
+    both = sealers(["bank", "telco"])
+    bank, telco = both["bank"], both["telco"]
+    recorded: list[bytes] = [bank.offer("demo", "telco")]
+    telco.connect_by(lambda _, data: recorded.append(data))
+    telco.open(recorded[0])
+    bank.open(recorded[1])
+    shake_hands(bank, telco)
+    with pytest.raises(Replayed):
+        telco.open(recorded[0])
+    with pytest.raises(Untrusted, match="does not expect"):
+        bank.open(recorded[1])
+    assert telco.open(bank.seal(envelope())) == envelope()
+
+
+@pytest.mark.parametrize("step", [7200, -7200, 400 * 24 * 3600, -400 * 24 * 3600])
+def test_a_clock_that_is_set_and_set_back_changes_nothing(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = connect(sealers(["bank", "telco"]))
+    true = time.time
+    for offset in (0, step, 0):
+        monkeypatch.setattr("time.time", lambda offset=offset: true() + offset)
+        for sent in (envelope(), question(1)):
+            assert both["telco"].open(both["bank"].seal(sent)) == sent
+    monkeypatch.setattr("time.time", lambda: true() + step)
+    shake_hands(both["telco"], both["bank"])
+    assert both["telco"].open(both["bank"].seal(envelope())) == envelope()
+
+
+async def test_keys_of_yesterday_are_renewed_in_the_background() -> None:
+    now = 0.0
+    both = connect(sealers(["bank", "telco"], clock=lambda: now))
+    bank, telco = both["bank"], both["telco"]
+    before = seal_of(bank)
+    now = 25 * 3600.0
+    offered = asyncio.Event()
+    sent: list[bytes] = []
+
+    def post(_: str, data: bytes) -> None:
+        sent.append(data)
+        offered.set()
+
+    bank.connect_by(post)
+    await bank.ready(envelope().header, 0)  # nobody waits
+    assert seal_of(bank) == before
+    await asyncio.wait_for(offered.wait(), 5)
+    telco.connect_by(lambda _, data: sent.append(data))
+    telco.open(sent[0])
+    bank.open(sent[1])
+    assert seal_of(bank) != before
+    await bank.close()
+
+
+def seal_of(sealer: EndToEnd) -> bytes:
+    """The id of the connection under which a party seals."""
+    seal = unframe(sealer.seal(envelope())).seal
+    assert seal is not None
+    return Seal.from_bytes(seal).connection
+
+
+async def test_who_waits_for_keys_learns_why_there_are_none() -> None:
+    rings = {name: KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")}
+    bank = EndToEnd(rings["bank"], {name: (ring.current.public,) for name, ring in rings.items()})
+    strangers = {
+        "bank": (PrivateKeys.generate().public,),
+        "telco": (rings["telco"].current.public,),
+    }
+    telco = EndToEnd(rings["telco"], strangers)
+    telco.connect_by(lambda _, data: bank.open(data))
+
+    def post(_: str, data: bytes) -> None:
+        with pytest.raises(Untrusted, match="not pinned here"):
+            telco.open(data)
+
+    bank.connect_by(post)
+    with pytest.raises(LinkError, match=r"telco has not pinned the key that bank has; compare"):
+        await bank.ready(envelope().header, 0.1)
+    assert "fedmq keys trust" in bank.refusals["telco"]
+    assert "not pinned here" in telco.refusals["bank"]
+    await bank.close()
+
+
+async def test_who_waits_for_keys_goes_on_as_soon_as_they_are_there() -> None:
+    both = sealers(["bank", "telco"])
+    waiting = asyncio.create_task(both["bank"].ready(envelope().header))
+    await asyncio.sleep(0)
+    shake_hands(both["telco"], both["bank"])
+    both["bank"].open(both["telco"].seal(envelope("telco", "bank")))
+    await asyncio.wait_for(waiting, 5)
+    await both["bank"].close()
+
+
+def test_a_party_of_an_older_version_is_refused_in_a_line_and_refuses_in_one() -> None:
+    both = connect(sealers(["bank", "telco"]))
+    parts = unframe(encode(envelope()))
+    with pytest.raises(Untrusted, match="bring all parties to the same fedmq version"):
+        both["telco"].open(frame(Parts(parts.header, parts.body, bytes(136))))
+    offer = unframe(both["bank"].offer("demo", "telco"))
+    with pytest.raises(MessageError, match="version 3 arrived, this party speaks 2: bring all"):
+        read_header(offer.header)
 
 
 def question(number: int) -> Envelope:
@@ -84,32 +209,6 @@ def question(number: int) -> Envelope:
     return Envelope(
         sent.header.model_copy(update={"kind": body.kind, "id": f"question {number}"}), body
     )
-
-
-def test_a_question_for_scores_is_not_taken_again_by_a_daemon_that_was_restarted() -> None:
-    now = 1_000_000_000.0
-    rings = {name: KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")}
-    pinned = {name: (ring.current.public,) for name, ring in rings.items()}
-    bank, telco = (EndToEnd(ring, pinned, clock=lambda: now) for ring in rings.values())
-    recorded = bank.seal(question(1))
-    telco.open(recorded)
-
-    now += 3
-    restarted = EndToEnd(rings["telco"], pinned, clock=lambda: now)
-
-    with pytest.raises(Untrusted, match="before this daemon was started"):
-        restarted.open(recorded)
-    asked = question(2)
-    assert restarted.open(bank.seal(asked)) == asked
-
-
-def test_a_question_for_scores_that_was_held_back_for_long_is_refused() -> None:
-    now = 1_000_000_000.0
-    both = sealers(["bank", "telco"], clock=lambda: now)
-    held = both["bank"].seal(question(1))
-    now += 3 * 3600
-    with pytest.raises(Untrusted, match="s ago"):
-        both["telco"].open(held)
 
 
 def test_keys_change_without_a_refused_message() -> None:
@@ -121,6 +220,7 @@ def test_keys_change_without_a_refused_message() -> None:
         """Both ways, with what telco trusts of bank."""
         pins = {"bank": tuple(trusted), "telco": (telco.current.public,)}
         here, there = EndToEnd(ring, pins), EndToEnd(telco, pins)  # type: ignore[arg-type]
+        shake_hands(here, there)
         there.open(here.seal(envelope(sequence=number)))
         here.open(there.seal(envelope("telco", "bank", sequence=number)))
 
@@ -143,20 +243,26 @@ def test_a_running_session_keeps_its_keys_when_others_are_taken_up() -> None:
     rings = [KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")]
     old = {ring.party: (ring.current.public,) for ring in rings}
     bank, telco = (EndToEnd(ring, old) for ring in rings)
+    shake_hands(bank, telco)
     telco.open(bank.seal(envelope()))
 
     stolen = KeyRing("bank", PrivateKeys.generate())
     new = {**old, "bank": (stolen.current.public,)}
-    recorded = EndToEnd(rings[0], old).seal(envelope(session="s2"))
+    recorded = bank.seal(envelope(session="s2"))
+    offered = EndToEnd(rings[0], old).offer("demo", "telco")
     telco.reload(EndToEnd(rings[1], new))
 
     sent = envelope(sequence=2)
     assert telco.open(bank.seal(sent)) == sent
-    with pytest.raises(Untrusted, match="not pinned"):
-        telco.open(recorded)
+    for unpinned in (recorded, offered):
+        with pytest.raises(Untrusted, match="not pinned"):
+            telco.open(unpinned)
+    with pytest.raises(LinkError):
+        telco.seal(envelope("telco", "bank"))
     bank.reload(EndToEnd(stolen, new))
     sent = envelope(sequence=3)
     assert telco.open(bank.seal(sent)) == sent
+    shake_hands(bank, telco)
     fresh = envelope(session="s3")
     assert telco.open(bank.seal(fresh)) == fresh
 
@@ -165,6 +271,7 @@ def test_nothing_more_is_sealed_to_a_key_that_is_forgotten() -> None:
     rings = [KeyRing(name, PrivateKeys.generate()) for name in ("bank", "telco")]
     old = {ring.party: (ring.current.public,) for ring in rings}
     bank = EndToEnd(rings[0], old)
+    shake_hands(bank, EndToEnd(rings[1], old))
     bank.seal(envelope())
 
     renewed = KeyRing("telco", PrivateKeys.generate())
@@ -172,7 +279,11 @@ def test_nothing_more_is_sealed_to_a_key_that_is_forgotten() -> None:
     bank.reload(EndToEnd(rings[0], new))
 
     sent = envelope(sequence=2)
-    assert EndToEnd(renewed, new).open(bank.seal(sent)) == sent
+    with pytest.raises(LinkError, match="no keys are agreed on"):
+        bank.seal(sent)
+    telco = EndToEnd(renewed, new)
+    shake_hands(bank, telco)
+    assert telco.open(bank.seal(sent)) == sent
 
 
 def test_whether_messages_are_sealed_at_all_is_decided_at_the_start() -> None:
@@ -319,12 +430,14 @@ class TestOpenings:
         assert await recording
         assert seen and all(seen)
 
-    async def test_openings_are_forgotten_when_their_seal_is_too_old(self, tmp_path: Path) -> None:
+    async def test_openings_are_forgotten_when_nobody_sends_them_again(
+        self, tmp_path: Path
+    ) -> None:
         now = 0.0
         opened_sessions = OpenedSessions(tmp_path, lambda: now)
         for session in ("a", "b", "c"):
             assert await opened_sessions.record_opening(envelope(session=session).header)
-        now += LONGEST_DELAY + 25 * 3600
+        now += _KEPT + 3600
         assert await opened_sessions.record_opening(envelope(session="d").header)
         assert len((tmp_path / "openings.jsonl").read_text().splitlines()) == 1
 
@@ -358,14 +471,14 @@ class TestOpenings:
         ]
         assert first == [False, True, False]
 
-    async def test_an_opening_is_kept_for_as_long_as_the_seal_of_its_last_repetition(
+    async def test_an_opening_is_kept_for_days_after_its_last_repetition(
         self, tmp_path: Path
     ) -> None:
         now = 0.0
         opened_sessions = OpenedSessions(tmp_path, lambda: now)
         header = envelope().header
         assert await opened_sessions.record_opening(header)
-        now = LONGEST_DELAY / 2  # sent once more, under a newer seal
+        now = _KEPT / 2  # sent once more
         assert not await opened_sessions.record_opening(header)
-        now += LONGEST_DELAY
+        now += _KEPT - 3600
         assert not await OpenedSessions(tmp_path, lambda: now).record_opening(header)

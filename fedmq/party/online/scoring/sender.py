@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
 
 from fedmq.errors import LinkError
 from fedmq.messages.body import Body
-from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope, Header
+from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import Link
 
@@ -21,17 +20,15 @@ log = logging.getLogger(__name__)
 class OnlineSender:
     """Sends the online messages of one party, each once: whoever misses an answer asks again.
 
-    ``seal`` makes the bytes of an envelope.
+    ``sealer`` makes the bytes of an envelope; without one they are in the clear.
     """
 
-    def __init__(
-        self, federation: str, link: Link, seal: Callable[[Envelope], bytes] = encode
-    ) -> None:
+    def __init__(self, federation: str, link: Link, sealer: Sealer | None = None) -> None:
         self.lost = 0
         """Messages that the link did not take."""
         self._federation = federation
         self._link = link
-        self._seal = seal
+        self._sealer = sealer or Clear()
         self._numbers = itertools.count(1)
         self._tasks = BackgroundTasks()
 
@@ -50,8 +47,9 @@ class OnlineSender:
         self._tasks.spawn(self._post(header, body, max(seconds, 0.05)))
 
     async def _post(self, header: Header, body: Body, seconds: float) -> None:
-        data = self._seal(Envelope(header, body))
         try:
+            await self._sealer.ready(header, seconds)
+            data = self._sealer.seal(Envelope(header, body))
             await self._link.post(header.recipient, data, message_id=header.id, expires=seconds)
         except LinkError as error:
             self.lost += 1

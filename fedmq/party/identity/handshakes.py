@@ -1,0 +1,210 @@
+"""Which connections a party has with one peer, and which it has offered: no I/O, no clock."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fedmq.errors import Replayed, Untrusted
+from fedmq.transport.sealing.connection import Connection
+from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
+from fedmq.transport.sealing.noise import EPHEMERAL_BYTES, Initiator, respond
+from fedmq.transport.sealing.recent import Recent
+
+__all__ = ["REFUSALS", "Handshakes", "RefusedOffer"]
+
+REFUSALS = {
+    1: "{peer} has not pinned the key that {party} has; compare its fingerprint there, "
+    "then: fedmq keys trust",
+    2: "{peer} no longer has the key that {party} has pinned for it; pin the new one here",
+    3: "{peer} finds no proof of {party}'s key in what it sends",
+}
+"""What a refusal says to the party whose offer was refused, by its number."""
+
+_OFFERED = 8
+_ANSWERED = 16
+_KEPT = 4
+_OFFER = struct.Struct(">8s8s")
+_NAME_BYTES = 16
+_REFUSAL = struct.Struct(f">{_NAME_BYTES}sB64s")
+
+
+class RefusedOffer(Untrusted):
+    """An offer that is refused; ``number`` is the reason in `REFUSALS`."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(reason)
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    initiator: Initiator
+    peer: PublicKeys
+
+
+@dataclass
+class Handshakes:
+    """The state between ``party`` and ``peer``."""
+
+    party: str
+    peer: str
+    current: Connection | None = None
+    """What to seal with."""
+    kept: Recent[bytes, Connection] = field(default_factory=lambda: Recent(_KEPT))
+    """Connections that both sides have proved to hold the keys of, by id."""
+    answered: Recent[bytes, Connection] = field(default_factory=lambda: Recent(_ANSWERED))
+    """Connections whose offer may have been a repetition: nothing has been opened under them."""
+    _offered: Recent[bytes, _Offered] = field(default_factory=lambda: Recent(_OFFERED))
+    _heard: Recent[bytes, None] = field(default_factory=lambda: Recent(1024))
+
+    def offer(self, federation: str, header: bytes, own: PrivateKeys, peer: PublicKeys) -> bytes:
+        """The first message of a handshake, to the owner of ``peer``."""
+        names = _OFFER.pack(own.public.id, peer.id)
+        prologue = _prologue(
+            federation, header + names, (self.party, own.public), (self.peer, peer)
+        )
+        initiator = Initiator(prologue, own.agree, peer.agree)
+        body = initiator.offer()
+        self._offered.put(_name(body), _Offered(initiator, peer))
+        return names + body
+
+    def answer(
+        self,
+        federation: str,
+        header: bytes,
+        body: bytes,
+        own: Sequence[PrivateKeys],
+        pinned: Sequence[PublicKeys],
+        *,
+        answer_header: bytes,
+        now: float,
+    ) -> bytes:
+        """The second message, where ``body`` is a first one of the peer.
+
+        Raises:
+            Untrusted: it is cut short.
+            RefusedOffer: its keys are not those pinned here, or are not proved.
+            Replayed: it was answered before.
+        """
+        if len(body) < _OFFER.size + EPHEMERAL_BYTES:
+            raise Untrusted("a handshake was cut short")
+        signer, recipient = _OFFER.unpack_from(body)
+        names, offer = body[: _OFFER.size], body[_OFFER.size :]
+        peer = next((keys for keys in pinned if keys.id == signer), None)
+        if peer is None:
+            raise RefusedOffer(
+                1,
+                f"{self.peer} seals with a key that is not pinned here; compare its fingerprint, "
+                "then: fedmq keys trust",
+            )
+        keys = next((keys for keys in own if keys.public.id == recipient), None)
+        if keys is None:
+            raise RefusedOffer(
+                2,
+                f"{self.peer} seals to a key that {self.party} no longer has; send it the new one",
+            )
+        name = _name(offer)
+        prologue = _prologue(
+            federation, header + names, (self.peer, peer), (self.party, keys.public)
+        )
+        try:
+            made, message = respond(prologue, keys.agree, peer.agree, offer, answer_header)
+        except Untrusted as error:
+            raise RefusedOffer(3, str(error)) from None
+        if name in self._heard:
+            raise Replayed("a handshake that was answered before came again")
+        self._heard.put(name, None)
+        connection = Connection(made, peer, now)
+        self.answered.put(connection.id, connection)
+        return name + message
+
+    def finish(self, header: bytes, body: bytes, now: float) -> Connection:
+        """The connection that the peer's answer makes; it is the current one from now on.
+
+        Raises:
+            Untrusted: the answer was altered, or answers nothing that was offered lately.
+        """
+        name, message = body[:_NAME_BYTES], body[_NAME_BYTES:]
+        offered = self._offered.get(name)
+        if offered is None:
+            raise Untrusted(f"{self.peer} answers a handshake that {self.party} does not expect")
+        keys, sealed_header = offered.initiator.finish(message)
+        if sealed_header != header:
+            raise Untrusted("a handshake was altered on its way")
+        del self._offered[name]
+        return self._take(Connection(keys, offered.peer, now))
+
+    def confirmed(self, connection: Connection) -> None:
+        """Something was opened under ``connection``, so that its handshake is no repetition."""
+        if self.answered.pop(connection.id, None) is not None:
+            self._take(connection)
+
+    def find(self, connection: bytes) -> Connection | None:
+        """The connection of that id."""
+        return self.kept.get(connection) or self.answered.get(connection)
+
+    def refusal(self, header: bytes, body: bytes, number: int, own: PrivateKeys) -> bytes:
+        """What is answered to the offer in ``body``, under this party's signature."""
+        name = _name(body[_OFFER.size :])
+        signature = own.sign.sign(_refused(header, name, number))
+        return _REFUSAL.pack(name, number, signature)
+
+    def refused(self, header: bytes, body: bytes, pinned: Sequence[PublicKeys]) -> str:
+        """Why the peer has refused an offer, in a line.
+
+        Raises:
+            Untrusted: it refuses nothing that was offered lately.
+        """
+        if len(body) != _REFUSAL.size:
+            raise Untrusted("a refusal was cut short")
+        name, number, signature = _REFUSAL.unpack(body)
+        if name not in self._offered or number not in REFUSALS:
+            raise Untrusted(f"{self.peer} refuses what {self.party} has not offered")
+        reason = REFUSALS[number].format(peer=self.peer, party=self.party)
+        proved = any(_holds(keys, signature, _refused(header, name, number)) for keys in pinned)
+        return reason if proved else f"{reason} (said under a key that is not pinned here)"
+
+    def drop_unpinned(self, pinned: Sequence[PublicKeys]) -> None:
+        """Seal nothing more to keys that are not in ``pinned``, and let no session begin there."""
+        for connection in (*self.kept.values(), *self.answered.values()):
+            connection.only_known_sessions = connection.peer not in pinned
+        if self.current is not None and self.current.peer not in pinned:
+            self.current = None
+        for name in [name for name, offered in self._offered.items() if offered.peer not in pinned]:
+            del self._offered[name]
+
+    def _take(self, connection: Connection) -> Connection:
+        self.kept.put(connection.id, connection)
+        self.current = connection
+        return connection
+
+
+def _name(offer: bytes) -> bytes:
+    """What both sides call a handshake: a hash of the initiator's ephemeral key."""
+    return hashlib.sha256(offer[:EPHEMERAL_BYTES]).digest()[:_NAME_BYTES]
+
+
+def _prologue(federation: str, offer: bytes, *parties: tuple[str, PublicKeys]) -> bytes:
+    """What both sides must agree about, each field with its length before it."""
+    fields = [b"fedmq seals 2", federation.encode(), offer]
+    for party, keys in parties:
+        fields += [party.encode(), keys.sign, keys.agree]
+    return b"".join(len(data).to_bytes(4, "big") + data for data in fields)
+
+
+def _refused(header: bytes, name: bytes, number: int) -> bytes:
+    return b"fedmq refusal 2" + name + bytes([number]) + header
+
+
+def _holds(keys: PublicKeys, signature: bytes, data: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(keys.sign).verify(signature, data)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

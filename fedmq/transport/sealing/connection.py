@@ -1,0 +1,141 @@
+"""What a handshake leaves behind: messages between two parties, sealed under keys of this hour.
+
+Each direction has a key for each stream: one for messages that are numbered by their session, and
+one for those that are not, so that bulk held up on one lane is not too old on the other. Bodies are
+padded and sealed with ChaCha20-Poly1305 (RFC 8439); header and seal are associated data. The nonce
+is a counter. Keys live in memory only, so that no restart can repeat a nonce, and nothing that was
+sealed before it can be opened after it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable
+from typing import NamedTuple, Self
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from fedmq.errors import Replayed, Untrusted
+from fedmq.transport.sealing.keys import PublicKeys
+from fedmq.transport.sealing.noise import Keys
+from fedmq.transport.sealing.padding import pad, unpad
+from fedmq.transport.sealing.recent import Recent
+
+__all__ = ["SEAL_BYTES", "SEAL_VERSION", "Connection", "Seal"]
+
+SEAL_VERSION = 2
+ID_BYTES = 16
+_SEAL = struct.Struct(f">B{ID_BYTES}sBQ")
+SEAL_BYTES = _SEAL.size
+_STREAMS = 2
+
+_WINDOW = 8192
+"""How far a message may fall behind the newest and still be told from a repetition."""
+_MOST_SESSIONS = 4096
+
+
+class Seal(NamedTuple):
+    """Which connection, stream and counter a sealed body has."""
+
+    version: int
+    connection: bytes
+    stream: int
+    counter: int
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Undo ``to_bytes``; Untrusted for another length, version or stream."""
+        if len(data) != SEAL_BYTES or data[0] != SEAL_VERSION:
+            raise Untrusted(
+                "a seal of another kind arrived: bring all parties to the same fedmq version"
+            )
+        seal = cls(*_SEAL.unpack(data))
+        if seal.stream >= _STREAMS:
+            raise Untrusted("the message was altered on its way")
+        return seal
+
+    def to_bytes(self) -> bytes:
+        """As it travels."""
+        return _SEAL.pack(*self)
+
+
+class Connection:
+    """Seals and opens what two parties say to each other after one handshake.
+
+    ``made`` is the time of the handshake on a clock that never jumps. ``peer``: the keys that the
+    other side has proved to hold.
+    """
+
+    def __init__(self, keys: Keys, peer: PublicKeys, made: float) -> None:
+        self.id = keys.digest[:ID_BYTES]
+        self.peer = peer
+        self.made = made
+        self.only_known_sessions = False
+        """Set when ``peer`` is no longer pinned: sessions under way may end, none begins."""
+        self._outgoing = [_cipher(keys.send, stream) for stream in range(_STREAMS)]
+        self._counters = [0] * _STREAMS
+        self._incoming = [_Incoming(_cipher(keys.receive, stream)) for stream in range(_STREAMS)]
+        self._sessions: Recent[Hashable, None] = Recent(_MOST_SESSIONS)
+
+    def seal(
+        self, header: bytes, body: bytes, stream: int, session: Hashable
+    ) -> tuple[bytes, bytes]:
+        """The sealed body and its seal; ``header`` is bound to both."""
+        self._counters[stream] += 1
+        counter = self._counters[stream]
+        seal = Seal(SEAL_VERSION, self.id, stream, counter).to_bytes()
+        self._sessions.put(session, None)
+        return self._outgoing[stream].encrypt(_nonce(counter), pad(body), header + seal), seal
+
+    def open(self, header: bytes, sealed: bytes, seal: Seal, session: Hashable) -> bytes:
+        """The body.
+
+        Raises:
+            Untrusted: anything of the three was altered, or ``session`` may not begin here.
+            Replayed: the message was opened before.
+        """
+        incoming = self._incoming[seal.stream]
+        body = incoming.opened(header, sealed, seal)
+        if self.only_known_sessions and session not in self._sessions:
+            raise Untrusted("a new session under a key that is not pinned here any more")
+        # Only now: what was altered or refused must not pass for a repetition, nor use up a number.
+        incoming.count(seal.counter)
+        self._sessions.put(session, None)
+        return body
+
+
+class _Incoming:
+    def __init__(self, cipher: ChaCha20Poly1305) -> None:
+        self._cipher = cipher
+        self._newest = 0
+        self._seen = 0  # bit n: the message that is n older than the newest was taken
+
+    def opened(self, header: bytes, sealed: bytes, seal: Seal) -> bytes:
+        try:
+            padded = self._cipher.decrypt(_nonce(seal.counter), sealed, header + seal.to_bytes())
+            return unpad(padded)
+        except (InvalidTag, ValueError):
+            raise Untrusted("the message was altered on its way") from None
+
+    def count(self, counter: int) -> None:
+        age = self._newest - counter
+        if age >= _WINDOW or (age >= 0 and self._seen >> age & 1):
+            raise Replayed("a message that was taken before came again")
+        if age < 0:
+            # A shift by more than the window would only make a large number of zeros.
+            self._seen = (self._seen << min(-age, _WINDOW) | 1) & ((1 << _WINDOW) - 1)
+            self._newest = counter
+        else:
+            self._seen |= 1 << age
+
+
+def _cipher(key: bytes, stream: int) -> ChaCha20Poly1305:
+    info = b"fedmq stream" + bytes([stream])
+    return ChaCha20Poly1305(HKDFExpand(SHA256(), 32, info).derive(key))
+
+
+def _nonce(counter: int) -> bytes:
+    return counter.to_bytes(12, "little")
