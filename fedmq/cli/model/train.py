@@ -17,7 +17,7 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.operations.control import DaemonAway
 from fedmq.party.telemetry.timeline import check_writable, write_trace
 
-__all__ = ["follow", "train"]
+__all__ = ["follow", "follow_to_the_end", "train"]
 
 _BACK_SECONDS = 60.0
 _POLL_SECONDS = 0.5
@@ -82,7 +82,7 @@ def _watched(
                 bar.show(event["done"], event["total"] or expected, event["details"], waits)
 
         try:
-            return _follow_to_the_end(state, request, show, opened)
+            return follow_to_the_end(state, request, show, opened)
         except KeyboardInterrupt:
             session = opened[0] if opened else "SESSION"
             click.echo(
@@ -93,7 +93,7 @@ def _watched(
             raise
 
 
-def _follow_to_the_end(
+def follow_to_the_end(
     state: Path,
     request: Mapping[str, Any],
     show: Callable[[Mapping[str, Any]], None],
