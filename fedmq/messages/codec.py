@@ -79,9 +79,14 @@ def decode(data: bytes) -> Envelope:
 
 
 def pack(envelope: Envelope) -> Parts:
-    """Header and body of ``envelope`` as bytes."""
+    """Header and body of ``envelope`` as bytes.
+
+    A field that has its default stays out of a body, so that parties of the version before it
+    understand whoever makes no use of it.
+    """
     return Parts(
-        msgpack.packb(envelope.header.model_dump()), msgpack.packb(envelope.body.model_dump())
+        msgpack.packb(envelope.header.model_dump()),
+        msgpack.packb(envelope.body.model_dump(exclude_defaults=True)),
     )
 
 
