@@ -50,7 +50,7 @@ def test_no_message_of_an_encrypted_training_tells_a_secret(
 
 
 def test_no_message_of_a_training_on_a_lattice_tells_a_secret() -> None:
-    made = federation(num_boost_round=1, max_depth=2).having(engine=Lattice())
+    made = federation(num_boost_round=1, max_depth=2, max_bin=3).having(engine=Lattice())
     envelopes, secrets, simulation = trained(made)
     assert set(simulation.results[ACTIVE].trees[0].owner.tolist()) > {-1}
     assert leaks(envelopes, secrets) == set()
@@ -100,8 +100,8 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
         if isinstance(value, int | float)
     }
     assert {name for _, name in scalars} == {
-        "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin", "colsample_bytree", "seed",
-        "tree", "pieces", "piece", "round", "node",
+        "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
+        "colsample_bytree", "seed", "tree", "pieces", "piece", "round", "node",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
