@@ -16,6 +16,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.privacy.engine import Engine, Query
 from fedmq.privacy.engines import plain
+from fedmq.privacy.engines.lattice import Lattice
 from fedmq.protocol.training.computations import tree_candidates
 from tests.protocol.federation import (
     ACTIVE,
@@ -45,6 +46,13 @@ def test_no_message_of_an_encrypted_training_tells_a_secret(
     envelopes, secrets, simulation = trained(federation(**params).having(engine=engine))
     owners = np.concatenate([tree.owner for tree in simulation.results[ACTIVE].trees])
     assert set(owners.tolist()) > {-1}
+    assert leaks(envelopes, secrets) == set()
+
+
+def test_no_message_of_a_training_on_a_lattice_tells_a_secret() -> None:
+    made = federation(num_boost_round=1, max_depth=2, max_bin=3).having(engine=Lattice())
+    envelopes, secrets, simulation = trained(made)
+    assert set(simulation.results[ACTIVE].trees[0].owner.tolist()) > {-1}
     assert leaks(envelopes, secrets) == set()
 
 
@@ -92,8 +100,8 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
         if isinstance(value, int | float)
     }
     assert {name for _, name in scalars} == {
-        "rows", "trees", "active_only_trees", "max_depth", "max_bin", "colsample_bytree", "seed",
-        "tree", "pieces", "piece", "round", "node",
+        "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
+        "colsample_bytree", "seed", "tree", "pieces", "piece", "round", "node",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
@@ -117,6 +125,33 @@ def test_a_payload_is_ciphertexts_their_layout_and_their_number() -> None:
         ("histogram reply", "packed"),
         ("histogram reply", "count"),
     }
+
+
+def test_what_a_passive_party_of_a_lattice_hears_are_numbers_that_look_random() -> None:
+    envelopes, _, _ = trained(federation().having(engine=Lattice()))
+    heard = {
+        (envelope.header.kind, key)
+        for envelope in envelopes
+        if envelope.header.recipient != ACTIVE
+        for name in ("payload", "public")
+        for key in getattr(envelope.body, name, {})
+    }
+    assert heard == {
+        ("training open", "seed"),
+        ("training open", "hint_bytes"),
+        ("training open", "offer"),
+        ("query piece", "rows"),
+        ("query piece", "masks"),
+        ("directions query", "choice"),
+    }
+    words = [
+        array.numpy().ravel().view(np.uint8)
+        for envelope in envelopes
+        if envelope.header.kind in ("query piece", "directions query")
+        for array in envelope.body.payload.values()
+    ]
+    bits = np.unpackbits(np.concatenate(words))
+    assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(bits))
 
 
 def test_the_slot_layout_that_passive_parties_see_does_not_depend_on_the_labels() -> None:
