@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.cli.model.train import _to_the_end
+from fedmq.cli.model.train import _follow_to_the_end
 from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import LoadActiveTable
@@ -151,7 +151,9 @@ async def test_the_command_watches_on_when_the_daemon_is_back(
 
     state = federation.folder / "bank" / "state"
     request = {"do": "train", "job": job(), "trace": False}
-    watching = asyncio.create_task(asyncio.to_thread(_to_the_end, state, request, show, opened))
+    watching = asyncio.create_task(
+        asyncio.to_thread(_follow_to_the_end, state, request, show, opened)
+    )
 
     async def has_opened() -> list[str]:
         return opened
