@@ -27,14 +27,17 @@ from fedmq.transport.priority import PriorityGate
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.topology import Topology
 
-__all__ = ["BrokerConnection", "Received"]
+__all__ = ["BrokerConnection", "Received", "check_in_reach"]
 
 CONTENT_TYPE = "application/msgpack"
 PREFETCH = 64
 TIMEOUT_SECONDS = 10.0
 CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
-WATCH_SECONDS = 5.0
+WATCH_SECONDS = 3.0
+REACH_SECONDS = 2.0
+"""For a TCP connection to the broker. A network that swallows packets shows in it long before a
+time-out that leaves room for a busy broker."""
 
 # Longer messages go to the broker one at a time. The others wait here, where shorter ones overtake
 # them.
@@ -80,6 +83,16 @@ def _refusal(address: BrokerAddress, error: BaseException) -> str:
         f"broker {address} does not let user {address.user!r} into virtual host "
         f"{address.vhost!r}; check that it exists and that the user has permissions there"
     )
+
+
+async def check_in_reach(address: BrokerAddress) -> None:
+    """Raise `LinkError` unless something listens at ``address``."""
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+    except OSError as error:  # TimeoutError among them
+        raise LinkError(_refusal(address, error)) from None
+    writer.close()
 
 
 @dataclass
@@ -360,7 +373,7 @@ class BrokerConnection:
             if self.lost.done():
                 return self.lost.result()
             try:
-                counts = await self._count()
+                counts = await self._count_in_reach()
             except LinkError as error:
                 return str(error)
             if any(consumers == 0 for consumers, _ in counts):
@@ -369,6 +382,17 @@ class BrokerConnection:
             starved = starved + 1 if idle and any(waiting for _, waiting in counts) else 0
             if starved == 2:
                 return "messages wait, and the broker delivers none"
+
+    async def _count_in_reach(self) -> list[tuple[int, int]]:
+        """The counts; where they take long, LinkError unless the broker can be reached at all."""
+        counting = asyncio.ensure_future(self._count())
+        try:
+            done, _ = await asyncio.wait([counting], timeout=REACH_SECONDS)
+            if not done:
+                await check_in_reach(self.address)
+            return await counting
+        finally:
+            counting.cancel()
 
     async def declare(self, topology: Topology) -> None:
         """Create what is missing of a topology; LinkError without the right to configure."""

@@ -16,7 +16,7 @@ from fedmq.transport.backoff import Backoff
 from fedmq.transport.lane_workers import LaneWorkers
 from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received, check_in_reach
 from fedmq.transport.rabbitmq.topology import (
     check_name,
     exchange_name,
@@ -28,6 +28,9 @@ from fedmq.transport.rabbitmq.topology import (
 __all__ = ["RabbitMQLink"]
 
 log = logging.getLogger(__name__)
+
+_BACKOFF = Backoff(limit=1.5)
+"""Scores are waited for: a broker that is back is found within seconds."""
 
 
 class RabbitMQLink(Link):
@@ -62,7 +65,7 @@ class RabbitMQLink(Link):
         self.federation = check_name("federation", federation)
         self.address = BrokerAddress.parse(url)
         self._ssl_context = ssl_context
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or _BACKOFF
         self._wait = wait
         self._connection: BrokerConnection | None = None
         self._lane_workers: LaneWorkers | None = None
@@ -182,6 +185,8 @@ class RabbitMQLink(Link):
         for delay in self._backoff.delays(Random()):
             await asyncio.sleep(delay)
             try:
+                # Quicker to tell than from a connection, whose time-out waits for a busy broker.
+                await check_in_reach(self.address)
                 return await self._connect(workers, alone=alone)
             except Exception as error:  # only closing the link may end the attempts
                 log.info("%s: %s", self.party, error)

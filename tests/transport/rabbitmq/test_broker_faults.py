@@ -19,6 +19,7 @@ from fedmq.transport.rabbitmq.link import RabbitMQLink
 from fedmq.transport.rabbitmq.topology import Topology, topology
 from tests.rabbitmq_node import RabbitNode
 from tests.transport.federations import Inbox, Observer, RabbitFederation
+from tests.transport.rabbitmq.black_hole import BlackHole
 
 numbers = itertools.count()
 PAIR = ("bank", "telco")
@@ -177,3 +178,29 @@ async def test_a_link_may_wait_for_a_broker_that_is_down(node: RabbitNode) -> No
     await link.publish("bank", "training", b"", message_id="1")
     assert (await inbox.acked()).message_id == "1"
     await link.close()
+
+
+async def test_a_link_is_back_within_five_seconds_of_a_network_that_swallowed_packets(
+    rabbit: RabbitFederation, node: RabbitNode
+) -> None:
+    way = BlackHole(BrokerAddress.parse(node.url()).port)
+    observer, inbox = Observer(), Inbox()
+    url = rabbit.url.replace(f":{way.target}", f":{way.port}")
+    telco = RabbitMQLink(url, rabbit.name, "telco", on_state=observer)
+    bank, _ = await rabbit.opened("bank")
+    try:
+        await telco.open(inbox)
+        way.darken()
+        begun = time.monotonic()
+        await observer.sees(connected=False)
+        assert time.monotonic() - begun < 10
+        await asyncio.sleep(12)  # as many attempts as make the back-off its longest
+        way.lighten()
+        begun = time.monotonic()
+        await observer.sees(connected=True)
+        assert time.monotonic() - begun < 5
+        await sent(bank, "telco", "1")
+        assert (await inbox.acked()).message_id == "1"
+    finally:
+        await telco.close()
+        await way.close()
