@@ -48,7 +48,12 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
             heard = f"{folder}/passive.recording"
             reports = [
                 fedmq.audit(heard, label=data.label, leaf_weights=weights),
-                fedmq.audit(f"{folder}/active.recording", passive=passive),
+                fedmq.audit(
+                    f"{folder}/active.recording",
+                    passive=passive,
+                    label=data.label,
+                    leaf_weights=weights,
+                ),
             ]
         rows += [
             [

@@ -216,7 +216,8 @@ class AdditivePassive(PassiveHalf):
         self._place_of[piece.rows] = place
         self._carried[piece.rows] = True
         self._waiting.append(piece.rows.astype(np.int32))
-        enough = min(_MOST_ROWS, max(_FEWEST_ROWS, self._bins.n_rows // _EARLY_PARTS))
+        part = max(_FEWEST_ROWS, self._bins.n_rows // _EARLY_PARTS)
+        enough = min(_MOST_ROWS, part * layout.rows)
         if self._sum_early and sum(map(len, self._waiting)) >= enough:
             rows, self._waiting = np.concatenate(self._waiting), []
             self._early += yield Compute(self._summations([rows], 1, layout))
@@ -292,7 +293,11 @@ class AdditivePassive(PassiveHalf):
         assert self._ciphertexts is not None
         together = np.concatenate(rows)
         slots = np.repeat(np.arange(len(rows), dtype=np.int32), [len(held) for held in rows])
-        slots = slots * np.int32(layout.rows) + self._place_of[together]
+        places = self._place_of[together]
+        slots = slots * np.int32(layout.rows) + places
+        # A place that is not cut in parts has more rows, of which joint sums save more.
+        order = np.argsort(places, kind="stable")
+        together, slots = together[order], slots[order]
         return [
             _SumRows(
                 self._key,

@@ -46,16 +46,18 @@ def test_gradients_that_many_share_name_nobody() -> None:
 
 def test_a_candidate_is_followed_to_both_children_in_whatever_order() -> None:
     side = RANDOM.random(ROWS) < 0.5
-    goes_left = np.argsort(ORDER)[:, None] <= np.arange(ROWS)
-    low, high = (np.where(goes_left & part[:, None], 1, 0).T @ PAIRS for part in (side, ~side))
-    one, other = RANDOM.permutation(ROWS), RANDOM.permutation(ROWS)
-    places = followed(LEFT, low[one], high[other])
-    # Candidates that differ on one side only are alike on the other: several may fit there.
-    certain = places[:, 0] >= 0
-    assert not certain.all()
-    np.testing.assert_array_equal(low[one][places[certain, 0]], low[certain])
-    np.testing.assert_array_equal(high[other][places[certain, 1]], high[certain])
-    assert certain.any()
+    goes_left = np.argsort(ORDER)[:, None] < np.array([6, 12, 18, 24])
+    whole, low, high = ((goes_left & part[:, None]).T @ PAIRS for part in (side >= 0, side, ~side))
+    one, other = np.array([2, 0, 3, 1]), np.array([1, 3, 2, 0])
+    places = followed(whole, low[one], high[other])
+    np.testing.assert_array_equal(one[places[:, 0]], np.arange(4))
+    np.testing.assert_array_equal(other[places[:, 1]], np.arange(4))
+
+
+def test_a_candidate_whose_sums_two_others_have_as_well_is_not_followed() -> None:
+    twice = LEFT[[0, 1, 1]]
+    places = followed(twice * 2, twice, twice)
+    assert places.tolist() == [[0, 0], [-1, -1], [-1, -1]]
 
 
 def test_nothing_is_followed_where_sums_do_not_add_up() -> None:
