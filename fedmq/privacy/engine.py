@@ -70,10 +70,14 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best candidates of a party (opaque numbers, more than one if they tie) and their gain."""
+    """The best candidates of a party (opaque numbers, more than one if they tie) and their gain.
+
+    ``left``: their left sums, int64 (candidates, 2), where the active half knows them exactly.
+    """
 
     gain: float
     candidates: NDArray[np.uint32]
+    left: NDArray[np.int64] | None = None
 
 
 Answer = Sums | Best
