@@ -164,7 +164,7 @@ class PassiveTraining(Machine):
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
-            engine.start_session(learning)
+            engine.start_session(learning, self._terms.value_bits)
         except FedmqError as error:
             raise Refused(str(error)) from error
         setup = yield from engine.setup()
