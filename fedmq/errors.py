@@ -18,6 +18,7 @@ figures has its parent's::
     │   │       ├── RateLimited               it was asked more than its owner allows
     │   │       └── RowsUnavailable           its rows cannot be read now
     │   ├── Aborted                           a party gave up in the middle
+    │   ├── Inconsistent            10        a party said what cannot be true
     │   ├── PeerSilent                   504  a party did not answer in time
     │   │   └── PeerAway                 503  it has been silent, so nobody waited for it
     │   └── Overloaded                   429  too much is asked at once; ask again later
@@ -34,6 +35,7 @@ It never carries another party's data.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "DaemonError",
     "DataError",
     "FedmqError",
+    "Inconsistent",
     "LinkError",
     "MessageError",
     "Overloaded",
@@ -148,6 +151,22 @@ class RowsUnavailable(AnswerRefused):
 
 class Aborted(SessionError):
     """A party gave up in the middle; the message names it and gives its reason."""
+
+
+class Inconsistent(SessionError):
+    """A party said what cannot be true; the message names it, and what did not hold.
+
+    ``evidence`` is for this party's own audit log: numbers that nobody else needs to know, and
+    never labels.
+    """
+
+    exit_code = 10
+
+    def __init__(self, party: str, what: str, evidence: Mapping[str, int | str]) -> None:
+        super().__init__(f"{party}: {what}")
+        self.party = party
+        self.what = what
+        self.evidence = evidence
 
 
 class PeerSilent(SessionError):

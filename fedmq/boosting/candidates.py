@@ -72,9 +72,10 @@ class CandidateTable:
         return len(self.feature)
 
     def left_sums(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sums that go left, per candidate: int64 (..., cells, 2) to int64 (..., C, 2)."""
+        """Sums that go left, per candidate: int64 (..., cells, k) to int64 (..., C, k)."""
         # Running sums over all features may wrap around; their differences are exact regardless.
-        running = np.zeros((*histograms.shape[:-2], histograms.shape[-2] + 1, 2), np.int64)
+        *nodes, cells, columns = histograms.shape
+        running = np.zeros((*nodes, cells + 1, columns), np.int64)
         np.cumsum(histograms, axis=-2, out=running[..., 1:, :])
         left = running[..., self.stop_cell, :] - running[..., self.first_cell, :]
         backward = self.default_left

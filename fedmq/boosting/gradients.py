@@ -76,6 +76,15 @@ class Gradients:
         rounded[carried] = rounded_scale.round_by_lot(floats, lots)
         return cls(tree, rounded, carried, rounded_scale, params, pairs, scale)
 
+    def bounds(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+        """What sums over some of ``rows`` can be: int64 (2, 2), least and most of g and h.
+
+        The sums of what is negative, and of what is positive; together they are the totals.
+        """
+        pairs = self.pairs[rows]
+        most = np.maximum(pairs, 0).sum(axis=0)
+        return np.stack((pairs.sum(axis=0) - most, most))
+
     def totals(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """The sums of g and h over ``rows``: int64 (2,)."""
         sums: NDArray[np.int64] = self.pairs[rows].sum(axis=0)

@@ -45,6 +45,9 @@ Round = Annotated[int, Field(ge=0, lt=256)]
 MOST_ROWS = 8_000_000
 """Of a training: a bitmap over all rows has to fit in one message."""
 
+MOST_CANDIDATES = 2**20
+"""Of one party in a node."""
+
 
 class TrainingOpen(Body):
     """Active to each passive: train with me, on these terms."""
@@ -84,6 +87,8 @@ class SessionAccept(Body):
     """How many :class:`EngineSetup` messages follow."""
     trees: Count
     """How many trees this party has on disk from earlier attempts at the session."""
+    candidates: Annotated[int, Field(ge=0, le=MOST_CANDIDATES)] = MOST_CANDIDATES
+    """No node has more of this party's candidates; the most there can be, if it does not say."""
 
 
 class EngineSetup(Body):

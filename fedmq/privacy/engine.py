@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
@@ -70,10 +71,14 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best candidates of a party (opaque numbers, more than one if they tie) and their gain."""
+    """The best candidates of a party (opaque numbers, more than one if they tie) and their gain.
+
+    ``left``: their left sums, int64 (candidates, 2), where the active half knows them exactly.
+    """
 
     gain: float
     candidates: NDArray[np.uint32]
+    left: NDArray[np.int64] | None = None
 
 
 Answer = Sums | Best
@@ -180,8 +185,10 @@ class ActiveHalf(ABC):
 class PassiveHalf(ABC):
     """A feature holder's half of an engine, for one session."""
 
-    def start_session(self, training: NDArray[np.bool_]) -> None:
+    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
         """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.
+
+        No g or h of a row exceeds ``2**value_bits`` in its fixed point.
 
         Raises:
             Refused: this half cannot work with so many rows.

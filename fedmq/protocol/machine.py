@@ -45,9 +45,12 @@ def event_type(event: Event) -> type:
 
 
 class RunningPlan:
-    """A plan as its machine knows it: what follows from its value, its exchanges and replies."""
+    """A plan as its machine knows it: what follows from its value, its exchanges and replies.
 
-    __slots__ = ("done", "on_step", "plan", "then")
+    ``about``: what it works on, for errors.
+    """
+
+    __slots__ = ("about", "done", "on_step", "plan", "then")
 
     def __init__(
         self,
@@ -55,11 +58,13 @@ class RunningPlan:
         plan: Plan[Any],
         then: Callable[[Any], None],
         on_step: Callable[[Exchange | Reply, RunningPlan], None] | None,
+        about: Any = None,
     ) -> None:
         self.done = done
         self.plan = plan
         self.then = then
         self.on_step = on_step
+        self.about = about
 
 
 class Machine:
@@ -226,9 +231,10 @@ class Machine:
         plan: Plan[T],
         then: Callable[[T], None],
         on_step: Callable[[Exchange | Reply, RunningPlan], None] | None = None,
+        about: Any = None,
     ) -> None:
         """Run ``plan``; its value goes to ``then``, its exchanges and replies to ``on_step``."""
-        self._resume(RunningPlan(done, plan, then, on_step), None)
+        self._resume(RunningPlan(done, plan, then, on_step, about), None)
 
     def _resume(self, running: RunningPlan, value: Any) -> None:
         self._follow(running, advance(running.plan, value))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedmq.boosting.model.lookup_table import LookupTable
@@ -102,6 +103,13 @@ class ActiveShare(_Share):
                 raise ValueError(f"tree {index} names an owner beyond the parties")
             if (tree.record[tree.owner == LABEL_HOLDER] >= len(self.lookup_table)).any():
                 raise ValueError(f"tree {index} names a record beyond the lookup table")
+        for owner, party in enumerate(self.parties):
+            of_trees = [tree.record[tree.owner == owner] for tree in self.trees]
+            records = np.concatenate([np.empty(0, np.int32), *of_trees])
+            if records.max(initial=-1) >= len(records):
+                raise ValueError(
+                    f"the trees name record {records.max()} of {party}, which has {len(records)}"
+                )
         if self.best_iteration is not None and self.best_iteration >= len(self.trees):
             raise ValueError("best_iteration is beyond the trees")
         return self

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from fedmq.errors import FedmqError, Refused
+from fedmq.errors import FedmqError, Inconsistent, Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.envelope import Header
@@ -154,6 +154,28 @@ class Consent:
                     outcome="interrupted" if done.cancelled() else str(error or "finished"),
                     answered={kind: volume.messages for kind, volume in answers.items()},
                 )
+
+        outcome.add_done_callback(ended)
+
+    def accuse(self, session: str, attempt: int, model: str, outcome: asyncio.Future[Any]) -> None:
+        """Keep the evidence where a session of this party's own ends by what cannot be true."""
+
+        def ended(done: asyncio.Future[Any]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if not isinstance(error, Inconsistent):
+                return
+            try:
+                self.audit.record(
+                    "inconsistent",
+                    peer=error.party,
+                    session=session,
+                    attempt=attempt,
+                    model=model,
+                    what=error.what,
+                    evidence=dict(error.evidence),
+                )
+            except FedmqError as trouble:
+                log.error("%s: %s", self._party, trouble)
 
         outcome.add_done_callback(ended)
 

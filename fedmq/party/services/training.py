@@ -238,7 +238,7 @@ class TrainingService(Service):
                 await store.end(session.id, "failed", UNLOADED)
                 raise
             current = replace(session, attempt=number)
-            return self.context.sessions.open(
+            running = self.context.sessions.open(
                 session.id,
                 number,
                 "training",
@@ -248,6 +248,8 @@ class TrainingService(Service):
                 timeline=timeline,
                 checkpointer=StoreCheckpointer(store, current, self.context.model_store.save),
             )
+            self.context.consent.accuse(session.id, number, session.model, running.runner.outcome)
+            return running
 
         attempts = AttemptLoop(attempt, session.attempt, everywhere=True)
         self._driven[session.id] = attempts

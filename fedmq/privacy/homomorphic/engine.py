@@ -62,7 +62,7 @@ class AdditiveEngine(Engine):
 
     - ``short_noise``: noise of a short order, from tables of powers (active party).
     - ``noise_ahead``: noise for the next tree is made while the others work on this one (active).
-    - ``pack_sums``: several sums in a ciphertext that returns (active party).
+    - ``pack_sums``: several sums in a ciphertext that returns (both: a passive party refuses less).
     - ``joint_sums``: features are summed together where that takes fewer products.
     - ``skip_fullest``: the fullest bin, such as zero or missing, is the total less the others.
     - ``subtract_siblings``: the larger of two siblings is their parent less the smaller.
@@ -131,6 +131,7 @@ class AdditiveEngine(Engine):
             ),
             bins,
             parallelism,
+            pack_sums=self.pack_sums,
             joint_sums=self.joint_sums,
             skip_fullest=self.skip_fullest,
             subtract_siblings=self.subtract_siblings,

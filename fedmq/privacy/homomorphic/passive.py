@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.node_numbers import ROOT, parent
 from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
@@ -37,6 +38,8 @@ _EARLY_PARTS = 4
 _FEWEST_ROWS = 4096
 # Rows of a computation: each is unpacked into a number of about a kilobyte.
 _MOST_ROWS = 32768
+
+_MOST_SUM_BITS = 63
 
 _FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes
 
@@ -169,6 +172,7 @@ class AdditivePassive(PassiveHalf):
         bins: BinMatrix,
         parallelism: int,
         *,
+        pack_sums: bool = True,
         joint_sums: bool = True,
         skip_fullest: bool = True,
         subtract_siblings: bool = True,
@@ -177,12 +181,17 @@ class AdditivePassive(PassiveHalf):
         self._key = key
         self._bins = bins
         self._parallelism = parallelism
+        self._pack_sums = pack_sums
+        self._most_sum_bits = _sum_bits(bins.n_rows, RESOLUTION_BITS)
         self._tricks = Tricks(joint_sums, skip_fullest)
         self._subtract_siblings = subtract_siblings
         self._sum_early = sum_early
         self._features = np.arange(bins.cuts.n_features, dtype=np.int32)
         self._ciphertexts: NDArray[np.uint8] | None = None
         self.forget_tree()
+
+    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
+        self._most_sum_bits = _sum_bits(int(np.count_nonzero(training)), value_bits)
 
     def forget_tree(self) -> None:
         self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
@@ -243,10 +252,29 @@ class AdditivePassive(PassiveHalf):
         ):
             raise MessageError("a gradient broadcast that does not fit the key")
         layout = SlotLayout(h, slot, capacity, shared)
+        self._check_width(layout)
         # Masks hide what lies beside a sum only if slots are as wide as any sum, and the guard.
         if shared > 1 and layout.sum_bits <= h:
             raise MessageError("a gradient broadcast without room for masks")
         return layout
+
+    def _check_width(self, layout: SlotLayout) -> None:
+        """Refuse slots that are wider, or fewer, than sums of the training's rows need.
+
+        In room that sums do not need, numbers could stand that say of each sum which rows are in
+        it. The layout follows from the width of h, which follows from rows and fixed point.
+        """
+        most = (1 << min(layout.h_bits, self._most_sum_bits)) - 1
+        bits = self._key.plaintext_bits
+        needed = SlotLayout.for_sums(most, most, bits, layout.rows)
+        if not self._pack_sums:
+            needed = replace(needed, capacity=1)
+        if layout != needed:
+            raise MessageError(
+                f"a slot layout of {layout.capacity} sums with {layout.slot_bits} bits each, where "
+                f"{needed.capacity} with {needed.slot_bits} are needed: other rows could be read "
+                "from it"
+            )
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         if self._layout is None:
@@ -353,3 +381,8 @@ class AdditivePassive(PassiveHalf):
             }
             for start in range(0, max(len(packed), 1), most)
         ]
+
+
+def _sum_bits(rows: int, value_bits: int) -> int:
+    """The most bits that a sum over ``rows`` rows has in the label holder's fixed point."""
+    return min(_MOST_SUM_BITS, max(rows, 1).bit_length() + value_bits)

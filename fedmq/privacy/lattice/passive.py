@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, PassiveHalf, Query
 from fedmq.privacy.lattice.answer import AnswerQuery
@@ -57,7 +58,7 @@ class LatticePassive(PassiveHalf):
         self._masks: NDArray[np.int8]
         self._answered = 0
 
-    def start_session(self, training: NDArray[np.bool_]) -> None:
+    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
         self._layout = Layout(int(np.count_nonzero(training)))
         self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))
         length = len(self._candidates) * self._layout.hint_bytes

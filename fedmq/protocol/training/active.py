@@ -18,14 +18,22 @@ from fedmq.boosting.gradients import Gradients, most_value_bits
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
-from fedmq.errors import ProtocolError
+from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
-from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
+from fedmq.privacy.engine import Answer, AskedNode, Best, BroadcastPiece, Engine, Question
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
-from fedmq.protocol.events import Finish, Pause, Report, Resume, SaveCheckpoint, Start
+from fedmq.protocol.events import (
+    ComputationFailed,
+    Finish,
+    Pause,
+    Report,
+    Resume,
+    SaveCheckpoint,
+    Start,
+)
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import Machine, RunningPlan
 from fedmq.protocol.training.computations import (
@@ -36,6 +44,7 @@ from fedmq.protocol.training.computations import (
     tree_candidates,
     went_left,
 )
+from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
 from fedmq.protocol.training.handshake import Handshake
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.model_builder import ModelBuilder
@@ -114,6 +123,9 @@ class ActiveTraining(Machine):
         self._candidates: CandidateTable
         self._builder: TreeBuilder
         self._to_broadcast = 0
+        self._next_records: dict[str, int] = {}
+        self._expected_records: dict[int, int] = {}
+        """Of the splits that were asked for, by node."""
         self._level = Level(0, (), 0)
 
     @property
@@ -166,7 +178,7 @@ class ActiveTraining(Machine):
 
     @on_message(training.SessionAccept)
     def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
-        self._handshake.accept(peer, body.setup_pieces, body.trees)
+        self._handshake.accept(peer, body.setup_pieces, body.trees, body.candidates)
         self._set_up(peer)
 
     @on_message(training.EngineSetup)
@@ -248,6 +260,9 @@ class ActiveTraining(Machine):
         assert self._derived is not None
         gradients, self._derived = self._derived[0], None
         self._model.begin_tree()
+        self._next_records = {
+            peer: self._model.records_of(owner) for owner, peer in enumerate(self._parties)
+        }
         self._builder = TreeBuilder(gradients, self._params)
         self._candidates = tree_candidates(
             self._bins, self._params.colsample_bytree, self._params.seed, self.tree
@@ -306,22 +321,45 @@ class ActiveTraining(Machine):
                 self._asking(question, peer),
                 partial(self._with_offers, question.nodes, owner),
                 partial(self._on_exchange, peer, first),
+                NodeAnswer(peer, self.tree, first),
             )
 
     def _asking(self, question: Question, peer: str) -> Plan[Sequence[Best]]:
-        answers = yield from question.ask(peer)
+        try:
+            answers = yield from question.ask(peer)
+        except MessageError as error:
+            first = question.nodes[0].node
+            raise NodeAnswer(peer, self.tree, first).unreadable(str(error)) from error
         offers = []
         for asked, answer in zip(question.nodes, answers, strict=True):
-            if isinstance(answer, Best):
-                offers.append(answer)
-                continue
-            total, scale = self._builder.totals(asked.node), self._builder.gradients.scale
-            computation = ScoreCandidates(
-                answer.left, total, scale, self._params, self._spec.first_order
-            )
-            best: Best = yield from single(computation)
+            best = yield from self._scoring(NodeAnswer(peer, self.tree, asked.node), answer)
             offers.append(best)
         return offers
+
+    def _scoring(self, claim: NodeAnswer, answer: Answer) -> Plan[Best]:
+        """The best of what was answered, once it is known that it can be true."""
+        most, node = self._handshake.candidates(claim.peer), claim.node
+        if isinstance(answer, Best):
+            claim.check_count(int(answer.candidates.max(initial=0)), most)
+            return answer
+        claim.check_count(len(answer.left), most)
+        total, scale = self._builder.totals(node), self._builder.gradients.scale
+        score = ScoreCandidates(answer.left, total, scale, self._params, self._spec.first_order)
+        bounds = self._builder.bounds(node) if self._spec.exact else None
+        best: Best | dict[str, int] = yield from single(ScoreAnswer(score, bounds))
+        if not isinstance(best, Best):
+            raise claim.out_of_bounds(best, len(answer.left))
+        return best
+
+    def _on_computation_failed(self, event: ComputationFailed) -> None:
+        """Everybody reads of sums that cannot be true, and whose they are."""
+        error, running = event.error, self._plans.get(event.ticket)
+        if isinstance(error, MessageError) and running is not None and running.about is not None:
+            error = running.about.unreadable(str(error))
+        if isinstance(error, Inconsistent):
+            self._fail(error)
+        else:
+            super()._on_computation_failed(event)
 
     def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
@@ -387,6 +425,10 @@ class ActiveTraining(Machine):
         assert isinstance(step, Exchange)
         self._level.decide(node, step.pieces, run)
         for peer, body in self._level.decisions():
+            if isinstance(body, training.SplitDecision):
+                # An owner numbers its records as decisions come.
+                self._expected_records[body.node] = self._next_records[peer]
+                self._next_records[peer] += 1
             self._send(peer, body)
 
     def _split_own(self, node: int, candidate: int) -> None:
@@ -404,12 +446,18 @@ class ActiveTraining(Machine):
             raise ProtocolError(
                 f"directions for {body.left.count} rows, node {body.node} has {rows}"
             )
+        claim = NodeAnswer(peer, self.tree, body.node)
+        claim.check_record(body.record, self._expected_records.pop(body.node))
         self._resume(self._level.take_outcome(body), body.left.numpy())
 
     def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
         if self._spec.hides_rows:
             left = left[self._builder.rows(node)]
+        _, best = self._level.winner(node)
         peer, record = self._level.end_split(node)
+        if best.left is not None:
+            sums = self._builder.gradients.totals(self._builder.rows(node)[left])
+            NodeAnswer(peer, self.tree, node).check_left(sums, best)
         self._split(node, self._parties.index(peer), record, left)
         self._go_down_when_split()
 

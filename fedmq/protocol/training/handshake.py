@@ -18,14 +18,19 @@ class Handshake:
         self._announced: dict[str, int] = {}
         self._pieces: dict[str, list[Values]] = {}
         self._trees: dict[str, int] = {}
+        self._candidates: dict[str, int] = {}
         self._ready: set[str] = set()
 
-    def accept(self, peer: str, setup_pieces: int, trees: int) -> None:
-        """``peer`` takes part with ``trees`` trees of earlier attempts; ProtocolError if it did."""
+    def accept(self, peer: str, setup_pieces: int, trees: int, candidates: int) -> None:
+        """``peer`` takes part with ``trees`` trees of earlier attempts; ProtocolError if it did.
+
+        No node will have more than ``candidates`` of its candidates.
+        """
         if peer in self._announced:
             raise ProtocolError("the session was accepted twice")
         self._announced[peer] = setup_pieces
         self._trees[peer] = trees
+        self._candidates[peer] = candidates
         self._pieces[peer] = []
 
     def add(self, peer: str, piece: Values) -> None:
@@ -39,6 +44,10 @@ class Handshake:
         """The setup of ``peer``, None until all of it is there."""
         pieces = self._pieces[peer]
         return pieces if len(pieces) == self._announced[peer] else None
+
+    def candidates(self, peer: str) -> int:
+        """How many candidates of ``peer`` a node has at most."""
+        return self._candidates[peer]
 
     def mark_ready(self, peer: str) -> None:
         """The engine has taken the setup of ``peer``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -49,6 +50,7 @@ class ModelBuilder:
         )
         self.records = all_records(self._table.features, kept)
         self.trees: list[Tree] = [saved.tree for saved in kept]
+        self._owned = Counter(owner for tree in self.trees for owner in tree.owner.tolist())
         self._history: dict[str, list[float]] = {}
         self._stopping = early_stopping(self._params, bool(self._table.evaluation.any()))
         for number, saved in enumerate(kept[1:], start=1):
@@ -70,6 +72,10 @@ class ModelBuilder:
         """What is recorded from here on belongs to the next tree."""
         self._records_before = len(self.records)
 
+    def records_of(self, owner: int) -> int:
+        """How many splits the finished trees have of ``owner``: the number of its next record."""
+        return self._owned[owner]
+
     def record(self, candidates: CandidateTable, candidate: int) -> int:
         """Record a split by an own candidate; the record's id."""
         self.records, record = recorded(self.records, candidates, candidate)
@@ -83,6 +89,7 @@ class ModelBuilder:
             len(self.trees), tree, added, self._before, self.margin, self._table.digest
         )
         self.trees.append(tree)
+        self._owned.update(tree.owner.tolist())
         return checkpoint
 
     def share(self, model: str, parties: tuple[str, ...]) -> ActiveShare:

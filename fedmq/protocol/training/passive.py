@@ -7,7 +7,7 @@ its winning candidates no more than a record id and who goes left.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -37,6 +37,7 @@ from fedmq.protocol.events import (
 from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan
 from fedmq.protocol.table import REFUSES
+from fedmq.protocol.training.candidate_order import CountLeft, shown_order
 from fedmq.protocol.training.computations import BinTable, recorded, tree_candidates, went_left
 from fedmq.protocol.training.histogram_requests import HistogramRequests
 from fedmq.protocol.training.node_rows import NodeRows
@@ -163,7 +164,7 @@ class PassiveTraining(Machine):
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
-            engine.start_session(learning)
+            engine.start_session(learning, self._terms.value_bits)
         except FedmqError as error:
             raise Refused(str(error)) from error
         setup = yield from engine.setup()
@@ -197,7 +198,11 @@ class PassiveTraining(Machine):
     def _accept(self, prepared: _Prepared) -> None:
         self._prepared = prepared
         setup = prepared.setup
-        accept = training.SessionAccept(setup_pieces=len(setup), trees=self._next_tree)
+        accept = training.SessionAccept(
+            setup_pieces=len(setup),
+            trees=self._next_tree,
+            candidates=len(CandidateTable.of(prepared.bins.cuts)),
+        )
         self._send(self._peer, accept)
         for number, values in enumerate(setup):
             payload = pack_payload(values)
@@ -287,31 +292,58 @@ class PassiveTraining(Machine):
         for node in tree.requests.decline(self._is_too_small):
             self._send(self._peer, training.NodeDeclined(tree=tree.number, node=node))
         for number, pieces_of in tree.requests.take_complete():
-            queries = [
-                Query(tree.number, node, number, rows, tree.candidates, self._order(node), pieces)
-                for node, pieces in pieces_of.items()
-                if (rows := tree.rows.rows(node)) is not None
-            ]
-            if len(queries) < len(pieces_of):
+            rows_of = {
+                node: rows for node in pieces_of if (rows := tree.rows.rows(node)) is not None
+            }
+            if len(rows_of) < len(pieces_of):
                 raise ProtocolError("sums of nodes that have been split meanwhile")
-            answering = self._prepared.engine.answer(queries)
+            answering = self._answering(tree, number, rows_of, pieces_of)
             self._run(SUMS, answering, lambda _: None, partial(self._reply, number))
+
+    def _answering(
+        self,
+        tree: _GrowingTree,
+        number: int,
+        rows_of: Mapping[int, NDArray[np.int32]],
+        pieces_of: Mapping[int, Sequence[Values]],
+    ) -> Plan[None]:
+        """Answer round ``number`` about nodes that have so many rows, by query pieces."""
+        yield from self._ordering(tree, rows_of)
+        queries = [
+            Query(tree.number, node, number, rows, tree.candidates, tree.orders[node], pieces)
+            for (node, rows), pieces in zip(rows_of.items(), pieces_of.values(), strict=True)
+        ]
+        yield from self._prepared.engine.answer(queries)
 
     def _is_too_small(self, node: int) -> bool:
         """Whether fewer rows carry a gradient there than this party discloses sums of."""
         rows = self._growing.rows.rows(node)
         if not self._smallest_node or self._growing.rows.hidden or rows is None:
             return False
-        carrying = self._growing.rows.carrying[rows] & ~self._terms.evaluation.numpy()[rows]
-        return int(np.count_nonzero(carrying)) < self._smallest_node
+        return len(self._learning(self._growing, rows)) < self._smallest_node
 
-    def _order(self, node: int) -> NDArray[np.int64]:
-        tree, node = self._growing, self._shown_as(node)
-        if node not in tree.orders:
+    def _learning(self, tree: _GrowingTree, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Those of ``rows`` that carry a gradient, as far as this party knows."""
+        return rows[tree.rows.carrying[rows] & ~self._terms.evaluation.numpy()[rows]]
+
+    def _ordering(self, tree: _GrowingTree, rows_of: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
+        """Choose the order in which candidates are shown in the nodes that have none yet.
+
+        The canonical one where the engine hides rows: nobody here knows who stands in a node.
+        """
+        new = {node: rows for node, rows in rows_of.items() if node not in tree.orders}
+        if tree.rows.hidden:
+            tree.orders |= dict.fromkeys(new, np.arange(len(tree.candidates)))
+            return
+        learning = [self._learning(tree, rows) for rows in new.values()]
+        if not learning:
+            return
+        counting = CountLeft(self._prepared.bins, tree.candidates, learning)
+        left = yield from single(counting)
+        for node, counts, rows in zip(new, left, learning, strict=True):
             seed = np.random.SeedSequence(self._secret, spawn_key=(tree.number, node))
             random = np.random.Generator(np.random.Philox(seed))
-            tree.orders[node] = random.permutation(len(tree.candidates))
-        return tree.orders[node]
+            tree.orders[node] = shown_order(counts, len(rows), random)
 
     def _shown_as(self, node: int) -> int:
         """The node in whose order the candidates of ``node`` are shown."""

@@ -36,6 +36,7 @@ class TreeBuilder:
         """The nodes of the current level that may still be split."""
         self._params = params
         self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
+        self._bounds: dict[int, NDArray[np.int64]] = {}
         self._splits: dict[int, _Split] = {}
         self._next: list[int] = []
 
@@ -50,7 +51,14 @@ class TreeBuilder:
 
     def totals(self, node: int) -> NDArray[np.int64]:
         """The sums G and H of ``node``, in fixed point: int64 (2,)."""
-        return self.gradients.totals(self._rows[node])
+        total: NDArray[np.int64] = self.bounds(node).sum(axis=0)
+        return total
+
+    def bounds(self, node: int) -> NDArray[np.int64]:
+        """What sums over some of the rows in ``node`` can be: see `Gradients.bounds`."""
+        if node not in self._bounds:
+            self._bounds[node] = self.gradients.bounds(self._rows[node])
+        return self._bounds[node]
 
     def ends_below(self, node: int) -> bool:
         """Whether the children of ``node`` are leaves for lack of depth."""

@@ -1,0 +1,120 @@
+"""Can it be true what a party said of its candidates?
+
+The label holder knows the gradient of every row, so that it can tell sums which no rows of a node
+have. Sums are integers in fixed point here, and whatever is compared is compared exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import Inconsistent
+from fedmq.privacy.engine import Best
+from fedmq.protocol.training.computations import ScoreCandidates
+
+__all__ = ["NodeAnswer", "ScoreAnswer", "first_of_ties"]
+
+_IMPOSSIBLE = "sums that no rows of the node have"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """What ``peer`` said about ``node`` of ``tree``; it has ``candidates`` at most.
+
+    Every reason reads the same to a party that lies: what exactly did not hold would tell it more
+    than one bit of what it cannot decrypt. That stands in the evidence alone.
+    """
+
+    peer: str
+    tree: int
+    node: int
+
+    def check_count(self, shown: int, candidates: int) -> None:
+        """Raise `Inconsistent` where more candidates are shown than were announced."""
+        if shown > candidates:
+            raise self._error(
+                f"{shown} candidates in a node, it announced {candidates} at most",
+                {"announced": candidates, "candidates": shown},
+            )
+
+    def out_of_bounds(self, outside: Mapping[str, int], shown: int) -> Inconsistent:
+        """So many of ``shown`` candidates lie outside of which bound."""
+        return self._error(_IMPOSSIBLE, {"candidates": shown, **outside})
+
+    def check_record(self, record: int, expected: int) -> None:
+        """Raise `Inconsistent` unless a split's record is the party's next."""
+        if record != expected:
+            raise self._error(
+                f"record {record}, its next one is {expected}",
+                {"record": record, "expected": expected},
+            )
+
+    def check_left(self, left: NDArray[np.int64], best: Best) -> None:
+        """Raise `Inconsistent` unless ``left`` (2,) are the sums of a candidate that was named."""
+        if best.left is not None and not (best.left == left).all(axis=1).any():
+            raise self._error(
+                "other rows go left than its sums said", {"candidates named": len(best.left)}
+            )
+
+    def unreadable(self, reason: str) -> Inconsistent:
+        """Sums that do not even decrypt to as many numbers as they should."""
+        return self._error(_IMPOSSIBLE, {"unreadable": reason})
+
+    def _error(self, what: str, evidence: Mapping[str, int | str]) -> Inconsistent:
+        place = {"tree": self.tree, "node": self.node}
+        return Inconsistent(
+            self.peer, f"tree {self.tree}, node {self.node}: {what}", {**place, **evidence}
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreAnswer:
+    """The best of a party's candidates, or how many of them lie outside of which bound.
+
+    ``bounds`` int64 (2, 2) as `Gradients.bounds` has them; None where sums are not exact. A tie is
+    then named once: see :func:`first_of_ties`.
+    """
+
+    label: ClassVar[str] = "ScoreAnswer"
+    score: ScoreCandidates
+    bounds: NDArray[np.int64] | None
+
+    def run(self) -> Best | dict[str, int]:
+        left = self.score.left
+        if self.bounds is None:
+            return self.score.run()
+        least, most = self.bounds
+        counts = np.stack((left < least, left > most)).sum(axis=1)
+        if counts.any():
+            names = (("g below", "h below"), ("g above", "h above"))
+            return {
+                names[side][column]: int(counts[side, column])
+                for side, column in np.argwhere(counts).tolist()
+            }
+        best = self.score.run()
+        named = first_of_ties(best.candidates, left, self.score.total)
+        return Best(best.gain, named, left[named])
+
+
+def first_of_ties(
+    tied: NDArray[np.uint32], left: NDArray[np.int64], total: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """The lowest number of each group of ``tied`` candidates that part the rows alike.
+
+    Alike: they have the same sums, or those of one's left are those of the other's right. ``left``
+    int64 (candidates, 2), ``total`` (2,); the result is ascending.
+    """
+    if len(tied) < 2:
+        return tied
+    sides = np.stack((left[tied], total - left[tied]), axis=1)
+    swapped = (sides[:, 0] > sides[:, 1])[:, 0] | (
+        (sides[:, 0, 0] == sides[:, 1, 0]) & (sides[:, 0, 1] > sides[:, 1, 1])
+    )
+    sides[swapped] = sides[swapped, ::-1]
+    _, first = np.unique(sides.reshape(len(tied), 4), axis=0, return_index=True)
+    return np.sort(tied[first])
