@@ -17,12 +17,12 @@ from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
-__all__ = ["BYTES_PER_ROW", "CleartextPassive", "checked_pairs"]
+__all__ = ["BYTES_PER_ROW", "SUMS_PER_PIECE", "CleartextPassive", "checked_pairs"]
 
 BYTES_PER_ROW = 20
 """Of a broadcast: 16 bytes of g and h, 4 of the row number."""
 
-_SUMS_PER_PIECE = PIECE_BYTES // 16
+SUMS_PER_PIECE = PIECE_BYTES // 16
 
 
 def checked_pairs(values: Values, name: str) -> NDArray[np.int64]:
@@ -79,8 +79,8 @@ class CleartextPassive(PassiveHalf):
             self._histograms[node] = self._histograms[parent(node)] - self._histograms[smaller]
         for query in queries:
             left = query.candidates.left_sums(self._histograms[query.node])[query.order]
-            starts = range(0, max(len(left), 1), _SUMS_PER_PIECE)
+            starts = range(0, max(len(left), 1), SUMS_PER_PIECE)
             yield Reply(
                 query.node,
-                [{"left": left[start : start + _SUMS_PER_PIECE]} for start in starts],
+                [{"left": left[start : start + SUMS_PER_PIECE]} for start in starts],
             )

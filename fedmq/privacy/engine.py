@@ -161,6 +161,10 @@ class ActiveHalf(ABC):
         """What may be done for the tree after this one, while the others work on it."""
         return ()
 
+    def most_reply_pieces(self, candidates: int) -> int | None:
+        """In how many pieces so many candidates are answered at most; None if it is not known."""
+        return None
+
     @abstractmethod
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         """Learn the sums, or the best, of the candidates of ``peer`` in a node.

@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import Gradients
 from fedmq.privacy.carried_rows import carried_row_pieces
-from fedmq.privacy.cleartext_sums import BYTES_PER_ROW, CleartextPassive, checked_pairs
+from fedmq.privacy.cleartext_sums import (
+    BYTES_PER_ROW,
+    SUMS_PER_PIECE,
+    CleartextPassive,
+    checked_pairs,
+)
 from fedmq.privacy.engine import (
     ActiveHalf,
     Answer,
@@ -56,6 +61,9 @@ class _Active(ActiveHalf):
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
         return BroadcastPiece(rows, {"pairs": pairs[rows]})
         yield
+
+    def most_reply_pieces(self, candidates: int) -> int | None:
+        return max(1, -(-candidates // SUMS_PER_PIECE))
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()

@@ -189,6 +189,10 @@ class AdditiveActive(ActiveHalf):
         self._noise_coming -= _NOISE_AT_ONCE
         self._noise.append(noise)
 
+    def most_reply_pieces(self, candidates: int) -> int | None:
+        ciphertexts = PIECE_BYTES // width(self._key.public.modulus)
+        return max(1, -(-candidates // ciphertexts))
+
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
         try:

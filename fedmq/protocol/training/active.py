@@ -373,6 +373,9 @@ class ActiveTraining(Machine):
     @on_message(training.HistogramReply)
     def _on_reply(self, peer: str, body: training.HistogramReply) -> None:
         self._check_broadcast(body.node)
+        most = self._engine.most_reply_pieces(self._handshake.candidates(peer))
+        if most is not None:
+            NodeAnswer(peer, self.tree, body.node).check_pieces(body.pieces, most)
         complete = self._level.reply(peer, body)
         if complete is not None:
             self._resume(*complete)

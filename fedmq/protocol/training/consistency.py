@@ -42,6 +42,14 @@ class NodeAnswer:
                 {"announced": candidates, "candidates": shown},
             )
 
+    def check_pieces(self, pieces: int, most: int) -> None:
+        """Raise `Inconsistent` where a reply is longer than its candidates take."""
+        if pieces > most:
+            raise self._error(
+                f"a reply of {pieces} pieces, {most} hold all its candidates",
+                {"pieces": pieces, "most": most},
+            )
+
     def out_of_bounds(self, outside: Mapping[str, int], shown: int) -> Inconsistent:
         """So many of ``shown`` candidates lie outside of which bound."""
         return self._error(_IMPOSSIBLE, {"candidates": shown, **outside})
