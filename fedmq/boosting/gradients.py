@@ -81,9 +81,9 @@ class Gradients:
 
         The sums of what is negative, and of what is positive; together they are the totals.
         """
-        pairs = self.pairs[rows]
-        most = np.maximum(pairs, 0).sum(axis=0)
-        return np.stack((pairs.sum(axis=0) - most, most))
+        columns = np.ascontiguousarray(self.pairs[rows].T)  # sums along rows are slow
+        most = np.maximum(columns, 0).sum(axis=1)
+        return np.stack((columns.sum(axis=1) - most, most))
 
     def totals(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """The sums of g and h over ``rows``: int64 (2,)."""
