@@ -211,6 +211,22 @@ def test_a_breach_ends_the_session_on_both_sides_with_a_reason(
         assert "broke the protocol" in str(error)
 
 
+def test_what_came_before_an_illegal_message_is_for_the_party_that_got_it_alone() -> None:
+    again = training.SessionAccept(setup_pieces=0, trees=0)
+    simulation = small(counts=(1, 2, 2)).train(
+        rewrite=lambda envelope: (
+            again if isinstance(envelope.body, training.HistogramReply) else envelope.body
+        )
+    )
+    breach = "broke the protocol: ActiveTraining in state GROWING cannot take SessionAccept from "
+    own, *others = (simulation.errors[party] for party in (ACTIVE, "telco", "shop"))
+    assert breach in str(own)
+    assert "; before it came: " in str(own)
+    for error in others:
+        assert breach in str(error)
+        assert "before it came" not in str(error)
+
+
 MALFORMED: dict[str, Any] = {
     "nothing": {},
     "another key": {"rubbish": 1},
