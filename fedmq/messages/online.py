@@ -1,8 +1,8 @@
 """The messages of online scoring, and of the sessions that activate a model.
 
 A question is acknowledged by its answer. Whoever misses the answer asks again, and the same
-question always gets the same answer. So no state is kept between two questions, and a restarted
-party answers like any other.
+question always gets the same answer. No answer depends on an earlier one, so a restarted party
+answers like any other; what a party remembers only limits what may be asked.
 """
 
 from __future__ import annotations
