@@ -32,6 +32,9 @@ class EncryptedGradients:
     rows: NDArray[np.uint32]
     numbers: tuple[EncryptedNumber, ...]
     h_bits: int
+    slot_bits: int = 0
+    shared: int = 1
+    """Rows in a number, each in a slot of ``slot_bits``; more than one with `gradient_bits`."""
 
     def decrypted(self, key: PaillierPrivateKey) -> NDArray[np.int64]:
         """g and h of each row in fixed point, decrypted by phe: int64 (n, 2).
@@ -42,8 +45,19 @@ class EncryptedGradients:
         if any(number.public_key != key.public_key for number in self.numbers):
             raise ConfigError("key: the gradients are encrypted under another one")
         plaintexts = [key.decrypt(number) for number in self.numbers]
+        if self.shared > 1:
+            plaintexts = [value for packed in plaintexts for value in self._slots(packed)][
+                : len(self.rows)
+            ]
         pairs = [(value >> self.h_bits, value % (1 << self.h_bits)) for value in plaintexts]
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+    def _slots(self, packed: int) -> list[int]:
+        """The rows of one plaintext: balanced digits, the lowest first."""
+        half = 1 << (self.slot_bits - 1)
+        lifted = packed + sum(half << place * self.slot_bits for place in range(self.shared))
+        mask = (1 << self.slot_bits) - 1
+        return [(lifted >> place * self.slot_bits & mask) - half for place in range(self.shared)]
 
 
 def encrypted_gradients(recording: Recording | str | Path) -> list[EncryptedGradients]:
@@ -79,4 +93,6 @@ def _of_tree(number: int, tree: TreeView, key: PublicKey) -> EncryptedGradients:
         np.concatenate(tree.carried),
         tuple(key.to_phe_numbers(from_wire(ciphertexts, key.modulus))),
         int(tree.broadcasts[0]["h"]),
+        int(tree.broadcasts[0]["slot"]),
+        int(tree.broadcasts[0].get("rows", 1)),
     )

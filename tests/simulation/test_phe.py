@@ -60,6 +60,18 @@ def test_phe_decrypts_the_gradients_that_a_party_saw(
     assert not np.array_equal(second.decrypted(KEY), truth.pairs)
 
 
+def test_phe_decrypts_rows_that_share_a_ciphertext(tmp_path: Path) -> None:
+    params = PARAMS.model_copy(update={"gradient_bits": 2})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedmq.privacy.homomorphic.active._PACKING", 0)
+        train(key=KEY, engine_options=WEAK, record=tmp_path, params=params)
+    first, *_ = fedmq.encrypted_gradients(tmp_path / "telco.recording")
+    assert first.shared > 1
+    everyone = np.ones(len(Y), dtype=np.bool_)
+    truth = Gradients.of(np.zeros(len(Y), dtype=np.float32), Y, everyone, params, 0)
+    np.testing.assert_array_equal(first.decrypted(KEY), truth.pairs)
+
+
 def test_phe_adds_what_it_decrypts(recorded: tuple[fedmq.SimulatedModel, Path]) -> None:
     _, folder = recorded
     first, _ = fedmq.encrypted_gradients(fedmq.Recording.read(folder / "telco.recording"))
