@@ -119,7 +119,7 @@ def test_an_unknown_engine_is_refused_by_the_demo() -> None:
     outcome = fedmq("demo", "--engine", "magic")
     assert outcome.code == 3
     assert outcome.error == (
-        "simulate: engine: 'magic' is unknown; use plain, paillier, ou, smm1, smm2, ldp"
+        "simulate: engine: 'magic' is unknown; use plain, paillier, ou, lattice, smm1, smm2, ldp"
     )
 
 
