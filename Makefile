@@ -73,6 +73,10 @@ bench-estimate: $(VENV)/bench.stamp rabbitmq ## what fedmq estimate says, beside
 	$(data)
 	@$(BIN)/python -m benchmarks.estimate "$(DATA)" --page docs/measured/estimate.md
 
+bench-gradient-bits: $(VENV)/bench.stamp ## what gradient_bits costs of a model, and saves of the time
+	@test -n "$(DATA)" || { echo "DATA=folder is missing; see docs/how-to/time-and-traffic.md" >&2; exit 2; }
+	@$(BIN)/python -m benchmarks.gradient_bits "$(DATA)" --page docs/measured/gradient-bits.md
+
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python -m benchmarks.soak
 
