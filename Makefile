@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest oldest chaos histories bench bench-training bench-safety
-.PHONY: bench-apart bench-estimate soak bench-alignment bench-online papers docs clean rabbitmq postgresql
+.PHONY: bench-apart bench-estimate bench-gradient-bits soak bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -74,7 +74,7 @@ bench-estimate: $(VENV)/bench.stamp rabbitmq ## what fedmq estimate says, beside
 	@$(BIN)/python -m benchmarks.estimate "$(DATA)" --page docs/measured/estimate.md
 
 bench-gradient-bits: $(VENV)/bench.stamp ## what gradient_bits costs of a model, and saves of the time
-	@test -n "$(DATA)" || { echo "DATA=folder is missing; see docs/how-to/time-and-traffic.md" >&2; exit 2; }
+	$(data)
 	@$(BIN)/python -m benchmarks.gradient_bits "$(DATA)" --page docs/measured/gradient-bits.md
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
