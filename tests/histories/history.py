@@ -224,10 +224,7 @@ def _result(result: Any) -> str:
         document = result.model_dump_json(exclude={"places"})  # later than the recordings
         return digest(document.encode())
     if isinstance(result, ActiveShare):
-        document = result.model_dump_json(
-            exclude={"params": {"gradient_bits"}}
-        )  # also later than the recordings
-        return digest(document.encode())
+        return digest(result.dumps().encode())
     if isinstance(result, Scores):
         return digest(result.margins.tobytes())
     # The common ids of an alignment, in the order in which this party keeps them.
