@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest oldest chaos histories bench bench-training bench-safety
-.PHONY: bench-apart bench-estimate soak bench-alignment bench-online papers docs clean rabbitmq postgresql
+.PHONY: bench-apart bench-estimate bench-gradient-bits soak bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -72,6 +72,10 @@ bench-apart: $(VENV)/bench.stamp rabbitmq ## parties with a core each, with and 
 bench-estimate: $(VENV)/bench.stamp rabbitmq ## what fedmq estimate says, beside what the training takes
 	$(data)
 	@$(BIN)/python -m benchmarks.estimate "$(DATA)" --page docs/measured/estimate.md
+
+bench-gradient-bits: $(VENV)/bench.stamp ## what gradient_bits costs of a model, and saves of the time
+	$(data)
+	@$(BIN)/python -m benchmarks.gradient_bits "$(DATA)" --page docs/measured/gradient-bits.md
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python -m benchmarks.soak

@@ -87,23 +87,14 @@ class _SumRows:
 
 @dataclass(frozen=True, eq=False)
 class _Merge:
-    """Sums over parts of the rows, by place (places, features, codes), as one sum."""
+    """Sums over all rows, by place (places, features, codes), from those over parts of them."""
 
     label: ClassVar[str] = "_Merge"
     key: PublicKey
-    layout: SlotLayout
     parts: Sequence[Sums]
 
     def run(self) -> Sums:
-        modulus = self.key.modulus
-        places = merge(self.parts, modulus)
-        if self.layout.rows == 1:
-            only: Sums = places[0]
-            return only
-        cells = places.reshape(len(places), -1).T.tolist()
-        combined = np.empty(len(cells), dtype=np.object_)
-        combined[:] = [self.layout.combine(cell, modulus) for cell in cells]
-        return combined.reshape(places.shape[1:])
+        return merge(self.parts, self.key.modulus)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,19 +125,19 @@ class _ShowCandidates:
     order: NDArray[np.int64]
 
     def run(self) -> NDArray[np.uint8]:
-        shown = self._left_sums()[self.order].tolist()
-        packed = self.layout.pack(shown, self.key.modulus)
+        shown = [self._left_sums(sums)[self.order].tolist() for sums in self.sums]
+        packed = self.layout.pack(self.layout.by_place(shown), self.key.modulus)
         if self.layout.rows > 1:
-            packed = self.key.add(packed, self.layout.masks(len(shown)))
+            packed = self.key.add(packed, self.layout.masks(len(self.order)))
         return to_wire(self.key.rerandomise(packed), self.key.modulus)
 
-    def _left_sums(self) -> Sums:
+    def _left_sums(self, sums: Sums) -> Sums:
         """What goes left per candidate, in canonical order: ``CandidateTable.left_sums``."""
         runs: list[NDArray[np.intp]] = []
         places = np.empty(len(self.candidates), dtype=np.intp)
         done = 0
         for row, feature in enumerate(self.features.tolist()):
-            first_cell = row * self.sums.shape[1]
+            first_cell = row * sums.shape[1]
             missing_cell = first_cell + int(self.n_bins[feature])
             for default_left in (False, True):
                 chosen = np.flatnonzero(
@@ -160,7 +151,7 @@ class _ShowCandidates:
                 runs.append(np.append([missing_cell], cells) if default_left else cells)
                 places[chosen] = done + self.candidates.bin[chosen] + default_left
                 done += len(chosen)
-        return cumulate(self.sums, runs, self.key.modulus)[places]
+        return cumulate(sums, runs, self.key.modulus)[places]
 
 
 class AdditivePassive(PassiveHalf):
@@ -311,7 +302,7 @@ class AdditivePassive(PassiveHalf):
         }
         if ROOT in partial:
             partial[ROOT] += self._early
-        merged = yield Compute([_Merge(self._key, layout, partial[node]) for node in nodes])
+        merged = yield Compute([_Merge(self._key, partial[node]) for node in nodes])
         self._sums |= zip(nodes, merged, strict=True)
 
     def _summations(

@@ -63,8 +63,8 @@ def test_what_lies_beside_a_sum_is_masked() -> None:
     first, second = KEY.encrypt(layout.join(g, h))
     modulus = KEY.public.modulus
     # Of the first three rows the first and third go left, of the others the second.
-    total = layout.combine([first, second, first], modulus)
-    packed = layout.pack([total, total], modulus)
+    total = [[first] * 2, [second] * 2, [first] * 2]
+    packed = layout.pack(layout.by_place(total), modulus)
     covered = KEY.public.add(packed, layout.masks(2))
     pairs = np.stack(layout.unpack(KEY.decrypt(covered), 2), axis=1)
     assert pairs.tolist() == [[3, 3], [3, 3]]

@@ -5,10 +5,10 @@ them are shifted beside each other into one ciphertext, v_0 + v_1·2^s + v_2·2^
 at once. Since g is signed, slots are balanced digits: -2^(s-1) < v < 2^(s-1).
 
 Narrow pairs leave room for several rows in one ciphertext: v_0 + v_1·2^s + …, the row at *place* p
-in slot p. Rows are summed by place. `combine` shifts the sums of all places to the last one and
-adds them up: this slot then holds the sum over all rows. The slots around it hold what happened to
-lie beside them, which would tell who was added; `mask` covers these slots with random numbers,
-2^-40 from uniform, and slots are so much wider.
+in slot p. Rows are summed by place. Packing shifts the sum of the last place least, that of the
+first place most: their slots meet in one, which then holds the sum over all rows. The slots around
+it hold what happened to lie beside them, which would tell who was added; `masks` cover these slots
+with random numbers, 2^-40 from uniform, and slots are so much wider.
 """
 
 from __future__ import annotations
@@ -100,16 +100,12 @@ class SlotLayout:
             for start in range(0, len(pairs), self.rows)
         ]
 
-    def combine(self, places: Sequence[mpz], modulus: mpz) -> mpz:
-        """One sum from those of the rows at each place, `rows` ciphertexts: Horner's scheme.
+    def by_place(self, sums: Sequence[Sequence[mpz]]) -> list[mpz]:
+        """``sums`` of the rows at each place, `rows` sequences, in the order that `pack` takes.
 
-        The sum lies in slot ``rows - 1``, and what must be masked in the others.
+        Shifted as they then are, all places of a sum meet in one slot.
         """
-        shift = mpz(1) << self.slot_bits
-        accumulated, *rest = places
-        for c in rest:
-            accumulated = powmod(accumulated, shift, modulus) * c % modulus
-        return accumulated
+        return [c for places in zip(*reversed(sums), strict=True) for c in places]
 
     def masks(self, count: int) -> list[int]:
         """Plaintexts that cover all slots but those of ``count`` packed sums; fresh every time."""
@@ -131,8 +127,11 @@ class SlotLayout:
         return -(-count // self.capacity)
 
     def pack(self, ciphertexts: Sequence[mpz], modulus: mpz) -> list[mpz]:
-        """Ciphertexts of up to `capacity` consecutive sums each, by Horner's scheme."""
-        shift, capacity = mpz(1) << (self.rows * self.slot_bits), self.capacity
+        """Ciphertexts of up to `capacity` consecutive sums each, by Horner's scheme.
+
+        A sum is `rows` ciphertexts, in the order of `by_place`.
+        """
+        shift, capacity = mpz(1) << self.slot_bits, self.capacity * self.rows
         packed = []
         for start in range(0, len(ciphertexts), capacity):
             *lower, accumulated = ciphertexts[start : start + capacity]

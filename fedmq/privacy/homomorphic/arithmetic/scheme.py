@@ -61,9 +61,9 @@ class PublicKey(ABC):
     def add(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
         """The sums of ciphertexts and plaintexts, under the noise that was there.
 
-        Raises `NotImplementedError` unless `adds_plaintexts`.
+        Raises `MessageError` unless `adds_plaintexts`.
         """
-        raise NotImplementedError
+        raise MessageError("rows that share a ciphertext, under a scheme that cannot mask them")
 
     def rerandomise(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
         """The same plaintexts under fresh noise, hidden even from the key's owner.
