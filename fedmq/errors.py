@@ -18,13 +18,16 @@ figures has its parent's::
     │   │       ├── RateLimited               it was asked more than its owner allows
     │   │       └── RowsUnavailable           its rows cannot be read now
     │   ├── Aborted                           a party gave up in the middle
-    │   ├── Inconsistent            10        a party said what cannot be true
     │   ├── PeerSilent                   504  a party did not answer in time
     │   │   └── PeerAway                 503  it has been silent, so nobody waited for it
-    │   └── Overloaded                   429  too much is asked at once; ask again later
+    │   ├── Overloaded                   429  too much is asked at once; ask again later
+    │   └── Inexact                           float64 arithmetic of this machine is not exact enough
+    ├── Inconsistent                10        a session ended: a party said what cannot be true
     ├── DaemonError                  7   409  no daemon answers, or it answers in error
+    │   └── DaemonAway                        no daemon listens, or it stopped before its answer
     ├── MessageError                 8        bytes that are no message of this protocol version
     │   ├── Untrusted                         its seal does not hold: forged or altered
+    │   │   └── OfferRefused                  a handshake under keys that are not taken here
     │   ├── Replayed                          it was taken before, and is not taken twice
     │   └── Stale                             it was sealed under keys that are gone
     └── ProtocolError                9        an event that is illegal in this state
@@ -42,12 +45,15 @@ __all__ = [
     "Aborted",
     "AnswerRefused",
     "ConfigError",
+    "DaemonAway",
     "DaemonError",
     "DataError",
     "FedmqError",
     "Inconsistent",
+    "Inexact",
     "LinkError",
     "MessageError",
+    "OfferRefused",
     "Overloaded",
     "Oversized",
     "PeerAway",
@@ -153,7 +159,7 @@ class Aborted(SessionError):
     """A party gave up in the middle; the message names it and gives its reason."""
 
 
-class Inconsistent(SessionError):
+class Inconsistent(FedmqError):
     """A party said what cannot be true; the message names it, and what did not hold.
 
     ``evidence`` is for this party's own audit log: numbers that nobody else needs to know, and
@@ -187,11 +193,19 @@ class Overloaded(SessionError):
     http_status = 429
 
 
+class Inexact(SessionError):
+    """A product that is not within 1/4 of integers: this machine's float64 is not IEEE's."""
+
+
 class DaemonError(FedmqError):
     """No daemon answers on the control socket, or it answers in error."""
 
     exit_code = 7
     http_status = 409
+
+
+class DaemonAway(DaemonError):
+    """No daemon listens, or it stopped before it had answered."""
 
 
 class MessageError(FedmqError):
@@ -202,6 +216,14 @@ class MessageError(FedmqError):
 
 class Untrusted(MessageError):
     """A message whose seal does not hold: forged, altered, re-addressed, or of an unknown key."""
+
+
+class OfferRefused(Untrusted):
+    """A handshake's offer is refused; ``number`` tells its sender why."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(reason)
+        self.number = number
 
 
 class Replayed(MessageError):

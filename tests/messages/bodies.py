@@ -107,7 +107,12 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         seed=st.integers(0, 2**63 - 1),
         value_bits=st.integers(0, 62),
     ),
-    training.SessionAccept: st.builds(training.SessionAccept, setup_pieces=pieces, trees=naturals),
+    training.SessionAccept: st.builds(
+        training.SessionAccept,
+        setup_pieces=pieces,
+        trees=naturals,
+        candidates=st.integers(0, training.MOST_CANDIDATES),
+    ),
     training.EngineSetup: st.builds(training.EngineSetup, piece=pieces, payload=payloads),
     training.TreeStarted: st.builds(training.TreeStarted, tree=trees, pieces=pieces),
     training.GradientBroadcast: st.builds(
@@ -312,6 +317,8 @@ def example(kind: type[Body]) -> Body:
         fields["rows"] = _NUMBERS
     if kind is online.OnlineBitmaps:
         fields["records"] = 1
+    if kind is training.SessionAccept:
+        fields["candidates"] = 1
     if kind is online.ModelDeploy:
         fields["left"] = _RECORDS
     return kind(**fields)

@@ -277,8 +277,8 @@ def test_a_reply_that_follows_a_complete_one_is_a_breach() -> None:
 
     def tap(envelope: Envelope) -> None:
         body = envelope.body
-        if isinstance(body, training.HistogramReply) and not more:
-            more.append(body.model_copy(update={"piece": body.pieces, "pieces": body.pieces + 1}))
+        if isinstance(body, training.HistogramReply) and not more and body.piece == body.pieces - 1:
+            more.append(body)
             simulation.send("telco", ACTIVE, more[0])
 
     simulation.tap = tap

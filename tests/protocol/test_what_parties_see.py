@@ -69,10 +69,11 @@ def test_no_message_of_a_prediction_tells_a_secret() -> None:
     assert leaks(envelopes, [*secrets, *own]) == set()
 
 
-def test_a_passive_share_holds_its_own_splits_and_nothing_of_the_trees() -> None:
+def test_a_passive_share_holds_its_own_splits_and_nothing_else_of_the_trees() -> None:
     _, _, simulation = trained(federation())
     share = simulation.results["telco"].model_dump()
-    assert share.keys() == {"version", "model_id", "format", "party", "lookup_table"}
+    assert share.keys() == {"version", "model_id", "format", "party", "lookup_table", "places"}
+    assert len(share["places"]) == len(share["lookup_table"]["feature"])
     assert share["lookup_table"].keys() == {
         "feature_names",
         "feature",

@@ -13,8 +13,8 @@ from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
+from fedmq.errors import DaemonAway
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.operations.control import DaemonAway
 from fedmq.party.telemetry.timeline import check_writable, write_trace
 
 __all__ = ["follow", "follow_to_the_end", "train"]

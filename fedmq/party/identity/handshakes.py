@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from fedmq.errors import Replayed, Untrusted
+from fedmq.errors import OfferRefused, Replayed, Untrusted
 from fedmq.transport.sealing.connection import Connection
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
 from fedmq.transport.sealing.noise import EPHEMERAL_BYTES, Initiator, respond
 from fedmq.transport.sealing.recent import Recent
 
-__all__ = ["REFUSALS", "Handshakes", "RefusedOffer"]
+__all__ = ["REFUSALS", "Handshakes"]
 
 REFUSALS = {
     1: "{peer} has not pinned the key that {party} has; compare its fingerprint there, "
@@ -32,14 +32,6 @@ _KEPT = 4
 _OFFER = struct.Struct(">8s8s")
 _NAME_BYTES = 16
 _REFUSAL = struct.Struct(f">{_NAME_BYTES}sB64s")
-
-
-class RefusedOffer(Untrusted):
-    """An offer that is refused; ``number`` is the reason in `REFUSALS`."""
-
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(reason)
-        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +81,7 @@ class Handshakes:
 
         Raises:
             Untrusted: it is cut short.
-            RefusedOffer: its keys are not those pinned here, or are not proved.
+            OfferRefused: its keys are not those pinned here, or are not proved.
             Replayed: it was answered before.
         """
         if len(body) < _OFFER.size + EPHEMERAL_BYTES:
@@ -98,14 +90,14 @@ class Handshakes:
         names, offer = body[: _OFFER.size], body[_OFFER.size :]
         peer = next((keys for keys in pinned if keys.id == signer), None)
         if peer is None:
-            raise RefusedOffer(
+            raise OfferRefused(
                 1,
                 f"{self.peer} seals with a key that is not pinned here; compare its fingerprint, "
                 "then: fedmq keys trust",
             )
         keys = next((keys for keys in own if keys.public.id == recipient), None)
         if keys is None:
-            raise RefusedOffer(
+            raise OfferRefused(
                 2,
                 f"{self.peer} seals to a key that {self.party} no longer has; send it the new one",
             )
@@ -116,7 +108,7 @@ class Handshakes:
         try:
             made, message = respond(prologue, keys.agree, peer.agree, offer, answer_header)
         except Untrusted as error:
-            raise RefusedOffer(3, str(error)) from None
+            raise OfferRefused(3, str(error)) from None
         if name in self._heard:
             raise Replayed("a handshake that was answered before came again")
         self._heard.put(name, None)

@@ -12,7 +12,7 @@ from random import Random
 
 import msgpack
 
-from fedmq.errors import ConfigError, LinkError, MessageError, Stale, Untrusted
+from fedmq.errors import ConfigError, LinkError, MessageError, OfferRefused, Stale, Untrusted
 from fedmq.messages.codec import (
     SEALED_VERSION,
     Parts,
@@ -28,7 +28,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity import private_keys
-from fedmq.party.identity.handshakes import Handshakes, RefusedOffer
+from fedmq.party.identity.handshakes import Handshakes
 from fedmq.party.identity.private_keys import KeyRing, Passphrase
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
@@ -283,7 +283,7 @@ class EndToEnd(Sealer):
                 self._note(sender, peer.refused(parts.header, parts.body, self._pinned[sender]))
             else:
                 raise Untrusted(f"message {header.id!r} is not sealed")
-        except RefusedOffer as error:
+        except OfferRefused as error:
             self._note(sender, str(error))
             if self._seldom(sender, _REFUSAL):
                 _, packed = self._header(header.federation, sender, _REFUSAL)

@@ -16,12 +16,12 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedmq.errors import ConfigError, DaemonError, FedmqError
+from fedmq.errors import ConfigError, DaemonAway, DaemonError, FedmqError
 from fedmq.party.services.service import Command
 from fedmq.party.sessions.running import OnProgress
 from fedmq.transport.background_tasks import BackgroundTasks
 
-__all__ = ["ControlServer", "DaemonAway", "send_request", "socket_path"]
+__all__ = ["ControlServer", "send_request", "socket_path"]
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,6 @@ def _short_name(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
-
-
-class DaemonAway(DaemonError):
-    """No daemon listens, or it stopped before it had answered."""
 
 
 class ControlServer:

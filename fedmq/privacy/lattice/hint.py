@@ -19,12 +19,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import MessageError
+from fedmq.errors import Inexact, MessageError
 from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, carried
 from fedmq.privacy.lattice.public_elements import PublicElements
 from fedmq.privacy.lattice.ring import (
-    Inexact,
     Transform,
     coefficients,
     reversed_element,

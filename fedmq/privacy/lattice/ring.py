@@ -13,17 +13,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import FedmqError
+from fedmq.errors import Inexact
 
-__all__ = ["Inexact", "Transform", "coefficients", "reversed_element", "transformed"]
+__all__ = ["Transform", "coefficients", "reversed_element", "transformed"]
 
 Transform = NDArray[np.complex128]
 
 _FARTHEST = 0.25  # from an integer
-
-
-class Inexact(FedmqError):
-    """A product that is not within 1/4 of integers: this machine's float64 is not IEEE's."""
 
 
 @lru_cache

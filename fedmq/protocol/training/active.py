@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.gradients import Gradients, most_value_bits
+from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
@@ -22,7 +22,7 @@ from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
-from fedmq.privacy.engine import Answer, AskedNode, Best, BroadcastPiece, Engine, Question
+from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import (
@@ -36,16 +36,16 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import Machine, RunningPlan
+from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.computations import (
     BinTable,
     DeriveGradients,
-    ScoreCandidates,
     ScoreOwnCandidates,
     tree_candidates,
     went_left,
 )
-from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
-from fedmq.protocol.training.handshake import Handshake
+from fedmq.protocol.training.consistency import NodeAnswer
+from fedmq.protocol.training.handshake import Handshake, opening_of
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.states import (
@@ -122,6 +122,7 @@ class ActiveTraining(Machine):
         # Of the tree that grows:
         self._candidates: CandidateTable
         self._builder: TreeBuilder
+        self._answers: Answers
         self._to_broadcast = 0
         self._next_records: dict[str, int] = {}
         self._expected_records: dict[int, int] = {}
@@ -156,22 +157,7 @@ class ActiveTraining(Machine):
 
     def _open(self, made: tuple[BinMatrix, Values]) -> None:
         self._bins, public = made
-        opening = training.TrainingOpen(
-            model=self._model_id,
-            rows=len(self._table.label),
-            alignment=self._table.alignment,
-            alignment_name=self._table.alignment_name,
-            evaluation=Bitmap.of(self._table.evaluation),
-            engine=self._spec.name,
-            public=pack_payload(public),
-            trees=self._params.num_boost_round,
-            active_only_trees=self._params.active_only_trees,
-            max_depth=self._params.max_depth,
-            max_bin=self._params.max_bin,
-            colsample_bytree=self._params.colsample_bytree,
-            seed=self._params.seed,
-            value_bits=most_value_bits(self._params),
-        )
+        opening = opening_of(self._model_id, self._table, self._params, self._spec, public)
         for peer in self.peers:
             self._send(peer, opening)
         self._set_out_when_ready()
@@ -260,10 +246,9 @@ class ActiveTraining(Machine):
         assert self._derived is not None
         gradients, self._derived = self._derived[0], None
         self._model.begin_tree()
-        self._next_records = {
-            peer: self._model.records_of(owner) for owner, peer in enumerate(self._parties)
-        }
+        self._next_records = self._model.next_records(self._parties)
         self._builder = TreeBuilder(gradients, self._params)
+        self._answers = Answers(self._builder, self._params, self._spec)
         self._candidates = tree_candidates(
             self._bins, self._params.colsample_bytree, self._params.seed, self.tree
         )
@@ -306,7 +291,7 @@ class ActiveTraining(Machine):
             self._params,
             self._spec.first_order,
         )
-        self._run(OWN_OFFERS, single(computation), self._with_own_offers)
+        self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, LABEL_HOLDER))
         if not self._askable:
             return
         level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
@@ -314,42 +299,15 @@ class ActiveTraining(Machine):
             self._run(QUESTION, question.prepare(), partial(self._ask, question))
 
     def _ask(self, question: Question, _: None) -> None:
-        first = question.nodes[0].node
+        nodes = [asked.node for asked in question.nodes]
         for owner, peer in enumerate(self._askable, start=1):
             self._run(
                 OFFER,
-                self._asking(question, peer),
-                partial(self._with_offers, question.nodes, owner),
-                partial(self._on_exchange, peer, first),
-                NodeAnswer(peer, self.tree, first),
+                self._answers.scored(question, peer, self._handshake.candidates(peer)),
+                partial(self._with_offers, nodes, owner),
+                partial(self._on_exchange, peer, nodes[0]),
+                NodeAnswer(peer, self.tree, nodes[0]),
             )
-
-    def _asking(self, question: Question, peer: str) -> Plan[Sequence[Best]]:
-        try:
-            answers = yield from question.ask(peer)
-        except MessageError as error:
-            first = question.nodes[0].node
-            raise NodeAnswer(peer, self.tree, first).unreadable(str(error)) from error
-        offers = []
-        for asked, answer in zip(question.nodes, answers, strict=True):
-            best = yield from self._scoring(NodeAnswer(peer, self.tree, asked.node), answer)
-            offers.append(best)
-        return offers
-
-    def _scoring(self, claim: NodeAnswer, answer: Answer) -> Plan[Best]:
-        """The best of what was answered, once it is known that it can be true."""
-        most, node = self._handshake.candidates(claim.peer), claim.node
-        if isinstance(answer, Best):
-            claim.check_count(int(answer.candidates.max(initial=0)), most)
-            return answer
-        claim.check_count(len(answer.left), most)
-        total, scale = self._builder.totals(node), self._builder.gradients.scale
-        score = ScoreCandidates(answer.left, total, scale, self._params, self._spec.first_order)
-        bounds = self._builder.bounds(node) if self._spec.exact else None
-        best: Best | dict[str, int] = yield from single(ScoreAnswer(score, bounds))
-        if not isinstance(best, Best):
-            raise claim.out_of_bounds(best, len(answer.left))
-        return best
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         """Everybody reads of sums that cannot be true, and whose they are."""
@@ -390,14 +348,8 @@ class ActiveTraining(Machine):
         if self._to_broadcast:
             raise ProtocolError(f"an answer about node {node} before all gradients were sent")
 
-    def _with_own_offers(self, offers: Sequence[Best]) -> None:
-        for node, best in zip(self._level.nodes, offers, strict=True):
-            self._level.add_offer(node, LABEL_HOLDER, best)
-        self._split_when_scored()
-
-    def _with_offers(self, nodes: Sequence[AskedNode], owner: int, offers: Sequence[Best]) -> None:
-        for asked, best in zip(nodes, offers, strict=True):
-            self._level.add_offer(asked.node, owner, best)
+    def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[Best]) -> None:
+        self._level.add_offers(nodes, owner, offers)
         self._split_when_scored()
 
     # Splits

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedmq.boosting.gradients import most_value_bits
+from fedmq.boosting.params import TrainParams
 from fedmq.errors import ProtocolError
+from fedmq.messages.array import Bitmap, pack_payload
+from fedmq.messages.training import TrainingOpen
+from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Values
+from fedmq.protocol.training.tables import ActiveTable
 
-__all__ = ["Handshake"]
+__all__ = ["Handshake", "opening_of"]
 
 
 class Handshake:
@@ -61,3 +67,25 @@ class Handshake:
     def common_trees(self, own: int, alone: int) -> int:
         """The trees that all hold: ``own`` at the active party, which grew the first ``alone``."""
         return min([own, *(max(trees, alone) for trees in self._trees.values())])
+
+
+def opening_of(
+    model: str, table: ActiveTable, params: TrainParams, engine: Engine, public: Values
+) -> TrainingOpen:
+    """The terms on which a training of ``model`` is offered to every passive party."""
+    return TrainingOpen(
+        model=model,
+        rows=len(table.label),
+        alignment=table.alignment,
+        alignment_name=table.alignment_name,
+        evaluation=Bitmap.of(table.evaluation),
+        engine=engine.name,
+        public=pack_payload(public),
+        trees=params.num_boost_round,
+        active_only_trees=params.active_only_trees,
+        max_depth=params.max_depth,
+        max_bin=params.max_bin,
+        colsample_bytree=params.colsample_bytree,
+        seed=params.seed,
+        value_bits=most_value_bits(params),
+    )

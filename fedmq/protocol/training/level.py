@@ -66,10 +66,11 @@ class Level:
         """Whether every owner has made its offers."""
         return self._missing == 0
 
-    def add_offer(self, node: int, owner: int, best: Best) -> None:
-        """The offer of ``owner`` for ``node``."""
-        self._offers[node][owner] = best
-        self._missing -= 1
+    def add_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[Best]) -> None:
+        """The offers of ``owner`` for ``nodes``."""
+        for node, best in zip(nodes, offers, strict=True):
+            self._offers[node][owner] = best
+            self._missing -= 1
 
     def winner(self, node: int) -> tuple[int, Best]:
         """The owner of the best offer for ``node``, and the offer; the first owner wins ties."""
@@ -139,7 +140,7 @@ class Level:
         ):
             raise ProtocolError(f"node {body.node} was declined, but not asked about")
         conversation.open = False
-        self.add_offer(body.node, owner, Best(-np.inf, np.empty(0, dtype=np.uint32)))
+        self.add_offers((body.node,), owner, (Best(-np.inf, np.empty(0, dtype=np.uint32)),))
 
     # Splits
 

@@ -72,9 +72,9 @@ class ModelBuilder:
         """What is recorded from here on belongs to the next tree."""
         self._records_before = len(self.records)
 
-    def records_of(self, owner: int) -> int:
-        """How many splits the finished trees have of ``owner``: the number of its next record."""
-        return self._owned[owner]
+    def next_records(self, parties: Sequence[str]) -> dict[str, int]:
+        """How many splits the finished trees have, by party: the number of its next record."""
+        return {party: self._owned[owner] for owner, party in enumerate(parties)}
 
     def record(self, candidates: CandidateTable, candidate: int) -> int:
         """Record a split by an own candidate; the record's id."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedmq.errors import Inexact
 from fedmq.privacy.lattice.limbs import carried
-from fedmq.privacy.lattice.ring import Inexact, coefficients, reversed_element, transformed
+from fedmq.privacy.lattice.ring import coefficients, reversed_element, transformed
 from fedmq.privacy.lattice.sampling import Stream, public_element
 from tests.privacy.lattice.computed import integers, negacyclic
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.errors import Inexact
 from fedmq.privacy.lattice import hint
 from fedmq.privacy.lattice.answer import add_flood
 from fedmq.privacy.lattice.hint import indicator_products
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.limbs import carried
-from fedmq.privacy.lattice.ring import Inexact
 from fedmq.privacy.lattice.sampling import draw_secret, public_element
 from tests.privacy.lattice.computed import (
     PUBLIC_SEED,

@@ -1,0 +1,57 @@
+"""What is a party's answer about a level worth, once it is known that it can be true?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import MessageError
+from fedmq.privacy.engine import Answer, Best, Engine, Question
+from fedmq.privacy.plan import Plan, single
+from fedmq.protocol.training.computations import ScoreCandidates
+from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
+from fedmq.protocol.training.tree_builder import TreeBuilder
+
+__all__ = ["Answers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How answers are scored while the tree of ``builder`` grows."""
+
+    builder: TreeBuilder
+    params: TrainParams
+    engine: Engine
+
+    def scored(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[Best]]:
+        """Ask ``peer`` about the nodes of ``question``; its best candidates in each of them.
+
+        Raises:
+            Inconsistent: an answer is unreadable, or cannot be true.
+        """
+        tree = self.builder.gradients.tree
+        try:
+            answers = yield from question.ask(peer)
+        except MessageError as error:
+            first = question.nodes[0].node
+            raise NodeAnswer(peer, tree, first).unreadable(str(error)) from error
+        offers = []
+        for asked, answer in zip(question.nodes, answers, strict=True):
+            claim = NodeAnswer(peer, tree, asked.node)
+            offers.append((yield from self._best(claim, answer, most_candidates)))
+        return offers
+
+    def _best(self, claim: NodeAnswer, answer: Answer, most_candidates: int) -> Plan[Best]:
+        if isinstance(answer, Best):
+            claim.check_count(int(answer.candidates.max(initial=0)), most_candidates)
+            return answer
+        claim.check_count(len(answer.left), most_candidates)
+        builder, scale = self.builder, self.builder.gradients.scale
+        total, first_order = builder.totals(claim.node), self.engine.first_order
+        score = ScoreCandidates(answer.left, total, scale, self.params, first_order)
+        bounds = builder.bounds(claim.node) if self.engine.exact else None
+        best: Best | dict[str, int] = yield from single(ScoreAnswer(score, bounds))
+        if not isinstance(best, Best):
+            raise claim.out_of_bounds(best, len(answer.left))
+        return best
