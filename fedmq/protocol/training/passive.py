@@ -327,10 +327,7 @@ class PassiveTraining(Machine):
         return rows[tree.rows.carrying[rows] & ~self._terms.evaluation.numpy()[rows]]
 
     def _ordering(self, tree: _GrowingTree, rows_of: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
-        """Choose the order in which candidates are shown in the nodes that have none yet.
-
-        The canonical one where the engine hides rows: nobody here knows who stands in a node.
-        """
+        """Choose the orders in which new nodes show candidates: the canonical one of hidden rows."""
         new = {node: rows for node, rows in rows_of.items() if node not in tree.orders}
         if tree.rows.hidden:
             tree.orders |= dict.fromkeys(new, np.arange(len(tree.candidates)))
@@ -338,8 +335,7 @@ class PassiveTraining(Machine):
         learning = [self._learning(tree, rows) for rows in new.values()]
         if not learning:
             return
-        counting = CountLeft(self._prepared.bins, tree.candidates, learning)
-        left = yield from single(counting)
+        left = yield from single(CountLeft(self._prepared.bins, tree.candidates, learning))
         for node, counts, rows in zip(new, left, learning, strict=True):
             seed = np.random.SeedSequence(self._secret, spawn_key=(tree.number, node))
             random = np.random.Generator(np.random.Philox(seed))
