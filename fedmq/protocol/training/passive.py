@@ -327,7 +327,7 @@ class PassiveTraining(Machine):
         return rows[tree.rows.carrying[rows] & ~self._terms.evaluation.numpy()[rows]]
 
     def _ordering(self, tree: _GrowingTree, rows_of: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
-        """Choose the orders in which new nodes show candidates: the canonical one of hidden rows."""
+        """Choose the order in which new nodes show candidates: canonical if rows are hidden."""
         new = {node: rows for node, rows in rows_of.items() if node not in tree.orders}
         if tree.rows.hidden:
             tree.orders |= dict.fromkeys(new, np.arange(len(tree.candidates)))
