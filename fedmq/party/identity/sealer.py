@@ -154,6 +154,7 @@ class EndToEnd(Sealer):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ring = ring
+        self._federation: str | None = None
         self._pinned = pinned
         self._clock = clock
         self._peers = {
@@ -208,6 +209,7 @@ class EndToEnd(Sealer):
             raise self._unconnected(recipient) from None
 
     def greet(self, federation: str) -> None:
+        self._federation = federation
         for party in self._peers:
             self._begin(federation, party)
 
@@ -258,9 +260,14 @@ class EndToEnd(Sealer):
             raise ConfigError("the federation file holds no keys any more; restart without seals")
         if newer._pinned.keys() != self._pinned.keys():
             raise ConfigError("the federation has other parties than before; restart for that")
+        changed = newer._ring.current.public != self._ring.current.public
         self._ring, self._pinned = newer._ring, newer._pinned
         for party, peer in self._peers.items():
             peer.drop_unpinned(self._pinned[party])
+            if changed:
+                peer.drop_own()
+        if changed and self._federation is not None:
+            self.greet(self._federation)
         self._refusals.clear()
 
     def _take(self, parts: Parts) -> None:
