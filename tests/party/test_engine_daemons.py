@@ -46,8 +46,16 @@ def trained(federation: ExampleFederation, engine: str, options: str = "{}") -> 
     return command("train", federation.job(job), "--json").result
 
 
-def test_the_engines_train_and_what_was_seen_can_be_audited(bold: ExampleFederation) -> None:
-    plain = trained(bold, "plain")["metrics"]
+@pytest.fixture(scope="module")
+def plain(bold: ExampleFederation) -> dict[str, float]:
+    """The metrics of the plain engine's model."""
+    metrics: dict[str, float] = trained(bold, "plain")["metrics"]
+    return metrics
+
+
+def test_the_engines_train_and_what_was_seen_can_be_audited(
+    bold: ExampleFederation, plain: dict[str, float]
+) -> None:
     assert trained(bold, "smm1", "{ r = 12, r_used = 6 }")["metrics"] == plain
     assert trained(bold, "smm2", "{ l1 = 4 }")["metrics"] == plain
     assert trained(bold, "ldp", "{ epsilon = 3.0 }")["epsilon_spent"] == 12
@@ -61,8 +69,10 @@ def test_the_engines_train_and_what_was_seen_can_be_audited(bold: ExampleFederat
         assert engines == {"plain", "smm1", "smm2", "ldp"}
 
 
-def test_a_lattice_trains_the_plain_model_over_a_real_broker(bold: ExampleFederation) -> None:
-    assert trained(bold, "lattice")["metrics"] == trained(bold, "plain")["metrics"]
+def test_a_lattice_trains_the_plain_model_over_a_real_broker(
+    bold: ExampleFederation, plain: dict[str, float]
+) -> None:
+    assert trained(bold, "lattice")["metrics"] == plain
 
 
 def test_a_party_shows_directions_of_all_rows_only_if_its_owner_says_so(
