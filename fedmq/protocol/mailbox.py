@@ -175,6 +175,10 @@ class Mailbox:
         peer = self._peers[sender]
         return self._acknowledge(sender, peer) if peer.unconfirmed else []
 
+    def disown(self, sender: str) -> list[Effect]:
+        """Tell ``sender``, which gave up and goes on, that nobody takes part any more."""
+        return self._transmit(sender, self._peers[sender], 0, SessionUnknown())
+
     def silence(self, recipient: str) -> list[Effect]:
         """Stop waiting for ``recipient``: nothing is resent to it any more."""
         self._peers[recipient].unacknowledged.clear()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fedmq.errors import FedmqError, MessageError, ProtocolError
 from fedmq.messages.body import Abort, SessionUnknown
+from fedmq.messages.envelope import Envelope
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -58,6 +59,7 @@ class Session:
         self.over = False
         """Whether the machine has finished, failed, or waits for another attempt."""
         self._moved = False
+        self._gave_up: set[str] = set()
 
     @property
     def closed(self) -> bool:
@@ -80,6 +82,7 @@ class Session:
                     effects += self._heard(Received(envelope.header.sender, body))
                 if self.over:  # no later message will carry it
                     mail += self.mailbox.acknowledge(envelope.header.sender)
+                    mail += self._disowned(envelope)
                 # An acknowledgement promises that a checkpoint which follows is on disk.
                 return effects + [effect for effect in mail if isinstance(effect, Transmit)]
             case TimerFired(Stall()):
@@ -116,7 +119,16 @@ class Session:
         )
         return self._drive(Cancelled(silent))
 
+    def _disowned(self, envelope: Envelope) -> list[Effect]:
+        """Whoever gave up and goes on is told that it is alone, or it would ask for ever."""
+        header, ends = envelope.header, isinstance(envelope.body, Abort | SessionUnknown)
+        if header.sender not in self._gave_up or header.sequence == 0 or ends:
+            return []
+        return self.mailbox.disown(header.sender)
+
     def _heard(self, event: Received) -> list[Effect]:
+        if isinstance(event.body, Abort | SessionUnknown):
+            self._gave_up.add(event.sender)
         if isinstance(event.body, Abort):
             if self._awaits_the_others:
                 # It gave up before it took the end: the reason follows in a new attempt.
