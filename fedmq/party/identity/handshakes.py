@@ -165,7 +165,7 @@ class Handshakes:
     def drop_unpinned(self, pinned: Sequence[PublicKeys]) -> None:
         """Seal nothing more to keys that are not in ``pinned``, and let no session begin there."""
         for connection in (*self.kept.values(), *self.answered.values()):
-            connection.only_known_sessions |= connection.peer not in pinned
+            connection.unpinned = connection.peer not in pinned
         if self.current is not None and self.current.peer not in pinned:
             self.current = None
         for name in [name for name, offered in self._offered.items() if offered.peer not in pinned]:
@@ -174,7 +174,7 @@ class Handshakes:
     def drop_own(self) -> None:
         """Own keys have changed: running sessions go on, others need a new handshake."""
         for connection in (*self.kept.values(), *self.answered.values()):
-            connection.only_known_sessions = True
+            connection.outdated = True
         for name in list(self._offered):
             del self._offered[name]
 

@@ -64,8 +64,7 @@ class TrainingService(Service):
         super().__init__(context)
         self._driven: dict[str, AttemptLoop] = {}
         """By session."""
-        self._beginning: set[str] = set()
-        """Models whose table is being read, before their session is in the store."""
+        self._begins = asyncio.Lock()
 
     @property
     def opened_sessions(self) -> Mapping[type[Body], Opening]:
@@ -132,16 +131,19 @@ class TrainingService(Service):
                 raise Refused(refusal)
         drawn = engine_named(job.engine, job.engine_options, "job").drawn()
         timeline = Timeline() if request.get("trace") else None
-        running = await self.context.session_store.running()
-        session = next((session for session in running if session.model == job.model), None)
-        if session is not None:
-            attempts = self._same_job(session, job, drawn)
-        else:
-            session = await self._begun(
-                job.model_copy(update={"engine_options": {**job.engine_options, **drawn}}),
-                {session.model for session in running},
-            )
-            attempts = self._drive(session, None, timeline)
+        async with (
+            self._begins
+        ):  # of two equal requests the later finds the first's
+            running = await self.context.session_store.running()
+            session = next((session for session in running if session.model == job.model), None)
+            if session is not None:
+                attempts = self._same_job(session, job, drawn)
+            else:
+                session = await self._begun(
+                    job.model_copy(update={"engine_options": {**job.engine_options, **drawn}}),
+                    {session.model for session in running},
+                )
+                attempts = self._drive(session, None, timeline)
         # After the session is driven, because this raises if the owner has gone away.
         await on_progress({"event": "opened", "session": session.id, "model": session.model})
         result = await self._watched(session, attempts, on_progress)
@@ -149,17 +151,11 @@ class TrainingService(Service):
 
     async def _begun(self, job: TrainingJob, growing: Set[str]) -> StoredSession:
         """A new session, on disk before anything is read for it: a crash does not lose it."""
-        model = self._name(
-            job.model, growing | self._beginning | set(self.context.model_store.ids())
-        )
+        model = self._name(job.model, growing | set(self.context.model_store.ids()))
         session = StoredSession(
             secrets.token_hex(8), model, 1, job=json.dumps(job.model_dump(mode="json"))
         )
-        self._beginning.add(model)
-        try:
-            await self.context.session_store.begin(session)
-        finally:
-            self._beginning.discard(model)
+        await self.context.session_store.begin(session)
         return session
 
     def _same_job(

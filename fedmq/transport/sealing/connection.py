@@ -73,8 +73,10 @@ class Connection:
         self.id = keys.digest[:ID_BYTES]
         self.peer = peer
         self.made = made
-        self.only_known_sessions = False
-        """Set when ``peer`` is no longer pinned: sessions under way may end, none begins."""
+        self.unpinned = False
+        """Set while ``peer`` is not pinned: sessions under way may end, none begins."""
+        self.outdated = False
+        """Set when the keys of this side were replaced: here too, none begins."""
         self._outgoing = [_cipher(keys.send, stream) for stream in range(_STREAMS)]
         self._counters = [0] * _STREAMS
         self._incoming = [_Incoming(_cipher(keys.receive, stream)) for stream in range(_STREAMS)]
@@ -99,8 +101,9 @@ class Connection:
         """
         incoming = self._incoming[seal.stream]
         body = incoming.opened(header, sealed, seal)
-        if self.only_known_sessions and session not in self._sessions:
-            raise Untrusted("a new session under a key that is not pinned here any more")
+        if (self.unpinned or self.outdated) and session not in self._sessions:
+            keys = "is not pinned here" if self.unpinned else "was replaced here"
+            raise Untrusted(f"a new session under a key that {keys} any more")
         # Only now: what was altered or refused must not pass for a repetition, nor use up a number.
         incoming.count(seal.counter)
         self._sessions.put(session, None)

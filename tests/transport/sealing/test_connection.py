@@ -105,11 +105,21 @@ def test_a_refused_forgery_does_not_use_up_the_number_of_the_true_one() -> None:
 def test_under_a_key_that_is_not_pinned_any_more_no_session_begins() -> None:
     bank, telco = connections()
     opened(telco, *bank.seal(HEADER, BODY, 1, SESSION))
-    telco.only_known_sessions = True
+    telco.unpinned = True
     assert opened(telco, *bank.seal(HEADER, BODY, 1, SESSION)) == BODY
     sealed, seal = bank.seal(HEADER, BODY, 1, ("s2", 1))
     with pytest.raises(Untrusted, match="not pinned"):
         telco.open(HEADER, sealed, Seal.from_bytes(seal), ("s2", 1))
+    telco.unpinned = False
+    assert telco.open(HEADER, sealed, Seal.from_bytes(seal), ("s2", 1)) == BODY
+
+
+def test_under_own_keys_that_were_replaced_no_session_begins() -> None:
+    bank, telco = connections()
+    telco.outdated = True
+    sealed, seal = bank.seal(HEADER, BODY, 1, SESSION)
+    with pytest.raises(Untrusted, match="was replaced here"):
+        opened(telco, sealed, seal)
 
 
 @given(st.integers(0, 1 << 20))
