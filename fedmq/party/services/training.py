@@ -131,9 +131,7 @@ class TrainingService(Service):
                 raise Refused(refusal)
         drawn = engine_named(job.engine, job.engine_options, "job").drawn()
         timeline = Timeline() if request.get("trace") else None
-        async with (
-            self._begins
-        ):  # of two equal requests the later finds the first's
+        async with self._begins:  # of two equal requests the later finds the first's
             running = await self.context.session_store.running()
             session = next((session for session in running if session.model == job.model), None)
             if session is not None:
