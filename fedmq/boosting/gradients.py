@@ -90,8 +90,8 @@ class Gradients:
         sums: NDArray[np.int64] = self.pairs[rows].sum(axis=0)
         return sums
 
-    def exact_totals(self, rows: NDArray[np.integer]) -> NDArray[np.float64]:
-        """The sums of g and h over ``rows`` as they were before any rounding: float64 (2,)."""
+    def unrounded_totals(self, rows: NDArray[np.integer]) -> NDArray[np.float64] | None:
+        """The sums over ``rows`` as they were before rounding, float64 (2,); None if none was."""
         if self.unrounded is None or self.unrounded_scale is None:
-            return self.scale.to_float(self.totals(rows))
+            return None
         return self.unrounded_scale.to_float(self.unrounded[rows].sum(axis=0))

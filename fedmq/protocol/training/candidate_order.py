@@ -34,11 +34,10 @@ class CountLeft:
         counts = np.zeros((len(self.nodes), cuts.n_cells, 1), np.int64)
         features = np.unique(self.candidates.feature).tolist()
         for node, rows in enumerate(self.nodes):
-            codes = self.bins.codes[rows]
             for feature in features:
                 first, stop = cuts.first_cell[feature], cuts.first_cell[feature + 1]
                 counts[node, first:stop, 0] = np.bincount(
-                    codes[:, feature], minlength=int(stop - first)
+                    self.bins.codes[:, feature].take(rows), minlength=int(stop - first)
                 )
         return self.candidates.left_sums(counts)[..., 0]
 

@@ -169,25 +169,20 @@ class ScoreCandidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreOwnCandidates:
-    """The active party's own best candidates in the nodes of a level, given by their rows."""
+    """The active party's own best candidates in the nodes of a level, given by their rows and sums."""
 
     label: ClassVar[str] = "ScoreOwnCandidates"
     bins: BinMatrix
     candidates: CandidateTable
     gradients: Gradients
     nodes: Sequence[NDArray[np.int32]]
+    totals: Sequence[NDArray[np.int64]]
     params: TrainParams
     first_order: bool = False
 
     def run(self) -> list[Best]:
         sums = self.candidates.left_sums(histograms(self.bins, self.gradients.pairs, self.nodes))
         return [
-            ScoreCandidates(
-                left,
-                self.gradients.totals(rows),
-                self.gradients.scale,
-                self.params,
-                self.first_order,
-            ).run()
-            for rows, left in zip(self.nodes, sums, strict=True)
+            ScoreCandidates(left, total, self.gradients.scale, self.params, self.first_order).run()
+            for total, left in zip(self.totals, sums, strict=True)
         ]

@@ -18,13 +18,14 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.node_numbers import ROOT
+from fedmq.boosting.node_numbers import ROOT, parent
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import BroadcastPiece, Engine, PassiveHalf, Query
+from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records, last_records
 from fedmq.protocol.events import (
@@ -87,6 +88,8 @@ class _GrowingTree:
         self.requests = HistogramRequests(number)
         self.orders: dict[int, NDArray[np.int64]] = {}
         """The order in which the candidates of a node were shown."""
+        self.left_counts: dict[int, NDArray[np.int64]] = {}
+        """How many rows of a node go left per candidate."""
         self.directions_asked: dict[int, list[Values]] = defaultdict(list)
         """What came before the decision about a node."""
         self.to_arrive = pieces
@@ -332,14 +335,20 @@ class PassiveTraining(Machine):
         if tree.rows.hidden:
             tree.orders |= dict.fromkeys(new, np.arange(len(tree.candidates)))
             return
-        learning = [self._learning(tree, rows) for rows in new.values()]
+        learning = {node: self._learning(tree, rows) for node, rows in new.items()}
         if not learning:
             return
-        left = yield from single(CountLeft(self._prepared.bins, tree.candidates, learning))
-        for node, counts, rows in zip(new, left, learning, strict=True):
+        sizes = {node: len(rows) for node, rows in learning.items()}
+        level = plan_level(sizes, tree.left_counts)
+        rows = [learning[node] for node in level.summed]
+        counts = yield from single(CountLeft(self._prepared.bins, tree.candidates, rows))
+        tree.left_counts |= zip(level.summed, counts, strict=True)
+        for node, other in level.subtracted:
+            tree.left_counts[node] = tree.left_counts[parent(node)] - tree.left_counts[other]
+        for node, size in sizes.items():
             seed = np.random.SeedSequence(self._secret, spawn_key=(tree.number, node))
             random = np.random.Generator(np.random.Philox(seed))
-            tree.orders[node] = shown_order(counts, len(rows), random)
+            tree.orders[node] = shown_order(tree.left_counts[node], size, random)
 
     def _shown_as(self, node: int) -> int:
         """The node in whose order the candidates of ``node`` are shown."""

@@ -56,9 +56,20 @@ class TreeBuilder:
 
     def bounds(self, node: int) -> NDArray[np.int64]:
         """What sums over some of the rows in ``node`` can be: see `Gradients.bounds`."""
-        if node not in self._bounds:
+        if node == ROOT and node not in self._bounds:
             self._bounds[node] = self.gradients.bounds(self._rows[node])
         return self._bounds[node]
+
+    def left_totals(self, node: int, left: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The sums of the rows of ``node`` that go left; ``left`` is over ``rows(node)``."""
+        below = children(node)
+        # Sums are integers: those of the child with fewer rows give the other's by subtraction.
+        counted = 0 if 2 * np.count_nonzero(left) <= len(left) else 1
+        rows = self._rows[node][left if counted == 0 else ~left]
+        bounds = self.gradients.bounds(rows)
+        self._bounds[below[counted]] = bounds
+        self._bounds[below[1 - counted]] = self.bounds(node) - bounds
+        return self.totals(below[0])
 
     def ends_below(self, node: int) -> bool:
         """Whether the children of ``node`` are leaves for lack of depth."""
@@ -70,6 +81,8 @@ class TreeBuilder:
         """Split ``node``; ``left`` is over ``rows(node)``."""
         below, rows = children(node), self._rows[node]
         self._splits[node] = _Split(owner, record, gain, cover=self._sums(node)[1])
+        if below[0] not in self._bounds:
+            self.left_totals(node, left)
         del self._rows[node]
         self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
         if not self.ends_below(node):
@@ -104,4 +117,5 @@ class TreeBuilder:
 
     def _sums(self, node: int) -> NDArray[np.float64]:
         """G and H of ``node``, of which its cover and weight are made: exact, not rounded."""
-        return self.gradients.exact_totals(self._rows[node])
+        exact = self.gradients.unrounded_totals(self._rows[node])
+        return self.gradients.scale.to_float(self.totals(node)) if exact is None else exact
