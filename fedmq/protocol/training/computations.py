@@ -169,7 +169,7 @@ class ScoreCandidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreOwnCandidates:
-    """The active party's own best candidates in the nodes of a level, given by their rows and sums."""
+    """The active party's own best candidates in nodes that are given by rows and sums."""
 
     label: ClassVar[str] = "ScoreOwnCandidates"
     bins: BinMatrix
