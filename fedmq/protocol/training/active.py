@@ -287,8 +287,8 @@ class ActiveTraining(Machine):
             self._bins,
             self._candidates,
             self._builder.gradients,
-            tuple(self._builder.carrying(node) for node in nodes),
-            tuple(self._builder.totals(node) for node in nodes),
+            tuple(map(self._builder.carrying, nodes)),
+            tuple(map(self._builder.totals, nodes)),
             self._params,
             self._spec.first_order,
         )
@@ -412,8 +412,9 @@ class ActiveTraining(Machine):
         _, best = self._level.winner(node)
         peer, record = self._level.end_split(node)
         if best.left is not None:
-            sums = self._builder.left_totals(node, left)
-            NodeAnswer(peer, self.tree, node).check_left(sums, best)
+            NodeAnswer(peer, self.tree, node).check_left(
+                self._builder.left_totals(node, left), best
+            )
         self._split(node, self._parties.index(peer), record, left)
         self._go_down_when_split()
 
