@@ -44,7 +44,7 @@ from fedmq.protocol.training.computations import (
     tree_candidates,
     went_left,
 )
-from fedmq.protocol.training.consistency import NodeAnswer
+from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.handshake import Handshake, opening_of
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.model_builder import ModelBuilder
@@ -124,9 +124,7 @@ class ActiveTraining(Machine):
         self._builder: TreeBuilder
         self._answers: Answers
         self._to_broadcast = 0
-        self._next_records: dict[str, int] = {}
-        self._expected_records: dict[int, int] = {}
-        """Of the splits that were asked for, by node."""
+        self._records: RecordNumbers
         self._level = Level(0, (), 0)
 
     @property
@@ -246,7 +244,7 @@ class ActiveTraining(Machine):
         assert self._derived is not None
         gradients, self._derived = self._derived[0], None
         self._model.begin_tree()
-        self._next_records = self._model.next_records(self._parties)
+        self._records = RecordNumbers(self._model.next_records(self._parties))
         self._builder = TreeBuilder(gradients, self._params)
         self._answers = Answers(self._builder, self._params, self._spec)
         self._candidates = tree_candidates(
@@ -382,9 +380,7 @@ class ActiveTraining(Machine):
         self._level.decide(node, step.pieces, run)
         for peer, body in self._level.decisions():
             if isinstance(body, training.SplitDecision):
-                # An owner numbers its records as decisions come.
-                self._expected_records[body.node] = self._next_records[peer]
-                self._next_records[peer] += 1
+                self._records.expect(peer, body.node)
             self._send(peer, body)
 
     def _split_own(self, node: int, candidate: int) -> None:
@@ -402,8 +398,7 @@ class ActiveTraining(Machine):
             raise ProtocolError(
                 f"directions for {body.left.count} rows, node {body.node} has {rows}"
             )
-        claim = NodeAnswer(peer, self.tree, body.node)
-        claim.check_record(body.record, self._expected_records.pop(body.node))
+        self._records.check(NodeAnswer(peer, self.tree, body.node), body.record)
         self._resume(self._level.take_outcome(body), body.left.numpy())
 
     def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:

@@ -7,7 +7,7 @@ so that the lowest number of those whose sums tie is XGBoost's choice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.node_numbers import parent
+from fedmq.privacy.histogram_subtraction import plan_level
+from fedmq.privacy.plan import Plan, single
 
-__all__ = ["CountLeft", "shown_order"]
+__all__ = ["CandidateOrders", "CountLeft", "shown_order"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +43,47 @@ class CountLeft:
                     self.bins.codes[:, feature].take(rows), minlength=int(stop - first)
                 )
         return self.candidates.left_sums(counts)[..., 0]
+
+
+class CandidateOrders:
+    """The orders in which ``candidates`` of ``tree`` are shown, by node: int64 (candidates,) each.
+
+    ``secret`` seeds them; it must not be guessable.
+    """
+
+    def __init__(self, tree: int, bins: BinMatrix, candidates: CandidateTable, secret: int) -> None:
+        self._tree = tree
+        self._bins = bins
+        self._candidates = candidates
+        self._secret = secret
+        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._left: dict[int, NDArray[np.int64]] = {}
+        """How many rows of a node go left per candidate."""
+
+    def __contains__(self, node: int) -> bool:
+        return node in self._orders
+
+    def __getitem__(self, node: int) -> NDArray[np.int64]:
+        return self._orders[node]
+
+    def keep(self, node: int) -> None:
+        """Show the candidates of ``node`` in their canonical order."""
+        self._orders[node] = np.arange(len(self._candidates))
+
+    def draw(self, nodes: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
+        """Draw the orders of new ``nodes``, given by the rows that carry a gradient."""
+        if not nodes:
+            return
+        level = plan_level({node: len(rows) for node, rows in nodes.items()}, self._left)
+        counted = [nodes[node] for node in level.summed]
+        counts = yield from single(CountLeft(self._bins, self._candidates, counted))
+        self._left |= zip(level.summed, counts, strict=True)
+        for node, other in level.subtracted:
+            self._left[node] = self._left[parent(node)] - self._left[other]
+        for node, rows in nodes.items():
+            seed = np.random.SeedSequence(self._secret, spawn_key=(self._tree, node))
+            random = np.random.Generator(np.random.Philox(seed))
+            self._orders[node] = shown_order(self._left[node], len(rows), random)
 
 
 def shown_order(

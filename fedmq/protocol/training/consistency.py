@@ -17,7 +17,7 @@ from fedmq.errors import Inconsistent
 from fedmq.privacy.engine import Best
 from fedmq.protocol.training.computations import ScoreCandidates
 
-__all__ = ["NodeAnswer", "ScoreAnswer", "first_of_ties"]
+__all__ = ["NodeAnswer", "RecordNumbers", "ScoreAnswer", "first_of_ties"]
 
 _IMPOSSIBLE = "sums that no rows of the node have"
 
@@ -78,6 +78,23 @@ class NodeAnswer:
         return Inconsistent(
             self.peer, f"tree {self.tree}, node {self.node}: {what}", {**place, **evidence}
         )
+
+
+class RecordNumbers:
+    """Which record each owner's next split is: ``following`` those that it has, by party."""
+
+    def __init__(self, following: Mapping[str, int]) -> None:
+        self._next = dict(following)
+        self._expected: dict[int, int] = {}
+
+    def expect(self, peer: str, node: int) -> None:
+        """An owner numbers its records as decisions come: here one about ``node``."""
+        self._expected[node] = self._next[peer]
+        self._next[peer] += 1
+
+    def check(self, claim: NodeAnswer, record: int) -> None:
+        """Raise `Inconsistent` unless the split of the node is the record that was expected."""
+        claim.check_record(record, self._expected.pop(claim.node))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,14 +18,13 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.node_numbers import ROOT, parent
+from fedmq.boosting.node_numbers import ROOT
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import BroadcastPiece, Engine, PassiveHalf, Query
-from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records, last_records
 from fedmq.protocol.events import (
@@ -38,7 +37,7 @@ from fedmq.protocol.events import (
 from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan
 from fedmq.protocol.table import REFUSES
-from fedmq.protocol.training.candidate_order import CountLeft, shown_order
+from fedmq.protocol.training.candidate_order import CandidateOrders
 from fedmq.protocol.training.computations import BinTable, recorded, tree_candidates, went_left
 from fedmq.protocol.training.histogram_requests import HistogramRequests
 from fedmq.protocol.training.node_rows import NodeRows
@@ -78,6 +77,7 @@ class _GrowingTree:
         number: int,
         pieces: int,
         candidates: CandidateTable,
+        orders: CandidateOrders,
         rows: NodeRows,
         records_before: int,
     ) -> None:
@@ -86,10 +86,7 @@ class _GrowingTree:
         self.rows = rows
         self.records_before = records_before
         self.requests = HistogramRequests(number)
-        self.orders: dict[int, NDArray[np.int64]] = {}
-        """The order in which the candidates of a node were shown."""
-        self.left_counts: dict[int, NDArray[np.int64]] = {}
-        """How many rows of a node go left per candidate."""
+        self.orders = orders
         self.directions_asked: dict[int, list[Values]] = defaultdict(list)
         """What came before the decision about a node."""
         self.to_arrive = pieces
@@ -161,7 +158,7 @@ class PassiveTraining(Machine):
 
     def _preparing(self, spec: Engine) -> Plan[_Prepared]:
         table: PassiveTable = yield from single(self._load)
-        self._check_rows(table)
+        table.check(self._party, self._peer, self._terms, self._saved or ())
         learning = ~self._terms.evaluation.numpy()
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
         try:
@@ -172,31 +169,6 @@ class PassiveTraining(Machine):
             raise Refused(str(error)) from error
         setup = yield from engine.setup()
         return _Prepared(spec, engine, table, bins, setup)
-
-    def _check_rows(self, table: PassiveTable) -> None:
-        terms, rows = self._terms, len(table.values)
-        if terms.alignment_name and terms.alignment != table.alignment:
-            raise Refused(
-                f"alignment {terms.alignment_name!r} of {self._party} is another one than that of "
-                f"{self._peer}; make it anew with: fedmq align"
-            )
-        if terms.rows != rows or terms.evaluation.count != rows:
-            raise Refused(
-                f"the rows do not match: {self._party} holds {rows}, {self._peer} {terms.rows}"
-            )
-        if terms.alignment != table.alignment:
-            raise Refused(
-                f"the ids do not match: {self._party} and {self._peer} hold {rows} rows each, "
-                "but not the same ids"
-            )
-        for saved in self._saved or ():
-            if saved.records.feature_names != table.features:
-                raise Refused(f"the columns of {self._party} have changed since the session began")
-            if saved.table and saved.table != table.digest:
-                raise Refused(
-                    f"the table of {self._party} has other values than when the session began, so "
-                    "the session has ended; train anew with: fedmq train"
-                )
 
     def _accept(self, prepared: _Prepared) -> None:
         self._prepared = prepared
@@ -248,7 +220,10 @@ class PassiveTraining(Machine):
         candidates = tree_candidates(prepared.bins, terms.colsample_bytree, terms.seed, body.tree)
         prepared.engine.start_tree(body.tree, candidates)
         rows = NodeRows(terms.rows, terms.max_depth, hidden=prepared.spec.hides_rows)
-        self._growing = _GrowingTree(body.tree, body.pieces, candidates, rows, len(self._records))
+        orders = CandidateOrders(body.tree, prepared.bins, candidates, self._secret)
+        self._growing = _GrowingTree(
+            body.tree, body.pieces, candidates, orders, rows, len(self._records)
+        )
         if not body.pieces:
             rows.carrying[:] = True
             self._move(GRADIENTS_HERE)
@@ -333,22 +308,12 @@ class PassiveTraining(Machine):
         """Choose the order in which new nodes show candidates: canonical if rows are hidden."""
         new = {node: rows for node, rows in rows_of.items() if node not in tree.orders}
         if tree.rows.hidden:
-            tree.orders |= dict.fromkeys(new, np.arange(len(tree.candidates)))
+            for node in new:
+                tree.orders.keep(node)
             return
-        learning = {node: self._learning(tree, rows) for node, rows in new.items()}
-        if not learning:
-            return
-        sizes = {node: len(rows) for node, rows in learning.items()}
-        level = plan_level(sizes, tree.left_counts)
-        rows = [learning[node] for node in level.summed]
-        counts = yield from single(CountLeft(self._prepared.bins, tree.candidates, rows))
-        tree.left_counts |= zip(level.summed, counts, strict=True)
-        for node, other in level.subtracted:
-            tree.left_counts[node] = tree.left_counts[parent(node)] - tree.left_counts[other]
-        for node, size in sizes.items():
-            seed = np.random.SeedSequence(self._secret, spawn_key=(tree.number, node))
-            random = np.random.Generator(np.random.Philox(seed))
-            tree.orders[node] = shown_order(tree.left_counts[node], size, random)
+        yield from tree.orders.draw(
+            {node: self._learning(tree, rows) for node, rows in new.items()}
+        )
 
     def _shown_as(self, node: int) -> int:
         """The node in whose order the candidates of ``node`` are shown."""
@@ -385,18 +350,18 @@ class PassiveTraining(Machine):
     @on_message(training.SplitDecision)
     def _on_decision(self, _: str, body: training.SplitDecision) -> None:
         tree = self._growing
-        rows, order = tree.rows.rows(body.node), tree.orders.get(self._shown_as(body.node))
+        rows, shown_as = tree.rows.rows(body.node), self._shown_as(body.node)
         chosen = body.candidates.numpy()
         if (
             body.tree != tree.number
             or rows is None
-            or order is None
+            or shown_as not in tree.orders
             or not len(chosen)
-            or int(chosen.max()) >= len(order)
+            or int(chosen.max()) >= len(tree.orders[shown_as])
         ):
             raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
         # Candidates that tie come together: the first in this party's own order is XGBoost's.
-        winner = int(order[chosen].min())
+        winner = int(tree.orders[shown_as][chosen].min())
         self._records, record = recorded(self._records, tree.candidates, winner)
         self._places.append((tree.number, body.node))
         left = went_left(self._records, record, self._prepared.table.values, rows)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import DataError
-from fedmq.messages.training import MOST_ROWS
+from fedmq.errors import DataError, Refused
+from fedmq.messages.training import MOST_ROWS, TrainingOpen
+from fedmq.protocol.checkpoint import PassiveTree
 
 __all__ = ["ActiveTable", "PassiveTable"]
 
@@ -53,3 +55,29 @@ class PassiveTable:
     features: tuple[str, ...]
     alignment: str = ""
     digest: str = ""
+
+    def check(
+        self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]
+    ) -> None:
+        """Raise `Refused` unless ``party`` can train with ``peer`` on it, and go on ``saved``."""
+        rows = len(self.values)
+        if terms.alignment_name and terms.alignment != self.alignment:
+            raise Refused(
+                f"alignment {terms.alignment_name!r} of {party} is another one than that of "
+                f"{peer}; make it anew with: fedmq align"
+            )
+        if terms.rows != rows or terms.evaluation.count != rows:
+            raise Refused(f"the rows do not match: {party} holds {rows}, {peer} {terms.rows}")
+        if terms.alignment != self.alignment:
+            raise Refused(
+                f"the ids do not match: {party} and {peer} hold {rows} rows each, "
+                "but not the same ids"
+            )
+        for tree in saved:
+            if tree.records.feature_names != self.features:
+                raise Refused(f"the columns of {party} have changed since the session began")
+            if tree.table and tree.table != self.digest:
+                raise Refused(
+                    f"the table of {party} has other values than when the session began, so "
+                    "the session has ended; train anew with: fedmq train"
+                )
