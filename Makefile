@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest oldest chaos histories bench bench-training bench-safety
+.PHONY: help demo test lint pytest oldest chaos fuzz histories bench bench-training bench-safety
 .PHONY: bench-apart bench-estimate bench-gradient-bits soak bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
@@ -42,6 +42,9 @@ oldest: rabbitmq postgresql ## the tests with the oldest versions of all that py
 
 chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a real broker
 	@FEDMQ_CHAOS_FAULTS=$(or $(FAULTS),200) $(BIN)/pytest tests/chaos --capture no --timeout 7200
+
+fuzz: $(VENV)/test.stamp ## 2,000 drawn tables and options beside XGBoost; TABLES= FIRST=
+	@$(BIN)/python -m tests.differential.fuzz $(or $(TABLES),2000) $(or $(FIRST),0)
 
 histories: $(VENV)/test.stamp ## record the sessions that tests replay anew
 	@$(BIN)/python -m tests.histories.record

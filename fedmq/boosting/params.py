@@ -24,6 +24,7 @@ ObjectiveName = Literal["binary:logistic", "reg:squarederror"]
 MetricName = Literal["logloss", "auc", "rmse"]
 
 ALIASES: Mapping[str, str] = {
+    "alpha": "reg_alpha",
     "lambda": "reg_lambda",
     "learning_rate": "eta",
     "min_split_loss": "gamma",
@@ -63,10 +64,14 @@ class TrainParams(BaseModel):
     max_depth: Annotated[int, Field(ge=1, le=16)] = 6
     eta: Annotated[float, Field(gt=0, le=1)] = 0.3
     reg_lambda: Annotated[float, Field(ge=0, le=_LARGEST)] = 1.0
+    reg_alpha: Annotated[float, Field(ge=0, le=_LARGEST)] = 0.0
     gamma: Annotated[float, Field(ge=0, le=_LARGEST)] = 0.0
     min_child_weight: Annotated[float, Field(ge=0, le=_LARGEST)] = 1.0
+    max_delta_step: Annotated[float, Field(ge=0, le=_LARGEST)] = 0.0
     subsample: Annotated[float, Field(gt=0, le=1)] = 1.0
     colsample_bytree: Annotated[float, Field(gt=0, le=1)] = 1.0
+    colsample_bylevel: Annotated[float, Field(gt=0, le=1)] = 1.0
+    colsample_bynode: Annotated[float, Field(gt=0, le=1)] = 1.0
     goss: bool = False
     top_rate: Annotated[float, Field(ge=0, lt=1)] = 0.2
     other_rate: Annotated[float, Field(gt=0, le=1)] = 0.1
@@ -128,10 +133,14 @@ class TrainParams(BaseModel):
             "max_depth": self.max_depth,
             "eta": self.eta,
             "lambda": self.reg_lambda,
+            "alpha": self.reg_alpha,
             "gamma": self.gamma,
             "min_child_weight": self.min_child_weight,
+            "max_delta_step": self.max_delta_step,
             "subsample": self.subsample,
             "colsample_bytree": self.colsample_bytree,
+            "colsample_bylevel": self.colsample_bylevel,
+            "colsample_bynode": self.colsample_bynode,
             "max_bin": self.max_bin,
             "base_score": self.base_score,
             "seed": self.seed,

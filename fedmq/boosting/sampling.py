@@ -7,13 +7,16 @@ versions and platforms, unlike the distributions of its ``Generator``.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["one_side_sample", "rounding_lots", "salt_of", "sampled_columns", "sampled_rows"]
+from fedmq.boosting.node_numbers import depth
+
+__all__ = ["ColumnSampler", "one_side_sample", "rounding_lots", "salt_of", "sampled_rows"]
 
 
 class _Purpose(IntEnum):
@@ -21,6 +24,8 @@ class _Purpose(IntEnum):
     COLUMNS = 1
     ONE_SIDE = 2
     ROUNDING = 3
+    LEVEL_COLUMNS = 4
+    NODE_COLUMNS = 5
 
 
 def salt_of(*held: NDArray[np.generic]) -> int:
@@ -43,16 +48,46 @@ def sampled_rows(n_rows: int, subsample: float, *, seed: int, tree: int) -> NDAr
     return words < np.uint64(math.ldexp(subsample, 64))
 
 
-def sampled_columns(
-    n_columns: int, colsample: float, *, seed: int, tree: int, salt: int = 0
-) -> NDArray[np.int32]:
-    """The columns ``tree`` may use, ascending: ``max(1, int(colsample * n_columns))`` of them.
+@dataclass(frozen=True, slots=True)
+class ColumnSampler:
+    """The columns that ``tree`` may use, as XGBoost's sampler draws them, but by other lots.
 
+    From ``columns`` of them a tree takes the share ``bytree``, each of its levels the share
+    ``bylevel`` of those, each node the share ``bynode`` of its level's; at least one.
     ``salt`` is a secret of the columns' owner: others know ``seed``.
     """
-    count = max(1, int(np.float32(colsample) * np.float32(n_columns)))  # float32 as in XGBoost
-    words = _words(n_columns, _Purpose.COLUMNS, seed, tree, salt)
-    return np.sort(np.argsort(words, kind="stable")[:count]).astype(np.int32)
+
+    columns: int
+    bytree: float
+    bylevel: float
+    bynode: float
+    seed: int
+    tree: int
+    salt: int = 0
+
+    @property
+    def narrows(self) -> bool:
+        """Whether a node may have fewer columns than its tree."""
+        return self.bylevel < 1 or self.bynode < 1
+
+    def of_tree(self) -> NDArray[np.int32]:
+        """The columns of the tree, ascending."""
+        return self._drawn(np.arange(self.columns, dtype=np.int32), self.bytree, _Purpose.COLUMNS)
+
+    def of_node(self, node: int) -> NDArray[np.int32]:
+        """The columns of a node by its heap number, ascending."""
+        level = depth(node)
+        of_level = self._drawn(self.of_tree(), self.bylevel, _Purpose.LEVEL_COLUMNS, level)
+        return self._drawn(of_level, self.bynode, _Purpose.NODE_COLUMNS, node)
+
+    def _drawn(
+        self, columns: NDArray[np.int32], share: float, purpose: _Purpose, *place: int
+    ) -> NDArray[np.int32]:
+        if share >= 1:
+            return columns
+        count = max(1, int(np.float32(share) * np.float32(len(columns))))  # as in XGBoost
+        words = _words(len(columns), purpose, self.seed, self.tree, self.salt, *place)
+        return columns[np.sort(np.argsort(words, kind="stable")[:count])]
 
 
 def one_side_sample(
@@ -96,6 +131,8 @@ def rounding_lots(n_rows: int, *, seed: int, tree: int, salt: int) -> NDArray[np
     return np.ldexp((words >> np.uint64(11)).astype(np.float64), -53).reshape(-1, 2)
 
 
-def _words(n: int, purpose: _Purpose, seed: int, tree: int, salt: int) -> NDArray[np.uint64]:
-    sequence = np.random.SeedSequence(seed, spawn_key=(purpose, tree, salt))
+def _words(
+    n: int, purpose: _Purpose, seed: int, tree: int, salt: int, *place: int
+) -> NDArray[np.uint64]:
+    sequence = np.random.SeedSequence(seed, spawn_key=(purpose, tree, salt, *place))
     return np.random.Philox(sequence).random_raw(n)

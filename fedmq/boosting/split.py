@@ -28,10 +28,9 @@ def split_gains(
     the result is float32 (..., C). Equation 7 of XGBoost (arXiv 1603.02754) without the
     factor 1/2 and without gamma, which is a bound of its own (``is_worthwhile``).
     """
-    reg_lambda = np.float32(params.reg_lambda)
     with np.errstate(over="ignore", invalid="ignore"):
-        sides = _side_gain(left, reg_lambda) + _side_gain(right, reg_lambda)
-        gains = sides - _side_gain(total, reg_lambda)[..., None]
+        sides = _side_gain(left, params) + _side_gain(right, params)
+        gains = sides - _side_gain(total, params)[..., None]
     lightest = np.minimum(left[..., 1], right[..., 1])
     valid = (lightest > 0) & (lightest >= np.float32(params.min_child_weight))
     return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
@@ -70,17 +69,43 @@ def leaf_weights(total: NDArray[np.float64], params: TrainParams) -> NDArray[np.
 
     Equation 5 of XGBoost (arXiv 1603.02754); zero for nodes lighter than min_child_weight.
     """
-    G, H = total[..., 0], total[..., 1]
+    return _weights(total, params) * np.float32(params.eta)
+
+
+def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
+    """-L1(G) / (H + lambda), at most max_delta_step away from zero: ``CalcWeight``."""
+    G, H = sums[..., 0], sums[..., 1]
     heavy = (H > 0) & ~(np.float32(params.min_child_weight) > H)
     denominator = np.where(heavy, H + np.float64(np.float32(params.reg_lambda)), 1.0)
-    weights = np.where(heavy, -G / denominator, 0.0).astype(np.float32)
-    return weights * np.float32(params.eta)
+    weights = np.where(heavy, -_shrunk(G, params) / denominator, 0.0)
+    if params.max_delta_step:
+        largest = np.float64(np.float32(params.max_delta_step))
+        weights = np.clip(weights, -largest, largest)
+    return weights.astype(np.float32)
 
 
-def _side_gain(sums: NDArray[np.float64], reg_lambda: np.float32) -> NDArray[np.float32]:
-    """G^2 / (H + lambda), a quotient of float32s as XGBoost's ``Divide`` takes them."""
+def _side_gain(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
+    """What a side is worth in float32, as ``CalcGainGivenWeight`` has it.
+
+    L1(G)^2 / (H + lambda), a quotient of float32s; with max_delta_step, by the weight w,
+    -(2 G w + (H + lambda) w^2), in which XGBoost leaves alpha out.
+    """
     G, H = sums[..., 0], sums[..., 1]
+    reg_lambda = np.float32(params.reg_lambda)
     present = H > 0
-    denominator = np.where(present, H + np.float64(reg_lambda), 1.0).astype(np.float32)
-    quotient: NDArray[np.float32] = np.square(G).astype(np.float32) / denominator
-    return np.where(present, quotient, np.float32(0))
+    gain: NDArray[np.float32]
+    if params.max_delta_step:
+        w, twice_g = _weights(sums, params), np.float32(2) * G.astype(np.float32)
+        gain = -(twice_g * w + (H.astype(np.float32) + reg_lambda) * np.square(w))
+    else:
+        denominator = np.where(present, H + np.float64(reg_lambda), 1.0).astype(np.float32)
+        gain = np.square(_shrunk(G, params)).astype(np.float32) / denominator
+    return np.where(present, gain, np.float32(0))
+
+
+def _shrunk(G: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
+    """G, nearer to zero by alpha but not beyond it: ``ThresholdL1``."""
+    if not params.reg_alpha:
+        return G
+    alpha = np.float64(np.float32(params.reg_alpha))
+    return np.where(alpha < G, G - alpha, np.where(-alpha > G, G + alpha, 0.0))

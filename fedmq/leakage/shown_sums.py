@@ -29,7 +29,7 @@ from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
-from fedmq.protocol.training.computations import tree_candidates
+from fedmq.protocol.training.node_candidates import NodeCandidates
 
 __all__ = ["bins_from_sums"]
 
@@ -42,7 +42,7 @@ _MOST_CELLS = 20_000_000
 class _ShownTree:
     """The sums shown in one tree, by node, in canonical order; and its candidates."""
 
-    candidates: CandidateTable
+    candidates: NodeCandidates
     nodes: dict[int, NodeSums]
 
 
@@ -110,13 +110,12 @@ def _shown(
     tree: TreeView,
     pairs: NDArray[np.int64],
 ) -> _ShownTree:
-    candidates = tree_candidates(bins, view.terms.colsample_bytree, view.terms.seed, number)
+    candidates = NodeCandidates(bins, view.terms, number)
     asked = sorted({node for peer, node in tree.exchanged if peer == party})
     rows = [tree.carrying(node) for node in asked]
-    left = candidates.left_sums(histograms(bins, pairs, rows))
     nodes = {
-        node: NodeSums(held, pairs[held], sums)
-        for node, held, sums in zip(asked, rows, left, strict=True)
+        node: NodeSums(held, pairs[held], candidates.of_node(node).left_sums(sums))
+        for node, held, sums in zip(asked, rows, histograms(bins, pairs, rows), strict=True)
     }
     return _ShownTree(candidates, nodes)
 
@@ -127,10 +126,10 @@ def _named(
     placed = np.zeros(bins.codes.shape, dtype=np.bool_)
     right = claims = 0
     for tree in trees.values():
-        candidates = tree.candidates
-        pairs = _neighbours(candidates)
-        everything = np.arange(len(candidates))
-        for node in tree.nodes.values():
+        for number, node in tree.nodes.items():
+            candidates = tree.candidates.of_node(number)
+            pairs = _neighbours(candidates)
+            everything = np.arange(len(candidates))
             claimed = [claim for claim in named_rows(node, pairs) if len(claim.pairs)]
             if not claimed:
                 continue
@@ -177,7 +176,7 @@ def _followed(trees: dict[int, _ShownTree], party: str) -> Iterator[Finding]:
     for tree in trees.values():
         for number, node in tree.nodes.items():
             low, high = (tree.nodes.get(child) for child in children(number))
-            if low is None or high is None:
+            if low is None or high is None or tree.candidates.narrows:
                 continue
             places = followed(node.left, low.left, high.left)
             truth = np.arange(len(places))
@@ -192,12 +191,14 @@ def _followed(trees: dict[int, _ShownTree], party: str) -> Iterator[Finding]:
 def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator[Finding]:
     """Columns linked from tree to tree by their root sums, and read by least squares."""
     first = next(iter(trees.values()))
-    count = len(first.candidates)
-    # With columns drawn anew for each tree there is nothing to link all trees by.
+    count = len(first.candidates.of_tree)
+    # With columns drawn anew for each tree or node there is nothing to link them by.
     alike = [
-        tree for tree in trees.values() if len(tree.candidates) == count and ROOT in tree.nodes
+        tree
+        for tree in trees.values()
+        if len(tree.candidates.of_tree) == count and ROOT in tree.nodes
     ]
-    if not count or alike[:1] != [first]:
+    if not count or alike[:1] != [first] or first.candidates.narrows:
         return
     rows = len(bins.codes)
     chosen = np.unique(
@@ -224,7 +225,7 @@ def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator
         target = f"{party}'s candidates linked across trees"
         yield Finding(ATTACK, target, where, "share", float(np.mean(links)), 1 / len(chosen))
     seen = np.unique(np.concatenate([node.rows for node in nodes]))
-    truth = splitting_matrix(bins, seen, first.candidates, chosen) == 1
+    truth = splitting_matrix(bins, seen, first.candidates.of_tree, chosen) == 1
     guess = left_shares(rows, nodes, expected)[seen] > 0.5
     shares = truth.mean(axis=0)
     chance = float(np.maximum(shares, 1 - shares).mean())

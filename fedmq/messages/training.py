@@ -76,6 +76,8 @@ class TrainingOpen(Body):
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     value_bits: Annotated[int, Field(ge=0, le=62)] = 40
     """No g or h of a row exceeds 2**``value_bits`` in its fixed point; ``gradient_bits`` less 1."""
+    colsample_bylevel: Annotated[float, Field(gt=0, le=1)] = 1.0
+    colsample_bynode: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
 class SessionAccept(Body):

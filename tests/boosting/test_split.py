@@ -25,6 +25,21 @@ def test_a_side_lighter_than_min_child_weight_is_no_candidate(lightest) -> None:
     assert np.isfinite(gain_of((6, 4), (-2, 2), min_child_weight=weight)) == valid
 
 
+def test_alpha_brings_each_sum_nearer_to_zero_but_not_beyond() -> None:
+    expected = 5.0**2 / 5 + 1.0**2 / 9 - 3.0**2 / 13
+    assert gain_of((6, 4), (-2, 8), reg_lambda=1, reg_alpha=1) == pytest.approx(expected, rel=1e-6)
+    expected = 3.0**2 / 5 - 1.0**2 / 13
+    assert gain_of((6, 4), (-2, 8), reg_lambda=1, reg_alpha=3) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_side_whose_weight_is_bounded_is_worth_what_that_weight_gains() -> None:
+    left = -(2 * 6 * -0.5 + 5 * 0.5**2)  # the best weight is -1.2
+    right, total = 2.0**2 / 9, 4.0**2 / 13
+    expected = left + right - total
+    gain = gain_of((6, 4), (-2, 8), reg_lambda=1, max_delta_step=0.5)
+    assert gain == pytest.approx(expected, rel=1e-6)
+
+
 def test_an_empty_side_is_no_candidate() -> None:
     assert gain_of((6, 4), (0, 0), min_child_weight=0, reg_lambda=0) == -np.inf
 
@@ -71,3 +86,15 @@ def test_a_leafs_weight_is_the_papers_equation_5_times_eta() -> None:
 def test_without_lambda_an_empty_leaf_weighs_nothing() -> None:
     params = TrainParams(reg_lambda=0, min_child_weight=0)
     assert leaf_weights(np.zeros((1, 2)), params).tolist() == [0.0]
+
+
+def test_a_leaf_adds_no_more_than_max_delta_step_times_eta() -> None:
+    params = TrainParams(eta=0.5, max_delta_step=0.7)
+    sums = np.array([[6.0, 2.0], [-6.0, 2.0], [0.6, 2.0]])
+    np.testing.assert_allclose(leaf_weights(sums, params), [-0.35, 0.35, -0.1], rtol=1e-6)
+
+
+def test_a_leaf_whose_gradient_is_within_alpha_adds_nothing() -> None:
+    params = TrainParams(eta=1, reg_alpha=2)
+    sums = np.array([[6.0, 2.0], [1.5, 2.0]])
+    np.testing.assert_allclose(leaf_weights(sums, params), [-4 / 3, 0], rtol=1e-6)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.params import TrainParams
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION
 from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
@@ -219,12 +220,37 @@ def effect_line(effect: Effect | RunComputation) -> list[Any]:
     raise AssertionError(f"no effect for the outside: {effect}")
 
 
+RECORDED_PARAMETERS = {
+    "active_only_trees",
+    "base_score",
+    "colsample_bytree",
+    "early_stopping_rounds",
+    "eta",
+    "eval_metric",
+    "gamma",
+    "goss",
+    "gradient_bits",
+    "max_bin",
+    "max_depth",
+    "min_child_weight",
+    "num_boost_round",
+    "objective",
+    "other_rate",
+    "reg_lambda",
+    "seed",
+    "subsample",
+    "top_rate",
+}
+"""Parameters of a training that there were when the histories were recorded."""
+
+
 def _result(result: Any) -> str:
     if isinstance(result, PassiveShare):
         document = result.model_dump_json(exclude={"places"})  # later than the recordings
         return digest(document.encode())
     if isinstance(result, ActiveShare):
-        return digest(result.dumps().encode())
+        later = set(TrainParams.model_fields) - RECORDED_PARAMETERS
+        return digest(result.model_dump_json(exclude={"params": later}).encode())
     if isinstance(result, Scores):
         return digest(result.margins.tobytes())
     # The common ids of an alignment, in the order in which this party keeps them.

@@ -17,7 +17,7 @@ from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.privacy.engine import Engine, Query
 from fedmq.privacy.engines import plain
 from fedmq.privacy.engines.lattice import Lattice
-from fedmq.protocol.training.computations import tree_candidates
+from fedmq.protocol.training.node_candidates import NodeCandidates
 from tests.protocol.federation import (
     ACTIVE,
     OU,
@@ -102,7 +102,8 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
     }
     assert {name for _, name in scalars} == {
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
-        "colsample_bytree", "seed", "tree", "pieces", "piece", "round", "node",
+        "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed",
+        "tree", "pieces", "piece", "round", "node",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
@@ -272,12 +273,13 @@ def test_no_ciphertext_comes_twice_though_plaintexts_do(engine: Engine) -> None:
 
 def test_the_columns_that_a_passive_party_draws_are_not_told_by_the_seed_that_all_share() -> None:
     random = np.random.default_rng(0)
+    params = TrainParams(colsample_bytree=0.2, seed=3)
     drawn = set()
     for _ in range(20):
         values = random.normal(size=(60, 5)).astype(np.float32)
         bins = BinMatrix.of(values, Cuts.of(values, 8))
-        candidates = tree_candidates(bins, 0.2, seed=3, tree=0)
-        assert tree_candidates(bins, 0.2, seed=3, tree=0).feature.tolist() == (
+        candidates = NodeCandidates(bins, params, 0).of_tree
+        assert NodeCandidates(bins, params, 0).of_tree.feature.tolist() == (
             candidates.feature.tolist()
         )
         drawn |= set(candidates.feature.tolist())

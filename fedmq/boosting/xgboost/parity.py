@@ -51,13 +51,13 @@ def train_reference(
     """
     drawn = (
         params.subsample < 1
-        or params.colsample_bytree < 1
+        or min(params.colsample_bytree, params.colsample_bylevel, params.colsample_bynode) < 1
         or params.goss
         or params.gradient_bits is not None
     )
     if drawn or params.active_only_trees:
         raise ConfigError(
-            "a comparison with XGBoost needs subsample = 1, colsample_bytree = 1, goss = false, "
+            "a comparison with XGBoost needs subsample = 1, each colsample = 1, goss = false, "
             "no gradient_bits and active_only_trees = 0"
         )
     xgb = import_xgboost()

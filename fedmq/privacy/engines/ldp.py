@@ -104,6 +104,9 @@ class Ldp(Engine):
             )
         if self.order == 1 and params.reg_lambda == 0:
             raise ConfigError("engine ldp: order = 1 divides by lambda, which is 0")
+        for name in ("reg_alpha", "max_delta_step"):
+            if self.order == 1 and getattr(params, name):
+                raise ConfigError(f"engine ldp: order = 1 scores without {name}; leave it at 0")
 
     def ranges(self, params: TrainParams) -> list[tuple[float, float]]:
         """Where the channels lie that are sent: lowest and highest g, and h.

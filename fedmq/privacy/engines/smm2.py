@@ -106,6 +106,15 @@ class Smm2(Engine):
             allowed = ", ".join(get_args(WhenExposed))
             raise ConfigError(f"when_exposed = {self.when_exposed!r}: use {allowed}")
 
+    def check(self, params: TrainParams) -> None:
+        """A passive party scores its candidates itself, and knows lambda and least weight alone."""
+        for name in ("reg_alpha", "max_delta_step"):
+            if getattr(params, name):
+                raise ConfigError(
+                    f"engine smm2: {name}: a passive party scores its own candidates without it; "
+                    "leave it at 0"
+                )
+
     def active(self, parallelism: int) -> ActiveHalf:
         return _Active(self)
 

@@ -75,6 +75,7 @@ class LatticeActive(ActiveHalf):
         self._public: PublicElements
         self._peers: dict[str, _Peer] = {}
         self._pairs: NDArray[np.int64]
+        self._subtracts = True
         self._sums: dict[tuple[str, int], _NodeSums] = {}
 
     def start_session(self, training: NDArray[np.bool_]) -> None:
@@ -108,6 +109,8 @@ class LatticeActive(ActiveHalf):
         self._peers[peer] = _Peer(hints, seeds)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        params = gradients.params
+        self._subtracts = params.colsample_bylevel == params.colsample_bynode == 1
         self._pairs = gradients.pairs[self._training]
         self._sums.clear()
         return ()
@@ -119,7 +122,12 @@ class LatticeActive(ActiveHalf):
         return answer
 
     def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
-        """Of two siblings the left one is asked about; the right one is their parent less it."""
+        """Of two siblings the left one is asked about; the right one is their parent less it.
+
+        Where nodes draw their columns, both are asked about.
+        """
+        if not self._subtracts:
+            return [_LatticeQuestion(self, (asked,)) for asked in level]
         by_node = {asked.node: asked for asked in level}
         questions = []
         for node, asked in by_node.items():

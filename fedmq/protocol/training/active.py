@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
@@ -41,13 +40,13 @@ from fedmq.protocol.training.computations import (
     BinTable,
     DeriveGradients,
     ScoreOwnCandidates,
-    tree_candidates,
     went_left,
 )
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.handshake import Handshake, opening_of
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.model_builder import ModelBuilder
+from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
     ALL_READY,
@@ -120,7 +119,7 @@ class ActiveTraining(Machine):
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None
         # Of the tree that grows:
-        self._candidates: CandidateTable
+        self._candidates: NodeCandidates
         self._builder: TreeBuilder
         self._answers: Answers
         self._to_broadcast = 0
@@ -247,9 +246,7 @@ class ActiveTraining(Machine):
         self._records = RecordNumbers(self._model.next_records(self._parties))
         self._builder = TreeBuilder(gradients, self._params)
         self._answers = Answers(self._builder, self._params, self._spec)
-        self._candidates = tree_candidates(
-            self._bins, self._params.colsample_bytree, self._params.seed, self.tree
-        )
+        self._candidates = NodeCandidates(self._bins, self._params, self.tree)
         plans = self._engine.broadcast(gradients) if self._askable else ()
         self._to_broadcast = len(plans)
         for peer in self._askable:
@@ -283,7 +280,7 @@ class ActiveTraining(Machine):
         self._level = Level(self.tree, nodes, 1 + len(self._askable))
         computation = ScoreOwnCandidates(
             self._bins,
-            self._candidates,
+            tuple(self._candidates.of_node(node) for node in nodes),
             self._builder.gradients,
             tuple(map(self._builder.carrying, nodes)),
             tuple(map(self._builder.totals, nodes)),
@@ -384,7 +381,7 @@ class ActiveTraining(Machine):
             self._send(peer, body)
 
     def _split_own(self, node: int, candidate: int) -> None:
-        record = self._model.record(self._candidates, candidate)
+        record = self._model.record(self._candidates.of_node(node), candidate)
         rows = self._builder.rows(node)
         left = went_left(self._model.records, record, self._table.values, rows)
         self._split(node, LABEL_HOLDER, record, left)

@@ -19,6 +19,7 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.node_numbers import parent
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Plan, single
+from fedmq.protocol.training.node_candidates import NodeCandidates
 
 __all__ = ["CandidateOrders", "CountLeft", "shown_order"]
 
@@ -51,14 +52,14 @@ class CandidateOrders:
     ``secret`` seeds them; it must not be guessable.
     """
 
-    def __init__(self, tree: int, bins: BinMatrix, candidates: CandidateTable, secret: int) -> None:
+    def __init__(self, tree: int, bins: BinMatrix, candidates: NodeCandidates, secret: int) -> None:
         self._tree = tree
         self._bins = bins
         self._candidates = candidates
         self._secret = secret
         self._orders: dict[int, NDArray[np.int64]] = {}
         self._left: dict[int, NDArray[np.int64]] = {}
-        """How many rows of a node go left per candidate."""
+        """How many rows of a node go left per candidate of the tree."""
 
     def __contains__(self, node: int) -> bool:
         return node in self._orders
@@ -66,9 +67,13 @@ class CandidateOrders:
     def __getitem__(self, node: int) -> NDArray[np.int64]:
         return self._orders[node]
 
+    def get(self, node: int) -> NDArray[np.int64] | None:
+        """The order of ``node``; None where its candidates were never shown."""
+        return self._orders.get(node)
+
     def keep(self, node: int) -> None:
         """Show the candidates of ``node`` in their canonical order."""
-        self._orders[node] = np.arange(len(self._candidates))
+        self._orders[node] = np.arange(len(self._candidates.of_node(node)))
 
     def draw(self, nodes: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
         """Draw the orders of new ``nodes``, given by the rows that carry a gradient."""
@@ -76,14 +81,15 @@ class CandidateOrders:
             return
         level = plan_level({node: len(rows) for node, rows in nodes.items()}, self._left)
         counted = [nodes[node] for node in level.summed]
-        counts = yield from single(CountLeft(self._bins, self._candidates, counted))
+        counts = yield from single(CountLeft(self._bins, self._candidates.of_tree, counted))
         self._left |= zip(level.summed, counts, strict=True)
         for node, other in level.subtracted:
             self._left[node] = self._left[parent(node)] - self._left[other]
         for node, rows in nodes.items():
             seed = np.random.SeedSequence(self._secret, spawn_key=(self._tree, node))
             random = np.random.Generator(np.random.Philox(seed))
-            self._orders[node] = shown_order(self._left[node], len(rows), random)
+            left = self._left[node][self._candidates.places(node)]
+            self._orders[node] = shown_order(left, len(rows), random)
 
 
 def shown_order(

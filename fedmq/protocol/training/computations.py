@@ -18,7 +18,6 @@ from fedmq.boosting.metric import METRICS, EarlyStopping
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.sampling import salt_of, sampled_columns
 from fedmq.boosting.split import best, first_order_gains, split_gains
 from fedmq.errors import ConfigError, DataError
 from fedmq.privacy.engine import Best
@@ -30,31 +29,11 @@ __all__ = [
     "ScoreOwnCandidates",
     "early_stopping",
     "recorded",
-    "tree_candidates",
     "went_left",
 ]
 
 # Of the largest gradient: the resolution is 2^-40 of it, and float32 has 24 bits.
 _NARROWEST = 2.0**-24
-
-_ROWS_OF_SALT = 256  # nobody guesses so many, and their bytes take no time
-
-
-def tree_candidates(
-    bins: BinMatrix, colsample_bytree: float, seed: int, tree: int
-) -> CandidateTable:
-    """The candidates of a party in ``tree``: each draws from its own columns, by its own secret.
-
-    Drawn by the seed that all share, the column of a split would be known to all.
-    """
-    columns = sampled_columns(
-        bins.cuts.n_features,
-        colsample_bytree,
-        seed=seed,
-        tree=tree,
-        salt=salt_of(*bins.cuts.thresholds, bins.codes[:_ROWS_OF_SALT]),
-    )
-    return CandidateTable.of(bins.cuts, columns)
 
 
 def recorded(
@@ -169,11 +148,11 @@ class ScoreCandidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreOwnCandidates:
-    """The active party's own best candidates in nodes that are given by rows and sums."""
+    """The active party's own best of the ``candidates`` of nodes, given by rows and sums."""
 
     label: ClassVar[str] = "ScoreOwnCandidates"
     bins: BinMatrix
-    candidates: CandidateTable
+    candidates: Sequence[CandidateTable]
     gradients: Gradients
     nodes: Sequence[NDArray[np.int32]]
     totals: Sequence[NDArray[np.int64]]
@@ -181,8 +160,14 @@ class ScoreOwnCandidates:
     first_order: bool = False
 
     def run(self) -> list[Best]:
-        sums = self.candidates.left_sums(histograms(self.bins, self.gradients.pairs, self.nodes))
+        sums = histograms(self.bins, self.gradients.pairs, self.nodes)
         return [
-            ScoreCandidates(left, total, self.gradients.scale, self.params, self.first_order).run()
-            for total, left in zip(self.totals, sums, strict=True)
+            ScoreCandidates(
+                candidates.left_sums(histogram),
+                total,
+                self.gradients.scale,
+                self.params,
+                self.first_order,
+            ).run()
+            for candidates, total, histogram in zip(self.candidates, self.totals, sums, strict=True)
         ]

@@ -88,4 +88,6 @@ def opening_of(
         colsample_bytree=params.colsample_bytree,
         seed=params.seed,
         value_bits=most_value_bits(params),
+        colsample_bylevel=params.colsample_bylevel,
+        colsample_bynode=params.colsample_bynode,
     )

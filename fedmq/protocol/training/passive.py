@@ -6,7 +6,6 @@ its winning candidates no more than a record id and who goes left.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,6 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.node_numbers import ROOT
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
@@ -38,8 +36,9 @@ from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan
 from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.candidate_order import CandidateOrders
-from fedmq.protocol.training.computations import BinTable, recorded, tree_candidates, went_left
-from fedmq.protocol.training.histogram_requests import HistogramRequests
+from fedmq.protocol.training.computations import BinTable, recorded, went_left
+from fedmq.protocol.training.growing_tree import GrowingTree
+from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
 from fedmq.protocol.training.states import (
     GRADIENTS_HERE,
@@ -67,31 +66,6 @@ class _Prepared:
     table: PassiveTable
     bins: BinMatrix
     setup: Sequence[Values]
-
-
-class _GrowingTree:
-    """What stands while tree ``number`` grows; ``pieces`` of its broadcast are to come."""
-
-    def __init__(
-        self,
-        number: int,
-        pieces: int,
-        candidates: CandidateTable,
-        orders: CandidateOrders,
-        rows: NodeRows,
-        records_before: int,
-    ) -> None:
-        self.number = number
-        self.candidates = candidates
-        self.rows = rows
-        self.records_before = records_before
-        self.requests = HistogramRequests(number)
-        self.orders = orders
-        self.directions_asked: dict[int, list[Values]] = defaultdict(list)
-        """What came before the decision about a node."""
-        self.to_arrive = pieces
-        self.to_take = pieces
-        """Pieces that the engine has not taken in yet."""
 
 
 class PassiveTraining(Machine):
@@ -138,7 +112,7 @@ class PassiveTraining(Machine):
         self._records: LookupTable
         self._places: list[tuple[int, int]] = []
         """Tree and node of each record."""
-        self._growing: _GrowingTree
+        self._growing: GrowingTree
 
     def check(self) -> None:
         if self.state is State.GROWING:
@@ -217,12 +191,18 @@ class PassiveTraining(Machine):
         if body.tree < self._next_tree or body.tree >= self._terms.trees:
             raise ProtocolError(f"tree {body.tree} is not next")
         prepared, terms = self._prepared, self._terms
-        candidates = tree_candidates(prepared.bins, terms.colsample_bytree, terms.seed, body.tree)
-        prepared.engine.start_tree(body.tree, candidates)
+        candidates = NodeCandidates(prepared.bins, terms, body.tree)
+        prepared.engine.start_tree(body.tree, candidates.of_tree)
         rows = NodeRows(terms.rows, terms.max_depth, hidden=prepared.spec.hides_rows)
         orders = CandidateOrders(body.tree, prepared.bins, candidates, self._secret)
-        self._growing = _GrowingTree(
-            body.tree, body.pieces, candidates, orders, rows, len(self._records)
+        self._growing = GrowingTree(
+            body.tree,
+            body.pieces,
+            candidates,
+            orders,
+            rows,
+            len(self._records),
+            keeps_numbers=prepared.spec.keeps_numbers,
         )
         if not body.pieces:
             rows.carrying[:] = True
@@ -280,7 +260,7 @@ class PassiveTraining(Machine):
 
     def _answering(
         self,
-        tree: _GrowingTree,
+        tree: GrowingTree,
         number: int,
         rows_of: Mapping[int, NDArray[np.int32]],
         pieces_of: Mapping[int, Sequence[Values]],
@@ -288,7 +268,15 @@ class PassiveTraining(Machine):
         """Answer round ``number`` about nodes that have so many rows, by query pieces."""
         yield from self._ordering(tree, rows_of)
         queries = [
-            Query(tree.number, node, number, rows, tree.candidates, tree.orders[node], pieces)
+            Query(
+                tree.number,
+                node,
+                number,
+                rows,
+                tree.candidates.of_node(node),
+                tree.orders[node],
+                pieces,
+            )
             for (node, rows), pieces in zip(rows_of.items(), pieces_of.values(), strict=True)
         ]
         yield from self._prepared.engine.answer(queries)
@@ -300,11 +288,11 @@ class PassiveTraining(Machine):
             return False
         return len(self._learning(self._growing, rows)) < self._smallest_node
 
-    def _learning(self, tree: _GrowingTree, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    def _learning(self, tree: GrowingTree, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """Those of ``rows`` that carry a gradient, as far as this party knows."""
         return rows[tree.rows.carrying[rows] & ~self._terms.evaluation.numpy()[rows]]
 
-    def _ordering(self, tree: _GrowingTree, rows_of: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
+    def _ordering(self, tree: GrowingTree, rows_of: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
         """Choose the order in which new nodes show candidates: canonical if rows are hidden."""
         new = {node: rows for node, rows in rows_of.items() if node not in tree.orders}
         if tree.rows.hidden:
@@ -314,10 +302,6 @@ class PassiveTraining(Machine):
         yield from tree.orders.draw(
             {node: self._learning(tree, rows) for node, rows in new.items()}
         )
-
-    def _shown_as(self, node: int) -> int:
-        """The node in whose order the candidates of ``node`` are shown."""
-        return ROOT if self._prepared.spec.keeps_numbers else node
 
     def _reply(self, number: int, step: Exchange | Reply, _: RunningPlan) -> None:
         assert isinstance(step, Reply)
@@ -350,19 +334,20 @@ class PassiveTraining(Machine):
     @on_message(training.SplitDecision)
     def _on_decision(self, _: str, body: training.SplitDecision) -> None:
         tree = self._growing
-        rows, shown_as = tree.rows.rows(body.node), self._shown_as(body.node)
+        rows, order = tree.rows.rows(body.node), tree.order(body.node)
         chosen = body.candidates.numpy()
         if (
             body.tree != tree.number
             or rows is None
-            or shown_as not in tree.orders
+            or order is None
             or not len(chosen)
-            or int(chosen.max()) >= len(tree.orders[shown_as])
+            or int(chosen.max()) >= len(order)
         ):
             raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
         # Candidates that tie come together: the first in this party's own order is XGBoost's.
-        winner = int(tree.orders[shown_as][chosen].min())
-        self._records, record = recorded(self._records, tree.candidates, winner)
+        winner = int(order[chosen].min())
+        candidates = tree.candidates.of_node(body.node)
+        self._records, record = recorded(self._records, candidates, winner)
         self._places.append((tree.number, body.node))
         left = went_left(self._records, record, self._prepared.table.values, rows)
         pieces = tree.directions_asked.pop(body.node, [])

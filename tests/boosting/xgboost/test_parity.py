@@ -45,9 +45,12 @@ def assert_identical(parity: Parity) -> None:
         ("credit1", 20_000, {"min_child_weight": 0}),
         ("credit1", 20_000, {"min_child_weight": 5}),
         ("credit1", 20_000, {"lambda": 0}),
+        ("credit1", 20_000, {"alpha": 20.0}),
+        ("credit1", 20_000, {"max_delta_step": 0.7, "alpha": 3.0}),
         ("credit1", 20_000, {"lambda": 0, "min_child_weight": 0, "base_score": 0.07}),
         ("motor", None, {**REGRESSION, "max_depth": 3}),
         ("motor", None, {**REGRESSION, "max_depth": 6, "lambda": 0}),
+        ("motor", None, {**REGRESSION, "alpha": 40.0, "max_delta_step": 0.4}),
         ("motor", None, {**REGRESSION, "gamma": 0.5, "min_child_weight": 5}),
     ],
 )
@@ -68,6 +71,8 @@ def test_trees_of_made_up_data_are_xgboosts(seed: int, missing: float) -> None:
     ("values", "difference"),
     [
         ({"reg_lambda": 1.5}, "tree 0, node "),
+        ({"reg_alpha": 0.5}, "tree 0, node "),
+        ({"max_delta_step": 0.3}, "tree 0, node "),
         ({"min_child_weight": 9.0}, "tree 0, node "),
         ({"max_depth": 3}, "tree 0, node 7: feature"),
         ({"num_boost_round": 3}, "4 trees, XGBoost has 3"),
@@ -106,7 +111,14 @@ def test_trees_of_other_cuts_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"subsample": 0.5}, {"colsample_bytree": 0.5}, {"active_only_trees": 1}]
+    "values",
+    [
+        {"subsample": 0.5},
+        {"colsample_bytree": 0.5},
+        {"colsample_bylevel": 0.5},
+        {"colsample_bynode": 0.5},
+        {"active_only_trees": 1},
+    ],
 )
 def test_what_xgboost_would_draw_in_another_way_is_refused(values: dict[str, Any]) -> None:
     X, y = scattered(20, 2, seed=0)

@@ -1,0 +1,52 @@
+"""What does a passive party know of the tree that grows?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.node_numbers import ROOT
+from fedmq.privacy.plan import Values
+from fedmq.protocol.training.candidate_order import CandidateOrders
+from fedmq.protocol.training.histogram_requests import HistogramRequests
+from fedmq.protocol.training.node_candidates import NodeCandidates
+from fedmq.protocol.training.node_rows import NodeRows
+
+__all__ = ["GrowingTree"]
+
+
+class GrowingTree:
+    """What stands while tree ``number`` grows; ``pieces`` of its broadcast are to come.
+
+    ``keeps_numbers``: a candidate has one number in all nodes, unless nodes draw their columns.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        pieces: int,
+        candidates: NodeCandidates,
+        orders: CandidateOrders,
+        rows: NodeRows,
+        records_before: int,
+        *,
+        keeps_numbers: bool,
+    ) -> None:
+        self.number = number
+        self.candidates = candidates
+        self.rows = rows
+        self.records_before = records_before
+        self.requests = HistogramRequests(number)
+        self.orders = orders
+        self.directions_asked: dict[int, list[Values]] = defaultdict(list)
+        """What came before the decision about a node."""
+        self.to_arrive = pieces
+        self.to_take = pieces
+        """Pieces that the engine has not taken in yet."""
+        self._one_order = keeps_numbers and not candidates.narrows
+
+    def order(self, node: int) -> NDArray[np.int64] | None:
+        """The order in which the candidates of a node were shown; None if they never were."""
+        return self.orders.get(ROOT if self._one_order else node)

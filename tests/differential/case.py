@@ -1,0 +1,73 @@
+"""A table dealt out to parties with training parameters, all drawn from one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fedmq
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.xgboost.parity import Parity, compare, train_reference
+from tests.differential.options import drawn_options
+
+__all__ = ["Case"]
+
+WEAK = {"key_bits": 512, "allow_weak_keys": True}
+ENCRYPTED = ("paillier", "ou", "lattice")
+
+
+@dataclass(frozen=True)
+class Case:
+    """``hands``: the columns of each party, the label holder's first."""
+
+    seed: int
+    X: NDArray[np.float32]
+    y: NDArray[np.float32]
+    hands: Sequence[NDArray[np.integer[Any]]]
+    options: dict[str, Any]
+    engine: str
+
+    @classmethod
+    def drawn(cls, seed: int) -> Case:
+        """Few values, so that candidates tie; missing cells; a tenth is encrypted."""
+        random = np.random.default_rng(seed)
+        rows, columns = int(random.integers(20, 200)), int(random.integers(2, 9))
+        values = int(random.choice([2, 4, 12, 400]))
+        X = random.integers(0, values, (rows, columns)).astype(np.float32)
+        signal = X @ random.normal(size=columns) / values
+        noise = random.normal(size=rows) * random.choice([0.1, 1.0])
+        y = (signal + noise > np.median(signal)).astype(np.float32)
+        X[random.random(X.shape) < random.choice([0.0, 0.1, 0.4])] = np.nan
+        parties = int(random.integers(2, 5))
+        ends = np.sort(random.integers(0, columns + 1, parties - 1))
+        hands = np.split(random.permutation(columns), ends)
+        engine = ENCRYPTED[seed // 10 % 3] if seed % 10 == 0 else "plain"
+        return cls(seed, X, y, hands, drawn_options(random), engine)
+
+    def train(self) -> fedmq.SimulatedModel:
+        first, *others = (self.X[:, hand] for hand in self.hands)
+        return fedmq.simulate(
+            active=first,
+            label=self.y,
+            passive={f"passive{number}": part for number, part in enumerate(others)},
+            params=fedmq.TrainParams(**self.options),
+            engine=self.engine,
+            engine_options=WEAK if self.engine in ("paillier", "ou") else None,
+            workers=1,
+        )
+
+    def parity(self) -> Parity:
+        """How much of XGBoost's model on the joined table comes out."""
+        params = fedmq.TrainParams(**self.options)
+        values = self.X[:, np.concatenate(self.hands)]
+        bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
+        return compare(train_reference(bins, self.y, params), self.train().joined_trees(), bins)
+
+    def in_words(self) -> str:
+        """What to run again when a case fails."""
+        hands = [len(hand) for hand in self.hands]
+        return f"seed {self.seed}: {self.X.shape}, hands {hands}, {self.engine}, {self.options}"

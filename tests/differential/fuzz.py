@@ -1,0 +1,28 @@
+"""``python -m tests.differential.fuzz [TABLES] [FIRST]``: cases by seed, beside XGBoost."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.differential.case import Case
+
+__all__ = ["run"]
+
+
+def run(first: int, tables: int) -> list[str]:
+    """The cases that differ from XGBoost, in words."""
+    different = []
+    for seed in range(first, first + tables):
+        case = Case.drawn(seed)
+        difference = case.parity().first_difference
+        if difference is not None:
+            different.append(f"{case.in_words()}\n  {difference}")
+            print(different[-1], flush=True)
+    return different
+
+
+if __name__ == "__main__":
+    tables, first = (int(given) for given in [*sys.argv[1:], *("2000", "0")[len(sys.argv) - 1 :]])
+    found = run(first, tables)
+    print(f"{tables} tables, {len(found)} differ")
+    sys.exit(bool(found))

@@ -1,0 +1,33 @@
+"""Training parameters drawn at random, each left out as often as not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["drawn_options"]
+
+Draw = Callable[[np.random.Generator], Any]
+
+OPTIONS: Mapping[str, Draw] = {
+    "reg_lambda": lambda random: float(random.choice([0.0, 0.3, 5.0])),
+    "reg_alpha": lambda random: float(random.choice([0.05, 0.7, 3.0])),
+    "max_delta_step": lambda random: float(random.choice([0.1, 0.7])),
+    "gamma": lambda random: float(random.choice([0.1, 1.0])),
+    "min_child_weight": lambda random: float(random.choice([0.0, 0.2, 3.0])),
+    "eta": lambda random: float(random.choice([0.1, 1.0])),
+}
+
+
+def drawn_options(random: np.random.Generator) -> dict[str, Any]:
+    """Keyword arguments of `TrainParams`."""
+    chosen = {name: draw(random) for name, draw in OPTIONS.items()}
+    kept = {name: value for name, value in chosen.items() if random.random() < 0.5}
+    return {
+        "num_boost_round": 3,
+        "max_depth": int(random.integers(1, 6)),
+        "max_bin": int(random.choice([4, 16, 256])),
+        **kept,
+    }
