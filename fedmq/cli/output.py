@@ -9,20 +9,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.text import Text
 
+from fedmq.cli.table import joined, printable
 from fedmq.errors import FedmqError
 
-__all__ = ["json_option", "print_error", "print_result", "printable"]
+__all__ = ["json_option", "print_error", "print_result"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
 
-def print_result(result: Any, as_json: bool, in_words: Callable[[Any], str]) -> None:
-    """Print ``result`` to standard output."""
+def print_result(result: Any, as_json: bool, in_words: Callable[[Any], str | Text]) -> None:
+    """Print ``result`` to standard output, in colour where it is a terminal that shows colours."""
     if as_json:
         click.echo(json.dumps(_with_nulls(result), allow_nan=False))
     else:
-        click.echo(printable(in_words(result)))
+        Console().print(joined(in_words(result)), soft_wrap=True, highlight=False)
 
 
 def _with_nulls(value: Any) -> Any:
@@ -38,10 +41,3 @@ def print_error(error: FedmqError) -> None:
     """Print the error as one line to standard error."""
     line = " ".join(str(error).split())
     print(f"fedmq: {printable(line)}", file=sys.stderr)
-
-
-def printable(text: str) -> str:
-    """``text`` with control characters other than line ends escaped: others may have written it."""
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text
-    )

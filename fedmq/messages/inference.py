@@ -33,6 +33,8 @@ class InferenceOpen(Body):
     rows: Annotated[int, Field(ge=1, lt=2**31)]
     id_pieces: Annotated[int, Field(ge=0, lt=2**20)]
     """Zero where rows are matched by position."""
+    partial: bool = False
+    """Whether rows whose ids a passive party does not know are left out, instead of refused."""
 
 
 class SampleIds(Body):
@@ -45,9 +47,12 @@ class SampleIds(Body):
 
 
 class InferenceAccept(Body):
-    """Passive to active: the model's share and all the rows are here."""
+    """Passive to active: the model's share is here, and all rows but the ``unknown_rows``."""
 
     kind: ClassVar[str] = "inference accept"
+
+    unknown_rows: Bitmap = Bitmap(count=0, data=b"")
+    """The rows whose ids are unknown here; empty where there are none."""
 
 
 class InferenceHop(Body):

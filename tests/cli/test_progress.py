@@ -11,7 +11,7 @@ from fedmq.cli.progress import ProgressBar
 def test_plain_lines_tell_time_what_is_known_and_for_whom_it_waits(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with ProgressBar("training, trees") as bar:
+    with ProgressBar("training, trees", "tree") as bar:
         bar.show(0, 4, note="waiting for telco")
         bar.show(1, 4, {"train-auc": 0.5})
         bar.show(1, 4, {"train-auc": 0.5})
@@ -26,7 +26,7 @@ def test_plain_lines_tell_time_what_is_known_and_for_whom_it_waits(
 def test_what_was_done_before_says_nothing_of_the_time_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with ProgressBar("training, trees") as bar:
+    with ProgressBar("training, trees", "tree") as bar:
         bar.show(30, 1030)
         time.sleep(0.02)
         bar.show(31, 1030)
@@ -38,12 +38,35 @@ def test_what_was_done_before_says_nothing_of_the_time_left(
 
 
 def test_quiet_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressBar("training, trees", quiet=True) as bar:
+    with ProgressBar("training, trees", "tree", quiet=True) as bar:
         bar.show(1, 2)
     assert capsys.readouterr() == ("", "")
 
 
 def test_output_is_left_to_the_result(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressBar("training, trees") as bar:
+    with ProgressBar("training, trees", "tree") as bar:
         bar.show(1, 2)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("width", [45, 80, 130])
+def test_a_terminal_shows_what_matters_first_and_cuts_none_of_it(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"COLUMNS": str(width), "FORCE_COLOR": "1", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    with ProgressBar("training, trees", "tree") as bar:
+        bar.show(11, 50)
+        time.sleep(0.02)
+        metrics = {"train-logloss": 0.5, "train-auc": 0.9, "eval-logloss": 0.6, "eval-auc": 0.761}
+        bar.show(12, 50, metrics, "waiting for telco")
+    lines = [
+        re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).strip()
+        for line in capsys.readouterr().err.replace("\r", "\n").splitlines()
+    ]
+    last = [line for line in lines if line][-1]
+    assert re.match(r"tree 12/50 · 0:0[0-9] left · eval-auc 0\.76100", last)
+    assert max(map(len, lines)) <= width
+    assert ("waiting for telco" in last) == (width >= 80)
+    assert ("━" in last) == (width >= 80)
+    assert ("train-auc" in last) == (width >= 130)

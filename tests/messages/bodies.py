@@ -157,12 +157,16 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     training.TreeSaved: st.builds(training.TreeSaved, tree=trees),
     training.SessionFinished: st.builds(training.SessionFinished, trees=naturals),
     inference.InferenceOpen: st.builds(
-        inference.InferenceOpen, model=models, rows=st.integers(1, 2**31 - 1), id_pieces=pieces
+        inference.InferenceOpen,
+        model=models,
+        rows=st.integers(1, 2**31 - 1),
+        id_pieces=pieces,
+        partial=st.booleans(),
     ),
     inference.SampleIds: st.builds(
         inference.SampleIds, start=naturals, ids=st.lists(text, max_size=5).map(tuple)
     ),
-    inference.InferenceAccept: st.builds(inference.InferenceAccept),
+    inference.InferenceAccept: st.builds(inference.InferenceAccept, unknown_rows=bitmaps),
     inference.InferenceHop: hops(),
     inference.HopReply: st.builds(inference.HopReply, hop=naturals, left=bitmaps),
     inference.InferenceFinished: st.builds(inference.InferenceFinished),
@@ -303,6 +307,8 @@ _FIELDS: dict[str, Any] = {
     "budget": 1.0,
     "exits": _NUMBERS,
     "unknown": _NUMBERS,
+    "unknown_rows": _BITS,
+    "partial": True,
     "cause": "rate",
     "alias": "production",
     "mode": "hop",

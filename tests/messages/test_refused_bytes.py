@@ -140,6 +140,8 @@ def test_fields_of_another_type_are_refused(kind: type[Body]) -> None:
         for wrong in (None, True, -1, [], [None], {"a": None}, b"\xff", 2**64 - 1, float("nan")):
             if field in ("ids", "normalise") and wrong == []:
                 continue
+            if field == "partial" and wrong is True:
+                continue
             with pytest.raises(MessageError, match=field):
                 decode(tampered(body, **{field: wrong}))
 

@@ -12,7 +12,7 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.model.train import follow_to_the_end
-from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError
+from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refused
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.operations.control import send_request
@@ -204,3 +204,33 @@ async def test_a_daemon_with_an_old_copy_of_its_state_uses_no_number_again(
 )
 def test_numbers_after_a_restart_follow_the_clock(last: int, elapsed: float, number: int) -> None:
     assert attempt_after_restart(last, elapsed) == number
+
+
+async def test_a_session_that_ended_shows_when_and_why(federation: DaemonsInMemory) -> None:
+    with pytest.raises(DaemonError, match="only plain"):
+        await federation.ask("bank", "train", job=job(engine="paillier"))
+    result = await federation.ask("bank", "train", job=job())
+    for party in ("bank", "telco"):
+        refused, finished = (await federation.ask(party, "status"))["ended"]
+        assert "does not take part with engine 'paillier'" in refused["reason"]
+        assert (finished["model"], finished["reason"]) == (result["model"], "")
+        assert refused["ended"] <= finished["ended"]
+    await federation.stop("bank")
+    await federation.start("bank")
+    ended = (await federation.ask("bank", "status"))["ended"]
+    assert [session["model"] for session in ended][-1] == "m"
+
+
+async def test_a_model_of_a_party_that_left_is_refused_at_once(federation: DaemonsInMemory) -> None:
+    await federation.train("m", 3)
+    asked = federation.daemons["bank"].parts.context.model_store.active("m").asked
+    await federation.stop()
+    (federation.folder / "federation.toml").write_text(
+        f'name = "demo"\nactive = "bank"\npassive = ["{asked[0]}"]\n'
+    )
+    await federation.start("bank", asked[0])
+    for do, more in (("predict", {"ids": ["p01"]}), ("activate", {}), ("verify", {})):
+        with pytest.raises(DaemonError) as refused:
+            await federation.ask("bank", do, model="m", **more)
+        assert refused.value.exit_code == Refused.exit_code
+        assert str(refused.value).startswith(f"model m cannot be used without {asked[1]}, which")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,7 +148,12 @@ def test_people_who_were_not_trained_on_are_scored(
         "predict", demo.config(ACTIVE), ids, "--model", trained, "--output", output, "--json"
     )
     asked = pd.read_csv(ids)["id"].tolist()
-    assert done.result == {"model": trained, "rows": len(asked), "output": str(output)}
+    assert done.result == {
+        "model": trained,
+        "rows": len(asked),
+        "without_score": 0,
+        "output": str(output),
+    }
     found = read_scores(output)
     assert list(found) == asked
     share = ModelStore(demo.state(ACTIVE)).active(trained)
@@ -172,8 +178,8 @@ def test_models_and_status_show_what_happened(
         "train-logloss", "train-auc", "eval-logloss", "eval-auc",
     }  # fmt: skip
     listed = command("models", demo.config(PASSIVE[0]))
-    assert f"{trained}: " in listed.out
-    assert "records of this party" in listed.out
+    assert re.search(rf"^{trained} +[0-9]+$", listed.out, re.MULTILINE)
+    assert "RECORDS OF THIS PARTY" in listed.out
     in_json, in_text = training
     status = in_json.result
     assert status["connected"]
@@ -181,7 +187,7 @@ def test_models_and_status_show_what_happened(
     assert status["dead_letters"] == 0
     session = next(entry for entry in status["sessions"] if entry["model"] == trained)
     assert (session["done"], session["total"], session["unit"]) == (4, 4, "tree")
-    assert f"of {trained}: 4 of 4 trees" in in_text.out
+    assert re.search(rf"training +{trained} +[0-9: -]+ +finished$", in_text.out, re.MULTILINE)
 
 
 # What travels
@@ -334,7 +340,8 @@ def test_only_the_active_party_is_asked(demo: ExampleFederation, do: str, tmp_pa
 @pytest.mark.parametrize(
     ("ids", "more", "line"),
     [
-        ("id\nP0001\nX1\nX2\n", [], "2 of the ids are not in it, such as 'X1', 'X2'"),
+        ("id\nP0001\nX1\nX2\n", ["--strict"], "2 of the ids are not in it, such as 'X1', 'X2'"),
+        ("id\nX1\nX2\n", [], "2 of the ids are not in it, such as 'X1', 'X2'"),
         ("id\n", [], "there are no ids"),
         ("a,b\n1,2\n", [], "there is no column 'id' in line 1"),
         ("id\nP0001\n", ["--model", "nothing"], "model 'nothing' has no share here; there are: "),
@@ -349,6 +356,45 @@ def test_predictions_that_cannot_be_made_leave_no_file(
     assert outcome.code == 4
     assert line in outcome.error
     assert [path.name for path in tmp_path.iterdir()] == ["ids.csv"]
+
+
+def test_an_id_that_a_party_does_not_know_is_a_blank_with_its_reason(
+    demo: ExampleFederation, trained: str, tmp_path: Path
+) -> None:
+    asked, output = tmp_path / "ids.csv", tmp_path / "scores.csv"
+    asked.write_text("id\nP0001\nX1\nP0002\nP0003\n")
+    serving = demo.table("telco").with_name("serving.csv")
+    predict = ("predict", demo.config(ACTIVE), asked, "-m", trained, "-o")
+    with edited(serving, "\nP0002,", "\nQ0002,"):
+        done = command(*predict, output)
+        strictly = command(*predict, output, "--strict")
+    assert done.code == 0, done.err
+    assert done.out == f"2 scores by {trained}, 2 blank (see the column reason) in {output}\n"
+    with output.open(newline="") as file:
+        rows = {row["id"]: row for row in csv.DictReader(file)}
+    assert {name: row["reason"] for name, row in rows.items()} == {
+        "P0001": "",
+        "X1": "unknown at bank",
+        "P0002": "unknown at telco",
+        "P0003": "",
+    }
+    assert [name for name, row in rows.items() if not row["score"]] == ["X1", "P0002"]
+    assert strictly.code == 4
+    asked.write_text("id\nP0001\nP0003\n")
+    alone = tmp_path / "alone.csv"
+    assert command(*predict, alone, "--strict").code == 0
+    known = (f"{name},{rows[name]['score']}" for name in ("P0001", "P0003"))
+    assert alone.read_text().splitlines() == ["id,score", *known]
+
+
+@pytest.mark.parametrize("more", [[], ["--all-aligned"], ["--alignment", "a"]])
+def test_a_prediction_is_of_a_file_or_of_an_alignment(
+    demo: ExampleFederation, tmp_path: Path, more: list[str]
+) -> None:
+    ids = [demo.table(ACTIVE).with_name("ids.csv")] if more else []
+    outcome = command("predict", demo.config(ACTIVE), *ids, *more, "-o", tmp_path / "scores.csv")
+    assert outcome.code == 2
+    assert "write either a file IDS, or --all-aligned" in outcome.err
 
 
 def test_only_scores_are_overwritten(demo: ExampleFederation, trained: str, tmp_path: Path) -> None:

@@ -118,3 +118,16 @@ class ActiveShare(_Share):
     def used_trees(self) -> tuple[Tree, ...]:
         """The trees that predictions use: up to ``best_iteration``, or all."""
         return self.trees if self.best_iteration is None else self.trees[: self.best_iteration + 1]
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The other parties that split a node of these trees: no score is made without them."""
+        owners = [tree.owner[tree.owner > LABEL_HOLDER] for tree in self.used_trees]
+        found = np.unique(np.concatenate([np.empty(0, np.int16), *owners]))
+        return tuple(self.parties[owner] for owner in found.tolist())
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The evaluation after the last of these trees, by metric."""
+        last = -1 if self.best_iteration is None else self.best_iteration
+        return {name: values[last] for name, values in self.history.items()}

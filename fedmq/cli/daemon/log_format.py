@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from fedmq.cli.daemon.repeated_warnings import RepeatedWarnings
-from fedmq.cli.output import printable
+from fedmq.cli.table import printable
 
 __all__ = ["LOG_FORMATS", "LogFormat", "log_to_stderr"]
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
+from fedmq.cli.table import joined, table
 
 __all__ = ["cancel", "pause", "resume", "status"]
 
-_PLURAL = {"tree": "trees", "leaf": "leaves"}
+_PLURAL = {"tree": "trees", "leaf": "leaves", "id": "ids"}
 
 
 @click.command(epilog=PARTY_HELP)
@@ -55,27 +58,53 @@ def resume(party: Path, session: str, as_json: bool) -> None:
     print_result(result, as_json, lambda done: f"session {done['session']} goes on")
 
 
-def _in_words(result: Any) -> str:
-    lines = [
+def _in_words(result: Any) -> Text:
+    head = [
         f"{result['party']} ({result['role']}) in {result['federation']} "
         f"with {', '.join(result['parties'])}",
         f"broker: {result['broker']}",
         f"models: {result['models']}",
     ]
-    for session in result["sessions"]:
-        total = f" of {session['total']} {_PLURAL[session['unit']]}" if session["total"] else ""
-        lines.append(
-            f"{session['purpose']} {session['session']} of {session['model']}: "
-            f"{session['done']}{total}, {session['meaning']}"
+    return joined(*head, _running(result["sessions"]), _ended(result["ended"]), *_notes(result))
+
+
+def _running(sessions: Sequence[Any]) -> str | Text:
+    live = [session for session in sessions if session["ended"] is None]
+    rows = [
+        (found["session"], found["purpose"], found["model"], _done(found), found["meaning"])
+        for found in live
+    ]
+    waits = [session["waiting"] for session in live]
+    columns = ("session", "purpose", "model", "done", "state")
+    return table(columns, rows, waits) if rows else "no session runs"
+
+
+def _done(session: Any) -> str:
+    if not session["total"]:
+        return str(session["done"])
+    return f"{session['done']}/{session['total']} {_PLURAL[session['unit']]}"
+
+
+def _ended(sessions: Sequence[Any]) -> str | Text:
+    rows = [
+        (
+            session["session"],
+            session["purpose"],
+            session["model"],
+            session["ended"].replace("T", " ")[:19],
+            session["reason"] or "finished",
         )
-        lines += [f"  {wait}" for wait in session["waiting"]]
-    lines += result["idle"]
+        for session in sessions
+    ]
+    return table(("session", "purpose", "model", "ended", "outcome"), rows) if rows else ""
+
+
+def _notes(result: Any) -> list[str]:
+    lines = list(result["idle"])
     counts = {f"refused ({reason})": count for reason, count in result["refused"].items()}
     counts |= {"dead letters": result["dead_letters"], "dropped": result["dropped"]}
     if any(counts.values()):
         shown = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         lines.append(f"messages since the start: {shown}")
     lines += [f"no keys with {peer}: {why}" for peer, why in result["refusals"].items()]
-    if result["store"]:
-        lines.append(result["store"])
-    return "\n".join(lines)
+    return [*lines, result["store"]]

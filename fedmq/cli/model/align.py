@@ -28,7 +28,7 @@ def align(job: Path, as_json: bool) -> None:
     """
     description = AlignmentJob.read(job)
     request = {"do": "align", "job": description.model_dump(mode="json")}
-    with ProgressBar("aligning, ids", quiet=as_json) as bar:
+    with ProgressBar("aligning, ids", "id", quiet=as_json) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["event"] == "progress":

@@ -37,7 +37,7 @@ def demo(trees: int, engine: str) -> None:
     train, test = ~data.test, data.test
     params = TrainParams(num_boost_round=trees, max_depth=3, max_bin=32)
     done: list[float] = [time.perf_counter()]
-    with ProgressBar("training, trees") as bar:
+    with ProgressBar("training, trees", "tree") as bar:
 
         def show(report: Report) -> None:
             done.append(time.perf_counter())

@@ -15,8 +15,9 @@ from fedmq.errors import ConfigError, LinkError
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.data.loading import LoadActiveTable
+from fedmq.party.data.loading import Aligned, LoadActiveTable
 from fedmq.party.operations.broker_latency import BrokerLatency, latency_of_broker
+from fedmq.party.store.alignments import AlignmentStore
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.model import ACTIVE
 
@@ -49,8 +50,14 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
     party, federation = PartyFile.read(description.party)
     if party.party != federation.active:
         raise ConfigError(f"{party.party} holds no label: {federation.active} can estimate this")
+    name = description.alignment
     table = LoadActiveTable(
-        party.party, party.data, description.params, description.evaluation, salt=""
+        party.party,
+        party.data,
+        description.params,
+        description.evaluation,
+        salt="",
+        aligned=None if name is None else Aligned(AlignmentStore(party.state), name),
     ).run()
     learned = np.flatnonzero(~table.evaluation)
     latency = _latency(party, federation)
@@ -71,6 +78,8 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
     )
     result = {
         "trees": found.trees,
+        "rows": len(table.label),
+        "alignment": name,
         "broker_answers": latency is not None,
         "seconds_per_tree": round(found.per_tree, 4),
         "seconds_on_one_machine": round(found.together, 1),
@@ -121,10 +130,11 @@ def _bins(given: tuple[str, ...], columns: Mapping[str, int], most: int) -> dict
 
 def _in_words(result: Any) -> str:
     silent = "" if result["broker_answers"] else "; the broker does not answer, it counts as free"
+    of = f" of alignment {result['alignment']!r}" if result["alignment"] else ""
     lines = [
-        f"{result['trees']} trees: about {result['seconds_on_a_machine_each']:,.1f} s if each "
-        f"party has a machine like this one, {result['seconds_on_one_machine']:,.1f} s if all "
-        f"share this one{silent}"
+        f"{result['trees']} trees on {result['rows']} rows{of}: about "
+        f"{result['seconds_on_a_machine_each']:,.1f} s if each party has a machine like this one, "
+        f"{result['seconds_on_one_machine']:,.1f} s if all share this one{silent}"
     ]
     lines += [
         f"  {party}: {cost['core_seconds']:,.1f} s of its cores, sends "

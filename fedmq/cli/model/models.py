@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
+from fedmq.cli.table import table
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.store.models import ModelStore
@@ -121,15 +123,20 @@ class _Shares:
         return share
 
 
-def _in_words(result: Any) -> str:
-    return "\n".join(map(_line, result)) or "no models yet"
+def _in_words(result: Any) -> str | Text:
+    if not result:
+        return "no models yet; train one with: fedmq train JOB.toml"
+    if "trees" not in result[0]:
+        rows = [(model["model"], model["records"]) for model in result]
+        return table(("model", "records of this party"), rows)
+    return table(
+        ("model", "trees", "objective", "metrics"),
+        [(model["model"], model["trees"], model["objective"], _metrics(model)) for model in result],
+    )
 
 
-def _line(model: Any) -> str:
-    if "trees" not in model:
-        return f"{model['model']}: {model['records']} records of this party"
-    metrics = "".join(f", {name} {value:.5f}" for name, value in model["metrics"].items())
-    return f"{model['model']}: {model['trees']} trees, {model['objective']}{metrics}"
+def _metrics(model: Any) -> str:
+    return ", ".join(f"{name} {value:.5f}" for name, value in model["metrics"].items())
 
 
 def _verified(result: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,40 +22,77 @@ from fedmq.party.data.sources.csv_file import CsvFile
 
 __all__ = ["predict", "read_ids"]
 
-_HEADER = ("id", "score")
+_SCORES = re.compile(rb"[^,]+,score(,reason)?")
+"""The first line of a file of scores."""
 
 
 @click.command(epilog=PARTY_HELP)
 @party_argument
-@click.argument("ids", type=click.Path(path_type=Path))
+@click.argument("ids", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="CSV to write."
 )
 @click.option("-m", "--model", help="Model to use; the newest when left out.")
 @click.option("--margin", is_flag=True, help="Raw scores instead of predictions.")
+@click.option("--strict", is_flag=True, help="No scores at all if a party does not know an id.")
+@click.option("--all-aligned", is_flag=True, help="Score everybody in the newest alignment.")
+@click.option("--alignment", help="Score everybody in the alignment of this name.")
 @json_option
 def predict(
-    party: Path, ids: Path, output: Path, model: str | None, margin: bool, as_json: bool
+    party: Path,
+    ids: Path | None,
+    output: Path,
+    model: str | None,
+    margin: bool,
+    strict: bool,
+    all_aligned: bool,
+    alignment: str | None,
+    as_json: bool,
 ) -> None:
-    """Score the people whose ids stand in the CSV file IDS.
+    """Score the people whose ids stand in the CSV file IDS, or everybody in an alignment.
 
-    The id column has the header that PARTY names. Ctrl-C only stops waiting (see: fedmq cancel).
+    The id column has the header that PARTY names. An id that a party does not know has no score,
+    and the column reason names the party. Ctrl-C only stops waiting (see: fedmq cancel).
     """
     config, _ = PartyFile.read(party)
-    names = read_ids(ids, (config.serving or config.data).id)
+    column = (config.serving or config.data).id
+    aligned = all_aligned or alignment is not None
+    if (ids is None) != aligned:
+        raise click.UsageError("write either a file IDS, or --all-aligned")
+    names = None if ids is None else read_ids(ids, column)
     _check_no_loss(output)  # before the other parties learn which people are scored
-    request = {"do": "predict", "model": model, "ids": names, "output_margin": margin}
-    with ProgressBar("predicting, leaves", quiet=as_json) as bar:
+    request = {
+        "do": "predict",
+        "model": model,
+        "ids": names,
+        "alignment": alignment,
+        "strict": strict,
+        "output_margin": margin,
+    }
+    with ProgressBar("predicting, leaves", "leaf", quiet=as_json) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["total"] or event["waiting"]:
                 bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
 
         result = request_daemon(config.state, request, show)
-    _write_scores(output, names, result["scores"])
-    summary = {"model": result["model"], "rows": len(names), "output": str(output)}
-    print_result(
-        summary, as_json, lambda done: f"{done['rows']} scores by {done['model']} in {output}"
+    names = names if names is not None else result["ids"]
+    _write_scores(output, column, names, result, strict)
+    summary = {
+        "model": result["model"],
+        "rows": len(names),
+        "without_score": sum(map(bool, result["unknown_at"])),
+        "output": str(output),
+    }
+    print_result(summary, as_json, _in_words)
+
+
+def _in_words(done: Any) -> str:
+    scored = done["rows"] - done["without_score"]
+    blanks = f", {done['without_score']} blank (see the column reason)"
+    return (
+        f"{scored} scores by {done['model']}{blanks * bool(done['without_score'])} "
+        f"in {done['output']}"
     )
 
 
@@ -89,16 +127,27 @@ def _check_no_loss(output: Path) -> None:
         raise ConfigError(f"{output}: is a folder; name a file in it")
     if output.is_file():
         with output.open("rb") as file:
-            if file.readline().strip() not in (b"", ",".join(_HEADER).encode()):
+            first = file.readline().strip()
+            if first and not _SCORES.fullmatch(first):
                 raise ConfigError(f"{output}: exists already and holds no scores; choose another")
 
 
-def _write_scores(output: Path, ids: list[str], scores: list[float]) -> None:
+def _write_scores(
+    output: Path, column: str, ids: list[str], result: Mapping[str, Any], strict: bool
+) -> None:
     """Write all scores or no file; but write into a pipe or link, such as /dev/stdout."""
     table = io.StringIO(newline="")
     writer = csv.writer(table)
-    writer.writerow(_HEADER)
-    writer.writerows(zip(ids, (f"{score:.9g}" for score in scores), strict=True))
+    cells = ["" if score is None else f"{score:.9g}" for score in result["scores"]]
+    if strict:
+        writer.writerow((column, "score"))
+        writer.writerows(zip(ids, cells, strict=True))
+    else:
+        reasons = [
+            f"unknown at {', '.join(found)}" if found else "" for found in result["unknown_at"]
+        ]
+        writer.writerow((column, "score", "reason"))
+        writer.writerows(zip(ids, cells, reasons, strict=True))
     try:
         if not output.is_symlink() and (output.is_file() or not output.exists()):
             write_atomically(output, table.getvalue())

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
+from fedmq.cli.table import joined, table
 
 __all__ = ["activate", "rollback", "serving"]
 
@@ -52,7 +54,7 @@ def serving(party: Path, as_json: bool) -> None:
 
 
 def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
-    with ProgressBar("activating, parties", quiet=quiet) as bar:
+    with ProgressBar("activating, parties", "party", quiet=quiet) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["waiting"]:
@@ -66,24 +68,26 @@ def _switched(result: Any) -> str:
     return f"{result['name']} is {result['model']} in mode {result['mode']}{before}"
 
 
-def _in_words(result: Any) -> str:
+def _in_words(result: Any) -> Text:
     trouble = result["source_trouble"]
-    warning = [f"rows cannot be looked up: {trouble}"] if trouble else []
+    warning = f"rows cannot be looked up: {trouble}" if trouble else ""
     if "questions" in result:
-        models = ", ".join(result["models"]) or "no model"
+        models = [(model,) for model in result["models"]]
         answers = (
-            f"{result['party']} answers for {models}: {result['questions']} questions, "
+            f"{result['party']}: {result['questions']} questions, "
             f"{result['turned_away']} turned away"
         )
-        return "\n".join([answers, *warning])
-    lines = [
-        f"{name} is {model['model']}, mode {model['mode']}, at most {model['rounds']} rounds"
+        return joined(answers, table(("model",), models) if models else "no model", warning)
+    rows = [
+        (name, model["model"], model["mode"], model["rounds"])
         for name, model in result["models"].items()
     ]
-    away = f"; away: {', '.join(result['away'])}" if result["away"] else ""
+    columns = ("name", "model", "mode", "rounds at most")
     counts = result["counts"]
-    lines.append(
+    away = f"; away: {', '.join(result['away'])}" if result["away"] else ""
+    return joined(
+        table(columns, rows) if rows else "no model; serve one with: fedmq activate PARTY",
         f"{counts['requests']} requests, {counts['rows']} rows, {counts['failed']} failed, "
-        f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}"
+        f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}",
+        warning,
     )
-    return "\n".join([*lines, *warning])

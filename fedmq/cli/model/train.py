@@ -71,7 +71,7 @@ def _watched(
     """The result of a request whose progress is shown in trees."""
     expected = job.params.num_boost_round if job else None
     opened: list[str] = [request["session"]] if "session" in request else []
-    with ProgressBar("training, trees", quiet=quiet) as bar:
+    with ProgressBar("training, trees", "tree", quiet=quiet) as bar:
 
         def show(event: Mapping[str, Any]) -> None:
             if event["event"] == "opened":

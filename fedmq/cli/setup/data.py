@@ -37,7 +37,7 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
     config, _ = PartyFile.read(party)
     section = (config.serving or config.data) if serving else config.data
     labelled = section.label is not None and not serving
-    with ProgressBar("reading, rows", quiet=as_json) as bar:
+    with ProgressBar("reading, rows", "row", quiet=as_json) as bar:
         found = validate_source(config.party, section, labelled, bar.show)
     print_result(asdict(found), as_json, _in_words)
     if found.refused:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
+from fedmq.cli.table import table
 from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin, pinned
@@ -83,7 +85,7 @@ def show(party: Path, as_json: bool) -> None:
     config = read_toml(party, PartyFile)
     pins = pinned(config.federation)
     result = [_described(name, key) for name, found in pins.items() for key in found]
-    print_result(result, as_json, lambda found: "\n".join(map(_line, found)) or "no keys yet")
+    print_result(result, as_json, _pinned)
 
 
 @keys.command(epilog=PARTY_HELP)
@@ -150,6 +152,15 @@ def _reloaded(config: PartyFile, result: dict[str, Any]) -> dict[str, Any]:
 
 def _described(party: str, key: PublicKeys) -> dict[str, Any]:
     return {"party": party, "public": str(key), "fingerprint": key.fingerprint}
+
+
+def _pinned(found: Any) -> str | Text:
+    if not found:
+        return "no keys yet; make some with: fedmq keys new PARTY"
+    # A line of its own for each public key, which nothing wraps: it is copied from here.
+    keys_below = [[key["public"]] for key in found]
+    rows = [(key["party"], key["fingerprint"]) for key in found]
+    return table(("party", "fingerprint, and the public key below"), rows, keys_below)
 
 
 def _line(key: Any) -> str:

@@ -22,6 +22,7 @@ from fedmq.protocol.inference.passive import PassiveRows
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 
 __all__ = [
+    "ActiveRows",
     "Aligned",
     "LoadActiveRows",
     "LoadActiveTable",
@@ -141,25 +142,39 @@ def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ActiveRows:
+    """The label holder's columns, float32 (known, features), of the rows that it knows.
+
+    ``known``: which of the ids that were asked for they are, bool (ids,).
+    """
+
+    values: NDArray[np.float32]
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class LoadActiveRows:
-    """The label holder's columns of the rows ``ids``: float32 (ids, features)."""
+    """The label holder's columns of the rows ``ids``; ``partial``: of those that it knows."""
 
     label: ClassVar[str] = "LoadActiveRows"
     party: str
     data: DataSection
     share: ActiveShare
     ids: tuple[str, ...]
+    partial: bool = False
 
-    def run(self) -> NDArray[np.float32]:
+    def run(self) -> ActiveRows:
+        """Raises DataError where an id is unknown, or with ``partial`` where all are."""
         values, row_of = _served(self.party, self.data, self.share)
         unknown = [name for name in self.ids if name not in row_of]
-        if unknown:
+        if unknown and (not self.partial or len(unknown) == len(self.ids)):
             some = ", ".join(map(repr, unknown[:3]))
             raise DataError(
                 f"{self.party}: {self.data.place}: {len(unknown)} of the ids are not in it, "
                 f"such as {some}"
             )
-        return values[[row_of[name] for name in self.ids]]
+        known = np.array([name in row_of for name in self.ids], dtype=np.bool_)
+        return ActiveRows(values[[row_of[name] for name in self.ids if name in row_of]], known)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from fedmq.party.identity.sealer import Sealer
@@ -17,6 +18,8 @@ from fedmq.party.sessions.stray_messages import StrayMessages
 from fedmq.transport.link import Link
 
 __all__ = ["OwnerCommands"]
+
+_ENDED_SHOWN = 10
 
 
 class OwnerCommands(Service):
@@ -66,6 +69,7 @@ class OwnerCommands(Service):
             "broker": self._link.state.reason,
             "models": len(context.model_store.ids()),
             "sessions": [session.status() for session in context.sessions.running.values()],
+            "ended": await self._ended(),
             "idle": [
                 f"{session.id} of model {session.model} waits for {active} to go on"
                 for session in await self._resumption.idle()
@@ -77,6 +81,26 @@ class OwnerCommands(Service):
             "refusals": dict(self._sealer.refusals),
             "store": trouble,
         }
+
+    async def _ended(self) -> list[dict[str, Any]]:
+        """The last sessions that ended, those before this daemon's start among them."""
+        recent = self.context.sessions.ended
+        known = {session.id for session in recent}
+        stored = await self.context.session_store.ended(_ENDED_SHOWN)
+        before = [
+            {
+                "session": session.id,
+                "purpose": "training",
+                "model": session.model,
+                "ended": datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds"),
+                "reason": session.reason,
+            }
+            for session, at in stored
+            if session.id not in known
+        ]
+        shown = ("session", "purpose", "model", "ended", "reason")
+        after = [{name: session.status()[name] for name in shown} for session in recent]
+        return [*before, *after][-_ENDED_SHOWN:]
 
     async def _cancel(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         session = str(request["session"])

@@ -109,6 +109,7 @@ class DeploymentService(Service):
             )
         async with self._switching:
             model, mode = wanted()
+            self.context.require_parties(self.context.model_store.active(model))
             read = await self._loader.read(model, mode)
             machine = ActiveDeployment(name, read.served.forest, mode)
             await self._agree(model, machine, on_progress)
@@ -122,6 +123,7 @@ class DeploymentService(Service):
         """Whether every party could serve the model: all that activation does but the switch."""
         self.context.require_active("verify a model at all parties")
         model, mode = str(request["model"]), self.context.config.online.mode
+        self.context.require_parties(self.context.model_store.active(model))
         forest = (await self._loader.read(model, mode)).served.forest
         machine = ActiveDeployment(PRODUCTION, forest, mode, only_asks=True)
         await self._agree(model, machine, on_progress)

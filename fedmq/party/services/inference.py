@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmq.errors import DataError
 from fedmq.messages.body import Body
@@ -14,11 +16,12 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
-from fedmq.party.data.loading import LoadActiveRows, LoadPassiveRows
+from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows
 from fedmq.party.services.service import Command, Service
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
 from fedmq.party.sessions.running import OnProgress, RunningSession
 from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.store.alignments import AlignmentStore
 from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference
@@ -64,15 +67,17 @@ class InferenceService(Service):
             raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
         model = request.get("model") or known[-1]
         share = self.context.model_store.active(model)
-        ids = tuple(comparable(request["ids"], self._serving))
-        check_lengths(ids, lambda place: f"ids, row {place + 1}")
-        values = await self.context.pool.run(
-            LoadActiveRows(self.context.party, self._serving, share, ids)
+        self.context.require_parties(share)
+        ids, alignment = self._ids(request)
+        partial = not request.get("strict", True)
+        rows: ActiveRows = await self.context.pool.run(
+            LoadActiveRows(self.context.party, self._serving, share, ids, partial)
         )
+        names = tuple(itertools.compress(ids, rows.known))
         session = secrets.token_hex(8)
 
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
-            machine = ActiveInference(share, values, ids)
+            machine = ActiveInference(share, rows.values, names, partial=partial)
             return self.context.sessions.open(
                 session, number, "inference", model, machine, on_change=on_change
             )
@@ -81,7 +86,32 @@ class InferenceService(Service):
             on_progress
         )
         chosen = scores.margins if request.get("output_margin") else scores.predictions
-        return {"model": model, "scores": chosen.astype(np.float64).tolist()}
+        values = np.full((len(ids), *chosen.shape[1:]), np.nan)
+        values[rows.known] = chosen
+        unknown_at = _unknown_at(self.context.party, rows.known, scores)
+        return {
+            "model": model,
+            "alignment": alignment,
+            "ids": list(ids) if alignment else None,
+            "scores": [
+                None if away else score
+                for score, away in zip(values.tolist(), unknown_at, strict=True)
+            ],
+            "unknown_at": unknown_at,
+        }
+
+    def _ids(self, request: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
+        """The ids to score, as parties compare them, and the alignment that they come from."""
+        if request.get("ids") is not None:
+            ids = tuple(comparable(request["ids"], self._serving))
+            check_lengths(ids, lambda place: f"ids, row {place + 1}")
+            return ids, None
+        store = AlignmentStore(self.context.config.state)
+        names = store.names()
+        if not names:
+            raise DataError("there is no alignment yet; make one with: fedmq align JOB.toml")
+        name = request.get("alignment") or names[-1]
+        return store.load(name).ids, name
 
     async def _models(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
         return [self._described(model) for model in self.context.model_store.ids()]
@@ -98,5 +128,15 @@ class InferenceService(Service):
             "objective": share.params.objective,
             "trees": len(share.used_trees),
             "parties": list(share.parties),
-            "metrics": {name: values[-1] for name, values in share.history.items()},
+            "metrics": share.metrics,
         }
+
+
+def _unknown_at(party: str, known: NDArray[np.bool_], scores: Scores) -> list[list[str]]:
+    """By id, the parties that do not know it; ``known`` at ``party``, the others by ``scores``."""
+    found: list[list[str]] = [[] if here else [party] for here in known.tolist()]
+    asked = np.flatnonzero(known)
+    for peer, rows in scores.unknown.items():
+        for row in asked[rows].tolist():
+            found[row].append(peer)
+    return found

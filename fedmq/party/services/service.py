@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedmq.errors import DaemonError
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.errors import DaemonError, Refused
 from fedmq.messages.body import Body
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
@@ -51,6 +52,15 @@ class PartyContext:
         if not self.is_active:
             raise DaemonError(
                 f"{self.party} holds no label: ask the daemon of {self.federation.active} to {what}"
+            )
+
+    def require_parties(self, share: ActiveShare) -> None:
+        """Raise Refused where ``share`` cannot be used without a party that has left."""
+        gone = [party for party in share.asked if party not in self.federation.parties]
+        if gone:
+            raise Refused(
+                f"model {share.model_id} cannot be used without {', '.join(gone)}, which is no "
+                "party of the federation any more; train a new one with: fedmq train"
             )
 
 

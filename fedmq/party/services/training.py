@@ -308,7 +308,7 @@ class TrainingService(Service):
             "model": session.model,
             "trees": len(share.trees),
             "best_iteration": share.best_iteration,
-            "metrics": {name: values[-1] for name, values in share.history.items()},
+            "metrics": share.metrics,
             "seconds": round(max(0.0, time.time() - session.begun), 3),
             "bytes_sent": sent,
             "epsilon_spent": engine.epsilon_spent(broadcast),

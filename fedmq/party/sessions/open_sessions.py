@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,7 @@ _LANES: Mapping[Purpose, Lane] = {
 }
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
 _CLOSE_SECONDS = 3.0
+_REMEMBERED = 10
 
 
 class Sessions:
@@ -64,6 +67,8 @@ class Sessions:
         on_idle: Callable[[str, bool], None] = lambda _, __: None,
     ) -> None:
         self.running: dict[str, RunningSession] = {}
+        self.ended: deque[RunningSession] = deque(maxlen=_REMEMBERED)
+        """The last that ended, the newest last; some may still be among ``running``."""
         self._federation = federation
         self._link = link
         self._inbox = inbox
@@ -179,6 +184,9 @@ class Sessions:
                 await asyncio.wait([runner.outcome])
                 if runner.outcome.cancelled():
                     return
+        running.ended = datetime.now().astimezone()
+        if runner.outcome.done():
+            self.ended.append(running)
         try:
             if runner.outcome.done():
                 runner.outcome.result()

@@ -31,6 +31,8 @@ class RunningSession:
     report: Report | None = None
     waiting: dict[str, tuple[Waiting, str]] = field(default_factory=dict)
     """By peer that it waits for, with the link's trouble."""
+    ended: datetime | None = None
+    """When it ended, however it did."""
 
     def status(self) -> dict[str, Any]:
         """What ``fedmq status`` shows, as plain data."""
@@ -44,6 +46,8 @@ class RunningSession:
             "state": "waiting" if waits else state.name.lower(),
             "meaning": state.value,
             "started": self.started.isoformat(timespec="seconds"),
+            "ended": None if self.ended is None else self.ended.isoformat(timespec="seconds"),
+            "reason": self.reason,
             "done": self.report.done if self.report else 0,
             "total": self.report.total if self.report else None,
             "unit": self.report.unit if self.report else None,
@@ -51,6 +55,14 @@ class RunningSession:
             "waiting": waits,
             "bytes_sent": self.traffic.total.bytes,
         }
+
+    @property
+    def reason(self) -> str:
+        """Why it ended without a result; empty while it runs, and where it has finished."""
+        outcome = self.runner.outcome
+        if not outcome.done() or outcome.cancelled() or outcome.exception() is None:
+            return ""
+        return str(outcome.exception())
 
     @property
     def waits(self) -> list[str]:

@@ -63,6 +63,15 @@ class SessionStore:
         """The sessions that have not ended, the oldest first."""
         return await self._select("WHERE state = 'running' ORDER BY rowid")
 
+    async def ended(self, most: int) -> list[tuple[StoredSession, float]]:
+        """The last ``most`` that ended, the oldest first, each with when it did (Unix seconds)."""
+        query = (
+            f"SELECT {_COLUMNS}, changed FROM sessions WHERE state != 'running' "
+            "ORDER BY changed DESC LIMIT ?"
+        )
+        rows = await self.database.read(lambda found: found.execute(query, (most,)).fetchall())
+        return [(_stored(row[:-1]), float(row[-1])) for row in reversed(rows)]
+
     async def checkpoints(self, session: str) -> list[Checkpoint]:
         """The trees of a session that are saved here, the first one first."""
 
@@ -165,10 +174,13 @@ class SessionStore:
             return connection.execute(query, values).fetchall()
 
         rows = await self.database.read(select)
-        return [
-            StoredSession(name, model, attempt, state, reason, bool(paused), job, begun)
-            for name, model, attempt, state, reason, paused, job, begun in rows
-        ]
+        return list(map(_stored, rows))
 
     async def _write(self, statement: str, values: tuple[Any, ...]) -> None:
         await self.database.write(lambda connection: connection.execute(statement, values) and None)
+
+
+def _stored(row: tuple[Any, ...]) -> StoredSession:
+    """The session in a row of `_COLUMNS`."""
+    name, model, attempt, state, reason, paused, job, begun = row
+    return StoredSession(name, model, attempt, state, reason, bool(paused), job, begun)

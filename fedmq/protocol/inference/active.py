@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.errors import ProtocolError
 from fedmq.messages import inference
 from fedmq.messages.array import Array
@@ -40,7 +39,8 @@ _IDS_PER_PIECE = 1000  # at 256 characters of up to 4 bytes each, below 1 MiB
 class ActiveInference(Machine):
     """Scores ``values`` (rows, features) with ``share``; finishes with :class:`Scores`.
 
-    ``ids`` name the rows to the other parties; none where rows are matched by position.
+    ``ids`` name the rows to the other parties; none where rows are matched by position. With
+    ``partial``, rows that another party does not know get no score; otherwise it refuses.
     """
 
     TABLE = ACTIVE_INFERENCE
@@ -48,20 +48,27 @@ class ActiveInference(Machine):
     interrupted_state = State.INTERRUPTED
 
     def __init__(
-        self, share: ActiveShare, values: NDArray[np.float32], ids: Sequence[str] | None = None
+        self,
+        share: ActiveShare,
+        values: NDArray[np.float32],
+        ids: Sequence[str] | None = None,
+        *,
+        partial: bool = False,
     ) -> None:
         self._forest = Forest.of(share.used_trees)
-        asked = np.unique(self._forest.owner[self._forest.owner > LABEL_HOLDER]).tolist()
-        super().__init__(State.READY, [share.parties[owner] for owner in asked])
+        super().__init__(State.READY, share.asked)
         self._share = share
         self._values = values
         self._ids = ids
+        self._partial = partial
         self._accepted: set[str] = set()
+        self._unknown: dict[str, NDArray[np.bool_]] = {}
         self._nodes = np.tile(self._forest.roots, len(values))
         self._hops: dict[tuple[str, int], Hop] = {}
         self._hops_sent = 0
         self._walking = 0
         self._arrived = 0
+        self._total = 0
 
     def check(self) -> None:
         if self.state is State.WALKING:
@@ -73,7 +80,10 @@ class ActiveInference(Machine):
         ids = self._ids or ()
         pieces = range(0, len(ids), _IDS_PER_PIECE)
         opening = inference.InferenceOpen(
-            model=self._share.model_id, rows=len(self._values), id_pieces=len(pieces)
+            model=self._share.model_id,
+            rows=len(self._values),
+            id_pieces=len(pieces),
+            partial=self._partial,
         )
         for peer in self.peers:
             self._send(peer, opening)
@@ -83,9 +93,15 @@ class ActiveInference(Machine):
         self._set_out_when_accepted()
 
     @on_message(inference.InferenceAccept)
-    def _on_accept(self, peer: str, _: inference.InferenceAccept) -> None:
+    def _on_accept(self, peer: str, body: inference.InferenceAccept) -> None:
         if peer in self._accepted:
             raise ProtocolError("the session was accepted twice")
+        if body.unknown_rows.count:
+            if not self._partial or body.unknown_rows.count != len(self._values):
+                raise ProtocolError(
+                    f"unknown rows among {body.unknown_rows.count} were not asked for"
+                )
+            self._unknown[peer] = body.unknown_rows.numpy()
         self._accepted.add(peer)
         self._set_out_when_accepted()
 
@@ -97,7 +113,11 @@ class ActiveInference(Machine):
         if len(self._accepted) < len(self.peers):
             return
         self._move(ALL_ACCEPTED)
-        self._walk(np.arange(len(self._nodes), dtype=np.int64), None)
+        known = ~np.any([np.zeros(len(self._values), np.bool_), *self._unknown.values()], axis=0)
+        trees = len(self._forest.roots)
+        pairs = np.flatnonzero(np.repeat(known, trees)).astype(np.int64)
+        self._total = len(pairs)
+        self._walk(pairs, None)
 
     def _walk(self, pairs: NDArray[np.int64], left: NDArray[np.bool_] | None) -> None:
         self._walking += 1
@@ -122,10 +142,10 @@ class ActiveInference(Machine):
                     rows=Array.of(hop.rows),
                 ),
             )
-        self._emit(Report(self._arrived, len(self._nodes), "leaf", {}))
+        self._emit(Report(self._arrived, self._total, "leaf", {}))
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._values), -1)
-            computation = SumLeaves(self._forest, leaves, self._share.params)
+            computation = SumLeaves(self._forest, leaves, self._share.params, self._unknown)
             self._run(SCORES, single(computation), self._with_scores)
 
     @on_message(inference.HopReply)

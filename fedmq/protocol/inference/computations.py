@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -93,26 +94,37 @@ class WalkOn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """What the rows of a batch came to: float32 (rows,) each."""
+    """What the rows of a batch came to: float32 (rows,) each, NaN for a row without a score.
+
+    ``unknown`` by party: which rows' ids it does not know, bool (rows,).
+    """
 
     margins: NDArray[np.float32]
     predictions: NDArray[np.float32]
+    unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SumLeaves:
-    """Margins and predictions from the leaves (rows, trees) that all pairs arrived at."""
+    """Margins and predictions from the leaves (rows, trees) that all pairs arrived at.
+
+    ``unknown`` is the one of :class:`Scores`; such rows get no score.
+    """
 
     label: ClassVar[str] = "SumLeaves"
     forest: Forest
     leaves: NDArray[np.int32]
     params: TrainParams
+    unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def run(self) -> Scores:
         objective = OBJECTIVES[self.params.objective]
         base = objective.base_margin(self.params.base_score)
         margins = self.forest.margins(self.leaves, base)
-        return Scores(margins, objective.predictions(margins))
+        predictions = objective.predictions(margins)
+        for rows in self.unknown.values():
+            margins[rows] = predictions[rows] = np.nan
+        return Scores(margins, predictions, self.unknown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -104,10 +104,12 @@ class PassiveInference(Machine):
             self._refuse(error)
             return
         self._move(ROWS_FOUND)
-        self._send(self.peers[0], inference.InferenceAccept())
+        unknown = self._row_of < 0
+        accept = inference.InferenceAccept(unknown_rows=Bitmap.of(unknown))
+        self._send(self.peers[0], accept if unknown.any() else inference.InferenceAccept())
 
     def _found(self, here: PassiveRows) -> NDArray[np.int64]:
-        """The row here of each row of the session."""
+        """The row here of each row of the session; -1 where its id is unknown."""
         if here.row_of is None:
             if self._terms.rows != len(here.values):
                 raise Refused(f"{len(here.values)} rows are here, not {self._terms.rows}")
@@ -115,10 +117,10 @@ class PassiveInference(Machine):
         if len(self._ids) != self._terms.rows:
             raise Refused(f"{len(self._ids)} ids came for {self._terms.rows} rows")
         unknown = [name for name in self._ids if name not in here.row_of]
-        if unknown:
+        if unknown and not self._terms.partial:
             some = ", ".join(map(repr, unknown[:3]))
             raise Refused(f"{len(unknown)} of the ids are unknown here, such as {some}")
-        return np.array([here.row_of[name] for name in self._ids], dtype=np.int64)
+        return np.array([here.row_of.get(name, -1) for name in self._ids], dtype=np.int64)
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         if self.state is State.LISTING:
@@ -141,9 +143,10 @@ class PassiveInference(Machine):
             len(records) and int(records.max()) >= len(table)
         ):
             raise ProtocolError(f"hop {hop.hop} asks for rows or records that do not exist")
-        computation = AnswerHop(
-            table, self._rows.values, records, hop.counts.numpy(), self._row_of[rows]
-        )
+        here = self._row_of[rows]
+        if (here < 0).any():
+            raise ProtocolError(f"hop {hop.hop} asks for a row that is unknown here")
+        computation = AnswerHop(table, self._rows.values, records, hop.counts.numpy(), here)
         self._run(DIRECTIONS, single(computation), partial(self._answer, hop.hop))
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:

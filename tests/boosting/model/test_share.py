@@ -51,6 +51,14 @@ def test_margins_are_the_base_margin_and_a_leaf_of_each_tree(
     assert joint_margins(stopped, tables, X).tolist() == [0.0, 1.5, 1.25]
 
 
+def test_metrics_and_parties_are_those_of_the_trees_that_are_kept(active: ActiveShare) -> None:
+    assert active.metrics == {"rmse": 0.25}
+    assert active.asked == ("shop",)
+    stopped = active.model_copy(update={"best_iteration": 0})
+    assert stopped.metrics == {"rmse": 0.5}
+    assert active.model_copy(update={"trees": ()}).asked == ()
+
+
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [

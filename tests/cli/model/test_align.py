@@ -188,6 +188,12 @@ def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
     order = orders.pop()
     assert set(order) == {people[r] for r in common}
 
+    shown = parties.fedmq("status", "bank.toml")
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"alignment +customers +[0-9: -]+ +finished$", shown.stdout, re.MULTILINE)
+    estimated = parties.fedmq("estimate", "bank.train.toml")
+    assert f"on {len(common)} rows of alignment 'customers'" in estimated.stdout, estimated.stderr
+
     trained = parties.train()
     assert trained.returncode == 0, trained.stderr
     chosen = [people.index(name) for name in order]
@@ -202,6 +208,11 @@ def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
     write_csv(parties.folder / "ids.csv", ("id",), [(f"{people[min(common)].lower()} ",)])
     scored = parties.fedmq("predict", "bank.toml", "ids.csv", "-o", "scores.csv", "--json")
     assert scored.returncode == 0, scored.stderr
+    everybody = parties.fedmq("predict", "bank.toml", "--all-aligned", "-o", "all.csv", "--json")
+    assert everybody.returncode == 0, everybody.stderr
+    assert json.loads(everybody.stdout)["rows"] == len(common)
+    with (parties.folder / "all.csv").open(newline="") as file:
+        assert [row["id"] for row in csv.DictReader(file)] == list(order)
 
     # A table that changed since is not trained on.
     with sqlite3.connect(parties.folder / "retail.sqlite") as database:

@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 
 from fedmq.errors import Aborted, DataError, PeerSilent, Refused
+from fedmq.messages.array import Bitmap
 from fedmq.messages.body import SessionRefuse
-from fedmq.messages.inference import HopReply, InferenceHop, InferenceOpen, SampleIds
+from fedmq.messages.inference import (
+    HopReply,
+    InferenceAccept,
+    InferenceHop,
+    InferenceOpen,
+    SampleIds,
+)
+from fedmq.protocol.inference.active import ActiveInference
 from tests.boosting.pooled import joint_margins
 from tests.protocol.failing_computation import FailingComputation
 from tests.protocol.federation import ACTIVE, Federation, ran, small
@@ -125,6 +133,28 @@ def test_ids_that_a_party_does_not_know_are_refused_by_name() -> None:
     assert set(simulation.errors) == {ACTIVE, "telco", "shop"}
 
 
+def test_rows_that_a_party_does_not_know_have_no_score_where_that_is_asked() -> None:
+    federation = small()
+    shares = trained(federation)
+    margins = expected(federation, shares)
+    listed = [f"customer {row}" for row in range(80)]
+    asked = ["stranger", *listed[1:40], "other", *listed[41:]]
+    unknown = np.isin(np.arange(80), [0, 40])
+    for seed in range(10):
+        machines = federation.scoring(shares, listed)
+        machines[ACTIVE] = ActiveInference(
+            shares[ACTIVE], federation.columns[ACTIVE], asked, partial=True
+        )
+        simulation = ran(machines, seed=seed, link=Link(drop=0.1, repeat=0.2))
+        assert not simulation.errors
+        scores = simulation.results[ACTIVE]
+        np.testing.assert_array_equal(scores.margins, np.where(unknown, np.nan, margins))
+        assert np.isnan(scores.predictions[unknown]).all()
+        assert set(scores.unknown) == {"telco", "shop"}
+        for rows in scores.unknown.values():
+            np.testing.assert_array_equal(rows, unknown)
+
+
 def test_another_number_of_rows_is_refused() -> None:
     federation = small(counts=(2, 2))
     shares = trained(federation)
@@ -180,8 +210,13 @@ def _refusal(reply: HopReply) -> SessionRefuse:
     return SessionRefuse(reason="too late")
 
 
+def _all_unknown(_: InferenceAccept) -> InferenceAccept:
+    return InferenceAccept(unknown_rows=Bitmap.of(np.ones(80, np.bool_)))
+
+
 @pytest.mark.parametrize(
-    "forge", [_one_more, _too_short, _beyond, _unknown_record, _listed_twice, _refusal]
+    "forge",
+    [_one_more, _too_short, _beyond, _unknown_record, _listed_twice, _refusal, _all_unknown],
 )
 def test_a_breach_of_the_protocol_ends_the_session_on_both_sides(forge: Any) -> None:
     federation = small(counts=(2, 2))

@@ -1,0 +1,71 @@
+"""Tables for people: columns that line up, and a last one that is wrapped where a terminal ends."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["joined", "printable", "table"]
+
+_GAP = "  "
+_NARROWEST = 20
+"""A last column with less room than this is not wrapped."""
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters other than line ends escaped: others may have written it."""
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text
+    )
+
+
+def joined(*parts: str | Text) -> Text:
+    """The parts one below the other; what is empty is left out."""
+    texts = [part if isinstance(part, Text) else Text(printable(part)) for part in parts]
+    return Text("\n").join(text for text in texts if text.plain)
+
+
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[Sequence[str]] = ()
+) -> Text:
+    """``rows`` below the names of their ``columns``; numbers stand to the right.
+
+    ``notes``: lines that follow each row. On a terminal the last column is wrapped within it.
+    """
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip([*map(str, columns)], *cells, strict=True)]
+    right = [
+        all(isinstance(row[place], int | float) for row in rows) for place in range(len(columns))
+    ]
+    room = _room(sum(widths[:-1]) + len(_GAP) * (len(columns) - 1))
+    shown = Text()
+    shown.append(_line([name.upper() for name in columns], widths, right, None), style="bold")
+    for place, row in enumerate(cells):
+        shown.append("\n" + _line(row, widths, right, room))
+        for note in notes[place] if notes else ():
+            shown.append(f"\n{_GAP}{printable(note)}", style="yellow")
+    return shown
+
+
+def _room(taken: int) -> int | None:
+    """How wide the last column may be beside so many characters; None where it need not wrap."""
+    console = Console()
+    room = console.width - taken
+    return room if console.is_terminal and room >= _NARROWEST else None
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], room: int | None
+) -> str:
+    *before, last = (
+        cell.rjust(width) if number else cell.ljust(width)
+        for cell, width, number in zip(cells, widths, right, strict=True)
+    )
+    first = "".join(cell + _GAP for cell in before)
+    if room is None:
+        return (first + last).rstrip()
+    wrapped = textwrap.wrap(last.rstrip(), room) or [""]
+    return ("\n" + " " * len(first)).join([first + wrapped[0], *wrapped[1:]]).rstrip()
