@@ -16,7 +16,7 @@ from fedmq.party.store.models import ModelStore
 from tests.party.online.serving_federation import TOKEN, ServingFederation, fedmq
 
 ROWS = 10_000
-AT_ONCE = 8
+AT_ONCE = 4
 SECONDS = 4.0
 
 pytestmark = pytest.mark.timeout(240)

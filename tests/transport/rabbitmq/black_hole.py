@@ -62,12 +62,14 @@ class BlackHole:
         while True:
             await self._clear.wait()
             try:
-                async with asyncio.timeout(0.1):
-                    near, _ = await loop.sock_accept(self._listener)
-            except TimeoutError:
+                near, _ = self._listener.accept()
+            except BlockingIOError:
+                # A cancelled `sock_accept` would lose what it has accepted.
+                await asyncio.sleep(0.02)
                 continue
             far = socket.socket()
             self._opened += (near, far)
+            near.setblocking(False)
             far.setblocking(False)
             await loop.sock_connect(far, ("127.0.0.1", self.target))
             self._spawn(self._forward(near, far))
