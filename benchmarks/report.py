@@ -138,13 +138,21 @@ def papers(data: str, full: bool) -> list[tuple[str, Case]]:
     credit1 = Case(data=data, name="credit1", rows=150_000, trees=2)
     cases = [
         ("Credit 2, plain", replace(credit2, engine="plain")),
+        ("Credit 2, lattice", replace(credit2, engine="lattice")),
+        ("Credit 2, lattice, depth 6", replace(credit2, engine="lattice", depth=6)),
         ("Credit 2, ou", replace(credit2, engine="ou")),
         ("Credit 2, ou, depth 6", replace(credit2, engine="ou", depth=6)),
         ("Credit 2, paillier", credit2),
         ("Credit 2, paillier, goss", replace(credit2, goss=True)),
+        ("Credit 1, lattice", replace(credit1, engine="lattice")),
         ("Credit 1, ou", replace(credit1, engine="ou")),
     ]
-    return [*cases, ("Credit 1, paillier", credit1)] if full else cases
+    million = Case(engine="lattice", rows=1_000_000, features=(6, 12))
+    whole = [
+        ("Credit 1, paillier", credit1),
+        ("1,000,000 rows, 6 and 12 columns, lattice", million),
+    ]
+    return cases + whole if full else cases
 
 
 class Report:
@@ -320,6 +328,9 @@ def main() -> None:
             found = report.part("papers", of_papers)
             report.add("## The papers' tables", "", "Time, traffic and memory per tree:", "")
             report.table("", found, [*columns, "nodes as XGBoost's"])
+            sent = {name: row for name, row in found.items() if "set-up MB" in row}
+            report.add("What parties send each other once, before the first tree:", "")
+            report.table("", sent, ["set-up seconds", "set-up MB"])
             report.add(
                 "Seconds of cores by part; messages under way and idle time, on the clock:", ""
             )

@@ -43,6 +43,9 @@ PARTS = {
     "SumBins": "sum",
     "ShowCandidates": "pack and hide",
     "Decrypt": "decrypt",
+    "EncryptNode": "encrypt",
+    "AnswerQuery": "sum",
+    "DecryptAnswer": "decrypt",
 }
 
 
@@ -112,6 +115,7 @@ def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, An
     result: dict[str, Any] = {
         "seconds": float(np.median(seconds)),
         "first": float(done[1] - done[0]),
+        **_set_up(trace),
         **_split(trace, done[1], done[-2], case.trees),
         "MB": model.bytes_sent / 1e6 / (case.trees + 2),
         "peak MB": memory.peak / 1e6,
@@ -138,6 +142,18 @@ def _split(trace: Timeline, start: float, end: float, trees: int) -> dict[str, f
     split["transfer"] = _covered(moving) / trees
     split["wait"] = (end - start - _covered(at_work)) / trees
     return split
+
+
+def _set_up(trace: Timeline) -> dict[str, float]:
+    """Seconds until the last part of an engine's set-up has arrived, and its size."""
+    events = [event for event in trace.document()["traceEvents"] if event["ph"] == "X"]
+    parts = [event for event in events if event["name"] == "engine setup"]
+    if not parts:
+        return {}
+    begun = min(event["ts"] for event in events)
+    ended = max(event["ts"] + event["dur"] for event in parts)
+    size = sum(event["args"].get("bytes", 0) for event in parts)
+    return {"set-up seconds": (ended - begun) / 1e6, "set-up MB": size / 1e6}
 
 
 def _covered(spans: Iterable[tuple[float, float]]) -> float:

@@ -78,7 +78,8 @@ class DaemonProcess:
             f'party = "{party}"\nfederation = "../federation.toml"\n'
             f'broker = "amqp://{party}:{party}@127.0.0.1:{self.proxy.port}/"\n'
             f'wait_for_broker = true\n[data]\npath = "data.csv"\nid = "id"\n{label}'
-            '[compute]\nworkers = 1\n[policy]\nengines = ["plain", "paillier", "ou", "ldp"]\n'
+            "[compute]\nworkers = 1\n[policy]\n"
+            'engines = ["plain", "paillier", "ou", "ldp", "lattice"]\n'
             f"allow_weak_keys = true\n{_RETRY}"
         )
         ring = KeyRing(party, PrivateKeys.generate())

@@ -6,7 +6,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fedmq.errors import DaemonError
 from tests.chaos.federation import PARTIES, ChaosFederation
@@ -17,14 +17,16 @@ _DEADLINE_SECONDS = 120.0
 
 
 class Storm:
-    """Trains model after model with ``engine`` until so many faults have struck."""
+    """Trains model after model, ``engines`` by turns, until so many faults have struck."""
 
-    def __init__(self, federation: ChaosFederation, seed: int, engine: str = "plain") -> None:
+    def __init__(
+        self, federation: ChaosFederation, seed: int, engines: Sequence[str] = ("plain",)
+    ) -> None:
         self.federation = federation
         self.struck: Counter[str] = Counter()
         self.models: list[str] = []
         self._random = random.Random(seed)
-        self._engine = engine
+        self._engines = engines
         self._kinds: dict[str, Callable[[], None]] = {
             "cut": self._cut,
             "cut every N bytes": self._cut_every,
@@ -39,7 +41,7 @@ class Storm:
 
     def calm(self) -> None:
         """One training without a fault, to compare with."""
-        self.federation.train("calm", _TREES, self._engine)
+        self.federation.train("calm", _TREES, self._engines[0])
         self.federation.await_shares(["calm"], _DEADLINE_SECONDS)
 
     def rage(self, faults: int, kinds: tuple[str, ...] = ()) -> None:
@@ -72,7 +74,8 @@ class Storm:
         if settled is None and not self._complete(model):
             # It is new, or the daemon was hit before it had taken it down: its owner asks again.
             with contextlib.suppress(DaemonError):
-                self.federation.train(model, _TREES, self._engine)
+                engine = self._engines[(len(self.models) - 1) % len(self._engines)]
+                self.federation.train(model, _TREES, engine)
 
     def _complete(self, model: str) -> bool:
         return len(self.federation.shares(model)) == len(PARTIES)

@@ -188,8 +188,13 @@ def secrets_of(
     label: NDArray[np.float32],
     evaluation: NDArray[np.bool_],
     shares: Mapping[str, ActiveShare | PassiveShare],
+    *,
+    hides_rows: bool = False,
 ) -> list[Secret]:
-    """All that parties must keep from each other; ``columns`` by party, the active one first."""
+    """All that parties must keep from each other; ``columns`` by party, the active one first.
+
+    ``hides_rows``: who stands in a node, and who of them goes left, is the active party's alone.
+    """
     active, *_ = columns
     share = shares[active]
     assert isinstance(share, ActiveShare)
@@ -198,7 +203,9 @@ def secrets_of(
         table = shares[party].lookup_table
         secrets += _columns(party, values, table, values[~evaluation], share.params.max_bin)
     tables = [shares[party].lookup_table for party in share.parties]
-    return secrets + list(_growth(share, tables, list(columns.values()), label, evaluation))
+    return secrets + list(
+        _growth(share, tables, list(columns.values()), label, evaluation, hides_rows)
+    )
 
 
 def _labels(active: str, label: NDArray[np.float32]) -> Iterator[Secret]:
@@ -241,6 +248,7 @@ def _growth(
     columns: Sequence[NDArray[np.float32]],
     label: NDArray[np.float32],
     evaluation: NDArray[np.bool_],
+    hides_rows: bool,
 ) -> Iterator[Secret]:
     """Gradients, sums and row sets of every node, grown again from the finished shares."""
     active = share.parties[0]
@@ -262,6 +270,11 @@ def _growth(
             yield Numbers("sums of a node", [active], sums)
             yield Numbers("sums of a node", [active], held.scale.to_float(sums))
             yield Bits("labels of a node", [active], rows, label[rows] > 0)
+            if hides_rows and node:
+                standing_there = np.isin(np.arange(len(label)), rows)
+                yield Bits("the rows of a node", [active], np.arange(len(label)), standing_there)
+                learned = np.flatnonzero(~evaluation)
+                yield Bits("the rows of a node", [active], learned, standing_there[learned])
             if owner == LEAF:
                 margins[rows] += tree.weight[node]
                 continue
@@ -271,6 +284,8 @@ def _growth(
             below = int(tree.left[node]), int(tree.right[node])
             standing |= dict(zip(below, (rows[left], rows[~left]), strict=True))
             levels |= dict.fromkeys(below, levels[node] + 1)
+            if hides_rows:
+                yield Bits("a partition", [active], rows, left)
             if levels[node] + 1 == share.params.max_depth:
                 readers = {active, share.parties[owner]}
                 yield Bits("a partition of the last level", readers, rows, left)

@@ -27,7 +27,7 @@ from tests.protocol.federation import (
     names,
     ran,
 )
-from tests.protocol.inspection import Numbers, Secret, leaks
+from tests.protocol.inspection import Bits, Numbers, Secret, leaks, secrets_of
 from tests.protocol.wiretap import ROWS, federation, trained
 
 
@@ -154,6 +154,42 @@ def test_what_a_passive_party_of_a_lattice_hears_are_numbers_that_look_random() 
     ]
     bits = np.unpackbits(np.concatenate(words))
     assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(bits))
+
+
+def test_the_tap_finds_row_sets_and_directions_where_they_are_sent() -> None:
+    """What a lattice hides from passive parties, looked for in messages of ``plain``."""
+    made = federation(num_boost_round=1, max_depth=2, max_bin=3)
+    envelopes, _, simulation = trained(made)
+    secrets = secrets_of(
+        made.columns, made.label, made.evaluation, simulation.results, hides_rows=True
+    )
+    found = leaks(envelopes, [secret for secret in secrets if isinstance(secret, Bits)])
+    assert any("node assignment to" in line and "tells a partition" in line for line in found)
+
+
+def test_nothing_that_a_passive_party_of_a_lattice_hears_depends_on_how_many_stand_in_a_node() -> (
+    None
+):
+    envelopes, _, _ = trained(federation().having(engine=Lattice()))
+    heard = [envelope for envelope in envelopes if envelope.header.recipient != ACTIVE]
+    lengths: dict[tuple[str, str, int], set[tuple[int, ...]]] = {}
+    for envelope in heard:
+        if envelope.header.kind in ("query piece", "directions query"):
+            body = envelope.body
+            for key, array in body.payload.items():
+                lengths.setdefault((envelope.header.kind, key, body.piece), set()).add(array.shape)
+    assert len(lengths) >= 3
+    assert all(len(shapes) == 1 for shapes in lengths.values())
+    scalars = {
+        name
+        for envelope in heard
+        for name, value in dict(envelope.body).items()
+        if isinstance(value, int | float)
+    }
+    assert scalars == {
+        "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
+        "colsample_bytree", "seed", "tree", "pieces", "piece", "round", "node",
+    }  # fmt: skip
 
 
 def test_the_slot_layout_that_passive_parties_see_does_not_depend_on_the_labels() -> None:

@@ -29,5 +29,11 @@ def trained(made: Federation, **schedule: Any) -> tuple[list[Envelope], list[Sec
     envelopes: list[Envelope] = []
     simulation = made.train(tap=envelopes.append, **schedule)
     assert not simulation.errors
-    secrets = secrets_of(made.columns, made.label, made.evaluation, simulation.results)
+    secrets = secrets_of(
+        made.columns,
+        made.label,
+        made.evaluation,
+        simulation.results,
+        hides_rows=made.engine.hides_rows,
+    )
     return envelopes, secrets, simulation

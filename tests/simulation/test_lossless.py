@@ -185,6 +185,54 @@ def test_sums_on_a_lattice_give_xgboosts_model(name: str) -> None:
     assert_identical(table, hands, params, trained(table, hands, params, "lattice"))
 
 
+@pytest.mark.parametrize("max_depth", [3, 6])
+@pytest.mark.parametrize("name", ["credit1", "credit2"])
+def test_whole_tables_on_a_lattice_give_plains_model_and_xgboosts(
+    name: str, max_depth: int
+) -> None:
+    table = pooled(name)
+    hands = in_order(table, 2)
+    params = fedmq.TrainParams(num_boost_round=2, max_depth=max_depth, max_bin=32)
+    summed = trained(table, hands, params, "lattice")
+    assert shares(summed) == shares(trained(table, hands, params))
+    assert_identical(table, hands, params, summed)
+
+
+@pytest.mark.parametrize(("parties", "gradient_bits"), [(2, 2), (4, 8), (2, 14)])
+def test_gradients_of_few_bits_on_a_lattice_give_the_same_model(
+    parties: int, gradient_bits: int
+) -> None:
+    table = pooled("credit1", 3_000)
+    hands = in_order(table, parties)
+    params = fedmq.TrainParams(
+        num_boost_round=3, max_depth=5, max_bin=16, gradient_bits=gradient_bits, subsample=0.8
+    )
+    held_out = np.arange(len(table.y)) % 4 == 0
+    summed = trained(table, hands, params, "lattice", evaluation=held_out)
+    assert shares(summed) == shares(trained(table, hands, params, evaluation=held_out))
+
+
+def test_columns_that_cannot_be_split_are_none_of_a_lattices_candidates() -> None:
+    table = scattered(500, 6, seed=3, missing=0.2)
+    table.X[:, 3] = 7
+    table.X[:, 4] = np.nan
+    table.X[::3, 5], table.X[1::3, 5], table.X[2::3, 5] = np.nan, 2, 2
+    hands = in_order(table, 2)
+    params = fedmq.TrainParams(num_boost_round=3, max_depth=4, max_bin=16)
+    summed = trained(table, hands, params, "lattice")
+    assert shares(summed) == shares(trained(table, hands, params))
+    assert_identical(table, hands, params, summed)
+
+
+@pytest.mark.parametrize("rows", [2, 8191, 8193])
+def test_a_lattice_of_any_number_of_rows_gives_the_same_model(rows: int) -> None:
+    table = scattered(rows, 4, seed=rows)
+    table.y[:2] = 0, 1
+    hands = in_order(table, 2)
+    params = fedmq.TrainParams(num_boost_round=1, max_depth=3, max_bin=4)
+    assert shares(trained(table, hands, params, "lattice")) == shares(trained(table, hands, params))
+
+
 def test_early_stopping_on_a_lattice_ends_where_it_does_in_the_clear() -> None:
     table = pooled("breast")
     hands = in_order(table, 2)

@@ -43,7 +43,9 @@ def url(cluster: Any) -> str:
     return "dask://" + cluster.scheduler_address.removeprefix("tcp://")
 
 
-def train(compute: str | None, on_report: Any = lambda _: None) -> SimulatedModel:
+def train(
+    compute: str | None, on_report: Any = lambda _: None, engine: str = "ou"
+) -> SimulatedModel:
     random = np.random.default_rng(0)
     values = random.normal(size=(2000, 8)).round(1)
     return simulate(
@@ -51,12 +53,16 @@ def train(compute: str | None, on_report: Any = lambda _: None) -> SimulatedMode
         label=values.sum(axis=1) > 0,
         passive={"telco": values[:, 4:]},
         params=TrainParams(num_boost_round=4, max_depth=3, max_bin=16),
-        engine="ou",
-        engine_options={"key_bits": 1536, "allow_weak_keys": True},
+        engine=engine,
+        engine_options={"key_bits": 1536, "allow_weak_keys": True} if engine == "ou" else {},
         workers=1,
         compute=compute,
         on_report=on_report,
     )
+
+
+def test_a_lattice_on_a_cluster_gives_the_model_of_threads(cluster: Any) -> None:
+    assert as_text(train(url(cluster), engine="lattice")) == as_text(train(None, engine="plain"))
 
 
 def as_text(model: SimulatedModel) -> tuple[str, str]:
