@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
+
+# How long an example takes depends on what else the machine does; where time matters, tests
+# measure it.
+settings.register_profile("fedmq", deadline=None)
+settings.load_profile("fedmq")
 
 
 @pytest.fixture(scope="session")

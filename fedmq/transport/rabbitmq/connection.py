@@ -39,9 +39,10 @@ REACH_SECONDS = 2.0
 """For a TCP connection to the broker. A network that swallows packets shows in it long before a
 time-out that leaves room for a busy broker."""
 
-# Longer messages go to the broker one at a time. The others wait here, where shorter ones overtake
-# them.
+# Of longer messages two are on their way to the broker: one leaves while the other is confirmed. The
+# others wait here, where shorter ones overtake them.
 BULK_BYTES = 64 * 1024
+_BULK_AT_ONCE = 2
 
 
 @contextmanager
@@ -196,7 +197,7 @@ class BrokerConnection:
         self._incoming = connection.channel(publisher_confirms=False)
         self._posting = (low_latency or connection).channel(publisher_confirms=False)
         self._transient = (low_latency or connection).channel(publisher_confirms=False)
-        self._bulk = asyncio.Lock()
+        self._bulk = asyncio.Semaphore(_BULK_AT_ONCE)
         self._priority_gate = priority_gate or PriorityGate()
         self._delivered = 0
         self._unsettled = 0
@@ -429,7 +430,7 @@ class BrokerConnection:
 
     @asynccontextmanager
     async def _in_turn(self, size: int) -> AsyncIterator[None]:
-        """Around publishing ``size`` bytes: long messages go one at a time, and after scores."""
+        """Around publishing ``size`` bytes: long messages go two at a time, and after scores."""
         if size <= BULK_BYTES:
             yield
             return
