@@ -39,8 +39,7 @@ REACH_SECONDS = 2.0
 """For a TCP connection to the broker. A network that swallows packets shows in it long before a
 time-out that leaves room for a busy broker."""
 
-# Of longer messages two are on their way to the broker: one leaves while the other is confirmed.
-# The others wait here, where shorter ones overtake them.
+# Of longer messages two are on their way to the broker; the others wait for shorter ones here.
 BULK_BYTES = 64 * 1024
 _BULK_AT_ONCE = 2
 
