@@ -69,6 +69,7 @@ class Daemon:
             await parts.online.close()
             await parts.deployment.close()
             await parts.context.sessions.close(f"{self._party} is shutting down")
+            await parts.context.consent.audit.close()
             await parts.sealer.close()
             await parts.link.close()
             await parts.context.pool.close()

@@ -11,10 +11,13 @@ from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.plan import Ended, Exchange, Plan, Reply
+from fedmq.protocol.answered_sums import RowSet
 from fedmq.protocol.checkpoint import Checkpoint
 
 __all__ = [
+    "AgreeToSums",
     "Answer",
+    "AnswerSums",
     "Arrived",
     "CancelTimer",
     "Cancelled",
@@ -165,6 +168,30 @@ class SaveCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class AgreeToSums:
+    """Record what a training is foretold to tell, before this party accepts it.
+
+    Sums per row: those ``answered`` before, those ``foretold`` with them, and the ``most``.
+    """
+
+    answered: float
+    foretold: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSums:
+    """Count ``sums`` of ``tree`` about the rows of ``row_set``, before they are answered.
+
+    Those of the tree that were answered before are among them.
+    """
+
+    tree: int
+    sums: int
+    row_set: RowSet
+
+
+@dataclass(frozen=True, slots=True)
 class Interrupted:
     """Only a new attempt can go on, because of ``party``: it ``reason``."""
 
@@ -234,6 +261,8 @@ Effect = (
     | Report
     | Answer
     | SaveCheckpoint
+    | AgreeToSums
+    | AnswerSums
     | Interrupted
     | Finish
     | Fail

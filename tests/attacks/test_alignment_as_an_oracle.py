@@ -10,9 +10,9 @@ import pytest
 from fedmq.errors import FedmqError, Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.consent.alignment_quota import DAY, AlignmentQuota
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.daily_quota import DAY, DailyQuota
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from tests.party.sealed_parties import envelope
 from tests.protocol.alignment.alignments import Own, machines
@@ -72,21 +72,21 @@ def test_below_the_limit_nobody_reads_how_many_ids_are_common() -> None:
     )
 
 
-def test_alignments_are_counted_by_the_day_and_over_a_restart(tmp_path: Path) -> None:
+async def test_alignments_are_counted_by_the_day_and_over_a_restart(tmp_path: Path) -> None:
     policy = PolicySection(most_alignments_per_day=3)
     consent = Consent("telco", policy, AuditLog(tmp_path))
-    consent.alignment(HEADER, OPENING)
-    consent.alignment(HEADER, OPENING)
+    await consent.alignment(HEADER, OPENING)
+    await consent.alignment(HEADER, OPENING)
 
     consent = Consent("telco", policy, AuditLog(tmp_path))
-    consent.alignment(HEADER, OPENING)
+    await consent.alignment(HEADER, OPENING)
     with pytest.raises(Refused, match="3 alignments a day at most"):
-        consent.alignment(HEADER, OPENING)
+        await consent.alignment(HEADER, OPENING)
 
 
 def test_a_day_later_there_is_another_alignment() -> None:
     now = 0.0
-    quota = AlignmentQuota(1, lambda: now)
+    quota = DailyQuota(1, "alignments", lambda: now)
     quota.take()
     with pytest.raises(Refused):
         quota.take()

@@ -101,6 +101,12 @@ def _ended(sessions: Sequence[Any]) -> str | Text:
 
 def _notes(result: Any) -> list[str]:
     lines = list(result["idle"])
+    if result["answered"]:
+        answered = result["answered"]
+        lines.append(
+            f"answered about the {answered['rows']:,} rows of the last training: "
+            f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row"
+        )
     counts = {f"refused ({reason})": count for reason, count in result["refused"].items()}
     counts |= {"dead letters": result["dead_letters"], "dropped": result["dropped"]}
     if any(counts.values()):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+from fedmq.boosting.params import TrainParams
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError, LinkError
 from fedmq.party.configuration.federation import Federation
@@ -18,6 +20,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import Aligned, LoadActiveTable
 from fedmq.party.operations.broker_latency import BrokerLatency, latency_of_broker
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.protocol.answered_sums import most_sums
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.model import ACTIVE
 
@@ -61,14 +64,13 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
     ).run()
     learned = np.flatnonzero(~table.evaluation)
     latency = _latency(party, federation)
+    filled = _bins(
+        bins, _columns(columns, federation, table.values.shape[1]), description.params.max_bin
+    )
     found = estimation.estimate(
         active=table.values[learned],
         label=table.label[learned],
-        passive=_bins(
-            bins,
-            _columns(columns, federation, table.values.shape[1]),
-            description.params.max_bin,
-        ),
+        passive=filled,
         params=description.params,
         engine=description.engine,
         engine_options=description.engine_options,
@@ -90,6 +92,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
                 "bytes_sent": int(cost.bytes_sent),
                 "bytes_received": int(cost.bytes_received),
                 "memory_bytes": int(cost.memory),
+                **_sums_per_row(filled.get(name), description.params, len(table.label)),
             }
             for name, cost in found.parties.items()
         },
@@ -128,6 +131,19 @@ def _bins(given: tuple[str, ...], columns: Mapping[str, int], most: int) -> dict
     return filled
 
 
+def _sums_per_row(bins: Sequence[int] | None, params: TrainParams, rows: int) -> dict[str, float]:
+    """How many sums a party will have answered at most, divided by rows; it limits them itself.
+
+    As many again, where a column lacks values: they may go to either side.
+    """
+    if bins is None:
+        return {}
+    columns = params.colsample_bytree * params.colsample_bylevel * params.colsample_bynode
+    candidates = math.ceil(sum(max(0, filled - 1) for filled in bins) * columns)
+    trees = max(0, params.num_boost_round - params.active_only_trees)
+    return {"sums_per_row": round(trees * most_sums(params.max_depth, rows, candidates) / rows, 1)}
+
+
 def _in_words(result: Any) -> str:
     silent = "" if result["broker_answers"] else "; the broker does not answer, it counts as free"
     of = f" of alignment {result['alignment']!r}" if result["alignment"] else ""
@@ -140,6 +156,7 @@ def _in_words(result: Any) -> str:
         f"  {party}: {cost['core_seconds']:,.1f} s of its cores, sends "
         f"{cost['bytes_sent'] / 1e6:,.1f} MB, receives {cost['bytes_received'] / 1e6:,.1f} MB, "
         f"takes {cost['memory_bytes'] / 1e6:,.0f} MB of memory"
+        + (f", answers {cost['sums_per_row']:,} sums per row" if "sums_per_row" in cost else "")
         for party, cost in result["parties"].items()
     ]
     return "\n".join(lines)

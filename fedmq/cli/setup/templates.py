@@ -61,6 +61,15 @@ _POLICY = """
 #           a way to decline small nodes
 [policy]
 engines = ["paillier", "ou"]
+# The largest training it joins, and how many a day.
+most_trees = 1000
+most_depth = 10
+most_bins = 256
+most_trainings_per_day = 100
+# Sums that it answers about the same people in all trainings together, divided by
+# these people (fedmq status shows how many were). What is answered adds up: the
+# fewer, the less can be worked out about anyone.
+most_equations_per_row = 10000
 """
 
 _TRAIN = """\

@@ -64,8 +64,17 @@ class PolicySection(Section):
     smallest_node: Annotated[int, Field(ge=0)] = 0
     """Sums of nodes where fewer rows carry a gradient are not answered; the model is then no longer
     the one that all the data would give."""
-    most_trees: Annotated[int, Field(ge=1)] | None = None
+    most_trees: Annotated[int, Field(ge=1)] = 1000
     """Trees of the longest training it joins."""
+    most_depth: Annotated[int, Field(ge=1)] = 10
+    """Depth of the deepest trees it joins; each level may double what is summed and shown."""
+    most_bins: Annotated[int, Field(ge=2)] = 256
+    """The largest `max_bin` of a training it joins: between so many cuts people can be placed."""
+    most_trainings_per_day: Annotated[int, Field(ge=0)] = 100
+    """Trainings within any day; one that goes on after a crash is not counted again."""
+    most_equations_per_row: Annotated[float, Field(gt=0)] = 10_000
+    """Sums that it answers about the same rows in all trainings together, divided by these rows; a
+    candidate's g and h in one node count as one sum."""
     most_gradient_bits: Annotated[int, Field(ge=2, le=16)] | None = None
     """It joins a training only with `gradient_bits` of at most so many; it sees what is announced,
     and cannot verify what is encrypted."""

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -28,18 +29,22 @@ _VERIFIED_AT_START = 1000  # entries that a daemon verifies when it starts
 
 
 class AuditLog:
-    """The log in a party's state folder; one daemon writes it, anybody may verify it."""
+    """The log in a party's state folder; one daemon writes it, anybody may verify it.
+
+    Threads may record at once: their entries stand one after the other.
+    """
 
     def __init__(self, state: Path, name: str = "audit.jsonl") -> None:
         self.path = state / name
         self._number = 0
         self._previous = ""
+        self._writing = threading.Lock()
 
     def check(self) -> None:
         """Raises ConfigError where the disk would not take another entry."""
         try:
             # Unbuffered: closing the file would try once more to write what did not fit.
-            with self.path.open("ab", buffering=0) as file:
+            with self._writing, self.path.open("ab", buffering=0) as file:
                 end = file.tell()
                 try:
                     if file.write(bytes(_ROOM)) < _ROOM:
@@ -64,6 +69,10 @@ class AuditLog:
 
         ``at`` is the present unless an entry says otherwise.
         """
+        with self._writing:
+            self._append(entries)
+
+    def _append(self, entries: Iterable[Mapping[str, Any]]) -> None:
         if not self._previous:
             self._continue()
         number, previous, lines = self._number, self._previous, []

@@ -18,6 +18,7 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.table import ReadTable, Table
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.models import ModelStore
+from fedmq.protocol.answered_sums import RowSet
 from fedmq.protocol.inference.passive import PassiveRows
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 
@@ -129,7 +130,8 @@ class LoadPassiveTable:
             )
         places = [at for at, name in enumerate(table.features) if name in kept]
         names, values = tuple(table.features[at] for at in places), table.values[:, places]
-        return PassiveTable(values, names, alignment, _digest(names, values))
+        digest = _digest(names, values)
+        return PassiveTable(values, names, alignment, digest, RowSet.of(table.ids))
 
 
 def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:

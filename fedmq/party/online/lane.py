@@ -81,7 +81,11 @@ class OnlineLane:
             QuestionLog(config.state) if section.audit and not self._is_active else None
         )
         self.answering = Answering(
-            section, self._question_log, consent=consent.answering, agree=consent.scoring
+            section,
+            self._question_log,
+            consent=consent.answering,
+            agree=consent.scoring,
+            until_written=consent.until_written,
         )
         self.deployments = Deployments.read(config.state)
         self.loader = ModelLoader(

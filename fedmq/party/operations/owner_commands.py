@@ -15,6 +15,8 @@ from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.resumption import Resumption
 from fedmq.party.sessions.running import OnProgress
 from fedmq.party.sessions.stray_messages import StrayMessages
+from fedmq.party.store.answered_sums import AnsweredSumsStore
+from fedmq.protocol.answered_sums import AnsweredSums
 from fedmq.transport.link import Link
 
 __all__ = ["OwnerCommands"]
@@ -80,6 +82,22 @@ class OwnerCommands(Service):
             "sealed": self._sealer.sealed,
             "refusals": dict(self._sealer.refusals),
             "store": trouble,
+            "answered": None if context.is_active else await self._answered(),
+        }
+
+    async def _answered(self) -> dict[str, Any] | None:
+        """What was answered about the rows of the last training, and how much may be."""
+        store = AnsweredSumsStore(self.context.session_store.database)
+        trainings = await store.trainings()
+        if not trainings:
+            return None
+        most = self.context.config.policy.most_equations_per_row
+        answered = AnsweredSums("", 0, most, trainings)
+        newest = trainings[-1].row_set
+        return {
+            "sums_per_row": round(answered.by_others(newest), 1),
+            "rows": newest.rows,
+            "most": most,
         }
 
     async def _ended(self) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from fedmq.errors import ConfigError, Refused
@@ -15,7 +14,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.data.alignment_ids import AlignmentIds, ReadIds, Terms
-from fedmq.party.services.service import Command, PartyContext, Service
+from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
 from fedmq.party.sessions.running import OnProgress, RunningSession
 from fedmq.party.sessions.stray_messages import Opening
@@ -59,11 +58,12 @@ class AlignmentService(Service):
         header, opening = envelope.header, envelope.body
         assert isinstance(opening, AlignmentOpen)
         policy = self.context.config.policy
+        agreed = await answered(self._agree(header, opening))
         machine = PassiveAlignment(
             self.context.party,
             self.context.federation.parties,
             self._read(self._terms(opening.name, header.session, header.attempt)),
-            partial(self._agree, header),
+            lambda _: agreed.result(),
             secrets.token_bytes(_KEY_BYTES),
             policy.smallest_alignment,
             policy.most_alignment_ids,
@@ -71,12 +71,12 @@ class AlignmentService(Service):
         running = self.context.sessions.open(
             header.session, header.attempt, "alignment", opening.name, machine
         )
-        self.context.consent.follow(header, running.runner.outcome, running.traffic)
+        self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
         return running
 
-    def _agree(self, header: Header, opening: AlignmentOpen) -> None:
+    async def _agree(self, header: Header, opening: AlignmentOpen) -> None:
         """Raise Refused unless policy allows it, and both parties normalise ids alike."""
-        self.context.consent.alignment(header, opening)
+        await self.context.consent.alignment(header, opening)
         own = self.context.config.data.normalise
         if opening.normalise != own:
             raise Refused(

@@ -114,7 +114,8 @@ class DeploymentService(Service):
             machine = ActiveDeployment(name, read.served.forest, mode)
             await self._agree(model, machine, on_progress)
             before = self._deployments.names().get(name)
-            self._deployments.put(name, Deployment(model=model, mode=mode))
+            deployment = Deployment(model=model, mode=mode)
+            await asyncio.to_thread(self._deployments.put, name, deployment)
             self._loader.serve(name, read)
             log.info("%s is model %s from now on", name, model)
             return {"name": name, "model": model, "mode": mode, "before": before and before.model}
@@ -188,7 +189,7 @@ class DeploymentService(Service):
         left, right = tuple(terms.left.numpy().tolist()), tuple(terms.right.numpy().tolist())
         load = self._loader.computation(terms.model, left, right)
         stamp = await self._loader.stamp()
-        machine = PassiveDeployment(header.sender, load, self._refusal(header, terms))
+        machine = PassiveDeployment(header.sender, load, await self._refusal(header, terms))
 
         async def keep(loaded: LoadedShare | None) -> None:
             if loaded is None:
@@ -201,10 +202,9 @@ class DeploymentService(Service):
                 right=tuple(chains.right.tolist()),
             )
 
-            async def put() -> None:
-                self._deployments.put(terms.alias, deployment)
-
-            await until_taken(put)
+            await until_taken(
+                lambda: asyncio.to_thread(self._deployments.put, terms.alias, deployment)
+            )
             self._loader.host(terms.model, loaded, stamp)
 
         return self.context.sessions.open(
@@ -216,9 +216,9 @@ class DeploymentService(Service):
             checkpointer=HostingCheckpointer(keep),
         )
 
-    def _refusal(self, header: Header, terms: ModelDeploy) -> str:
+    async def _refusal(self, header: Header, terms: ModelDeploy) -> str:
         try:
-            self.context.consent.serving(header, terms.model, terms.mode)
+            await self.context.consent.serving(header, terms.model, terms.mode)
         except Refused as error:
             return str(error)
         if not self.context.model_store.path(terms.model).exists():

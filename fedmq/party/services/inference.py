@@ -17,7 +17,7 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows
-from fedmq.party.services.service import Command, Service
+from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
 from fedmq.party.sessions.running import OnProgress, RunningSession
 from fedmq.party.sessions.stray_messages import Opening
@@ -51,13 +51,12 @@ class InferenceService(Service):
             self.context.party, self._serving, self.context.model_store, terms.model
         )
         consent = self.context.consent
-        machine = PassiveInference(
-            header.sender, load, lambda asked: consent.inference(header, asked)
-        )
+        agreed = await answered(consent.inference(header, terms))
+        machine = PassiveInference(header.sender, load, lambda _: agreed.result())
         running = self.context.sessions.open(
             header.session, header.attempt, "inference", terms.model, machine
         )
-        consent.follow(header, running.runner.outcome, running.traffic)
+        consent.audit.follow(header, running.runner.outcome, running.traffic)
         return running
 
     async def _predict(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:

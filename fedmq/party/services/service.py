@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import DaemonError, Refused
@@ -19,7 +20,9 @@ from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.models import ModelStore
 from fedmq.party.store.sessions import SessionStore
 
-__all__ = ["Command", "PartyContext", "Service"]
+__all__ = ["Command", "PartyContext", "Service", "answered"]
+
+T = TypeVar("T")
 
 Command = Callable[[Mapping[str, Any], OnProgress], Awaitable[Any]]
 """Does what a request asks, reporting progress; its value is the result."""
@@ -79,3 +82,14 @@ class Service:
     def commands(self) -> Mapping[str, Command]:
         """What the owner may ask for over the control socket, by name."""
         return {}
+
+
+async def answered(question: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    """``question``, once it is answered: its ``result()`` returns the value, or raises the refusal.
+
+    A machine asks for it when it takes the opening: consent is recorded by then, and machines do
+    not wait.
+    """
+    answer = asyncio.ensure_future(question)
+    await asyncio.wait([answer])
+    return answer

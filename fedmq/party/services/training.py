@@ -28,7 +28,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable
-from fedmq.party.services.service import Command, PartyContext, Service
+from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange, attempt_after_restart
 from fedmq.party.sessions.checkpointing import StoreCheckpointer
 from fedmq.party.sessions.resumption import (
@@ -41,9 +41,11 @@ from fedmq.party.sessions.resumption import (
 from fedmq.party.sessions.running import OnProgress, RunningSession
 from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.sessions import StoredSession
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.registry import ENGINES, engine_named
+from fedmq.protocol.answered_sums import AnsweredSums
 from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.training.active import ActiveTraining
@@ -85,6 +87,7 @@ class TrainingService(Service):
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, TrainingOpen)
         config, consent = self.context.config, self.context.consent
+        agreed = await answered(consent.training(header, terms))
         saved = await self.context.session_store.checkpoints(header.session)
         machine = PassiveTraining(
             self.context.party,
@@ -96,12 +99,18 @@ class TrainingService(Service):
                 aligned=self._aligned(terms.alignment_name or None),
                 permitted=config.policy.features,
             ),
-            lambda _: consent.training(header, terms),
+            lambda _: agreed.result(),
             secrets.randbits(128),
             self.context.pool.parallelism,
             [tree for tree in saved if isinstance(tree, PassiveTree)],
             smallest_node=config.policy.smallest_node,
             returning=header.attempt > 1,
+            answered=AnsweredSums(
+                header.session,
+                header.attempt,
+                config.policy.most_equations_per_row,
+                await AnsweredSumsStore(self.context.session_store.database).trainings(),
+            ),
         )
         session = StoredSession(header.session, terms.model, header.attempt)
         running = self.context.sessions.open(
@@ -111,10 +120,13 @@ class TrainingService(Service):
             session.model,
             machine,
             checkpointer=StoreCheckpointer(
-                self.context.session_store, session, self.context.model_store.save
+                self.context.session_store,
+                session,
+                self.context.model_store.save,
+                partial(consent.agreed_sums, header),
             ),
         )
-        consent.follow(header, running.runner.outcome, running.traffic)
+        consent.audit.follow(header, running.runner.outcome, running.traffic)
         return running
 
     def _aligned(self, name: str | None) -> Aligned | None:
@@ -242,7 +254,9 @@ class TrainingService(Service):
                 timeline=timeline,
                 checkpointer=StoreCheckpointer(store, current, self.context.model_store.save),
             )
-            self.context.consent.accuse(session.id, number, session.model, running.runner.outcome)
+            self.context.consent.audit.accuse(
+                session.id, number, session.model, running.runner.outcome
+            )
             return running
 
         attempts = AttemptLoop(attempt, session.attempt, everywhere=True)

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol
 
+from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.protocol.checkpoint import Checkpoint
+from fedmq.protocol.events import AgreeToSums, AnswerSums
 
 __all__ = [
     "NULL_CHECKPOINTER",
@@ -28,6 +30,12 @@ class Checkpointer(Protocol):
     async def begin(self) -> None:
         """The attempt begins."""
 
+    async def agree(self, sums: AgreeToSums) -> None:
+        """The training is about to be accepted."""
+
+    async def answer(self, sums: AnswerSums) -> None:
+        """Sums are about to be answered."""
+
     async def save(self, step: Checkpoint) -> None:
         """A tree is finished."""
 
@@ -44,6 +52,10 @@ class NullCheckpointer:
     durable: ClassVar[bool] = False
 
     async def begin(self) -> None: ...
+
+    async def agree(self, sums: AgreeToSums) -> None: ...
+
+    async def answer(self, sums: AnswerSums) -> None: ...
 
     async def save(self, step: Checkpoint) -> None: ...
 
@@ -67,19 +79,36 @@ class HostingCheckpointer(NullCheckpointer):
 
 
 class StoreCheckpointer:
-    """Keeps one attempt in ``store``; ``on_result`` stores the result itself."""
+    """Keeps one attempt in ``store``; ``on_result`` stores the result itself.
+
+    ``on_agreed`` records what a training is foretold to tell.
+    """
 
     durable: ClassVar[bool] = True
 
     def __init__(
-        self, store: SessionStore, session: StoredSession, on_result: Callable[[Any], None]
+        self,
+        store: SessionStore,
+        session: StoredSession,
+        on_result: Callable[[Any], None],
+        on_agreed: Callable[[AgreeToSums], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
+        self._answered = AnsweredSumsStore(store.database)
         self._session = session
         self._on_result = on_result
+        self._on_agreed = on_agreed
 
     async def begin(self) -> None:
         await self._store.begin(self._session)
+
+    async def agree(self, sums: AgreeToSums) -> None:
+        if self._on_agreed is not None:
+            await self._on_agreed(sums)
+
+    async def answer(self, sums: AnswerSums) -> None:
+        session = self._session
+        await self._answered.keep(session.id, session.attempt, sums.tree, sums.sums, sums.row_set)
 
     async def save(self, step: Checkpoint) -> None:
         await self._store.save(self._session.id, step)

@@ -20,6 +20,8 @@ from fedmq.party.sessions.observer import SessionObserver
 from fedmq.party.telemetry.timeline import Span
 from fedmq.privacy.plan import Compute
 from fedmq.protocol.events import (
+    AgreeToSums,
+    AnswerSums,
     Arrived,
     Cancelled,
     CancelTimer,
@@ -211,6 +213,10 @@ class SessionRunner:
                 self._on_waiting(effect, self._link_trouble)
             case SaveCheckpoint(checkpoint):
                 self._keep(partial(self._checkpointer.save, checkpoint))
+            case AgreeToSums():
+                self._keep(partial(self._checkpointer.agree, effect))
+            case AnswerSums():
+                self._keep(partial(self._checkpointer.answer, effect))
             case Interrupted(party, reason):
                 if not self.interrupted.done():
                     self.interrupted.set_result(f"{party} {reason}")

@@ -95,11 +95,9 @@ class StrayMessages:
         ):
             await self._sender.reply(header, SessionUnknown())
             raise Replayed(f"{header.sender} opened session {header.session} here before")
-        joined = await opening(envelope)
-        # The caller hands the opening over as soon as this returns, and the machine then asks for
-        # consent, which has to be recorded: so the disk is tried last.
-        await self._consent.until_recordable(self._on_disk_trouble)
-        return joined.runner
+        # Who joins asks for consent first, which has to be recorded.
+        await self._consent.audit.until_recordable(self._on_disk_trouble)
+        return (await opening(envelope)).runner
 
     async def _end(self, header: Header, body: Abort) -> None:
         reason = f"{header.sender} gave up: {body.reason}"

@@ -54,6 +54,21 @@ MIGRATIONS: Sequence[str] = (
     ALTER TABLE sessions ADD COLUMN begun REAL NOT NULL DEFAULT 0;
     UPDATE sessions SET begun = changed;
     """,
+    # What was answered is counted for good; sessions are forgotten.
+    """
+    CREATE TABLE answered_rows (
+        session TEXT PRIMARY KEY,
+        row_count INTEGER NOT NULL,
+        sketch BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE answered_trees (
+        session TEXT NOT NULL REFERENCES answered_rows (session) ON DELETE CASCADE,
+        tree INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        sums INTEGER NOT NULL,
+        PRIMARY KEY (session, tree, attempt)
+    ) STRICT;
+    """,
 )
 """Scripts from one schema version to the next; ``user_version`` counts those a file has had."""
 

@@ -71,6 +71,11 @@ class CandidateOrders:
         """The order of ``node``; None where its candidates were never shown."""
         return self._orders.get(node)
 
+    @property
+    def lengths(self) -> Sequence[int]:
+        """How many candidates were shown of each node."""
+        return [len(order) for order in self._orders.values()]
+
     def keep(self, node: int) -> None:
         """Show the candidates of ``node`` in their canonical order."""
         self._orders[node] = np.arange(len(self._candidates.of_node(node)))

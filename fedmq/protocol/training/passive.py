@@ -24,9 +24,11 @@ from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import BroadcastPiece, Engine, PassiveHalf, Query
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
+from fedmq.protocol.answered_sums import AnsweredSums
 from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records, last_records
 from fedmq.protocol.events import (
     ComputationFailed,
+    Effect,
     Finish,
     Interrupted,
     Report,
@@ -50,6 +52,7 @@ from fedmq.protocol.training.states import (
     SUMS,
     PassiveTrainingState,
 )
+from fedmq.protocol.training.sums_counter import SumsCounter
 from fedmq.protocol.training.tables import PassiveTable
 
 __all__ = ["PassiveTraining"]
@@ -65,7 +68,10 @@ class _Prepared:
     engine: PassiveHalf
     table: PassiveTable
     bins: BinMatrix
+    candidates: int
     setup: Sequence[Values]
+    counter: SumsCounter
+    agreed: Sequence[Effect]
 
 
 class PassiveTraining(Machine):
@@ -76,6 +82,7 @@ class PassiveTraining(Machine):
     Nodes in which fewer than ``smallest_node`` rows carry a gradient are declined: the sums of few
     rows would disclose their gradients. ``saved`` is this party's part of the trees of earlier
     attempts at the session; ``returning``: there were some, so a table out of reach is waited for.
+    ``answered``: what was answered before, and may be; not counted without it.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -93,6 +100,7 @@ class PassiveTraining(Machine):
         saved: Sequence[PassiveTree] = (),
         smallest_node: int = 0,
         returning: bool = False,
+        answered: AnsweredSums | None = None,
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._party = party
@@ -103,6 +111,7 @@ class PassiveTraining(Machine):
         self._parallelism = parallelism
         self._smallest_node = smallest_node
         self._returning = returning
+        self._answered = answered
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
         """The trees of earlier attempts, until the active party has chosen which of them stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
@@ -135,6 +144,9 @@ class PassiveTraining(Machine):
         table.check(self._party, self._peer, self._terms, self._saved or ())
         learning = ~self._terms.evaluation.numpy()
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
+        candidates = len(CandidateTable.of(bins.cuts))
+        counter = SumsCounter(self._party, self._answered, table.row_set)
+        agreed = counter.agree(self._terms, self._next_tree, candidates)
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
@@ -142,15 +154,13 @@ class PassiveTraining(Machine):
         except FedmqError as error:
             raise Refused(str(error)) from error
         setup = yield from engine.setup()
-        return _Prepared(spec, engine, table, bins, setup)
+        return _Prepared(spec, engine, table, bins, candidates, setup, counter, agreed)
 
     def _accept(self, prepared: _Prepared) -> None:
-        self._prepared = prepared
-        setup = prepared.setup
+        self._prepared, setup = prepared, prepared.setup
+        self._effects += prepared.agreed
         accept = training.SessionAccept(
-            setup_pieces=len(setup),
-            trees=self._next_tree,
-            candidates=len(CandidateTable.of(prepared.bins.cuts)),
+            setup_pieces=len(setup), trees=self._next_tree, candidates=prepared.candidates
         )
         self._send(self._peer, accept)
         for number, values in enumerate(setup):
@@ -255,6 +265,12 @@ class PassiveTraining(Machine):
             }
             if len(rows_of) < len(pieces_of):
                 raise ProtocolError("sums of nodes that have been split meanwhile")
+            try:
+                counter, most = self._prepared.counter, len(tree.candidates.of_tree)
+                self._effects += counter.answer(tree.number, rows_of, most)
+            except Refused as error:
+                self._fail(error)
+                return
             answering = self._answering(tree, number, rows_of, pieces_of)
             self._run(SUMS, answering, lambda _: None, partial(self._reply, number))
 
@@ -375,6 +391,7 @@ class PassiveTraining(Machine):
         if body.tree != tree.number or self._plans:
             raise ProtocolError(f"tree {body.tree} is not complete")
         self._prepared.engine.forget_tree()
+        self._effects += self._prepared.counter.end_tree(tree.number, tree.orders.lengths)
         del self._growing
         records = last_records(self._records, tree.records_before)
         nodes = tuple(node for number, node in self._places if number == tree.number)

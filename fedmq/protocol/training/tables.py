@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError, Refused
 from fedmq.messages.training import MOST_ROWS, TrainingOpen
+from fedmq.protocol.answered_sums import RowSet
 from fedmq.protocol.checkpoint import PassiveTree
 
 __all__ = ["ActiveTable", "PassiveTable"]
@@ -48,13 +49,14 @@ class PassiveTable:
 
     ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
     rows from others, empty where rows are matched by position; ``digest`` as in
-    :class:`ActiveTable`.
+    :class:`ActiveTable`; ``row_set``: whom it is about, None where nobody counts what is answered.
     """
 
     values: NDArray[np.float32]
     features: tuple[str, ...]
     alignment: str = ""
     digest: str = ""
+    row_set: RowSet | None = None
 
     def check(
         self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]

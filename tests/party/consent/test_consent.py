@@ -54,12 +54,12 @@ def terms(**changes: Any) -> TrainingOpen:
 
 
 class TestTraining:
-    def test_usual_terms_are_agreed_to(self, tmp_path: Path) -> None:
-        engine = consent(tmp_path, peers=["bank"], smallest_key=2048, most_trees=10)
-        assert engine.training(HEADER, terms()).name == "paillier"
+    async def test_usual_terms_are_agreed_to(self, tmp_path: Path) -> None:
+        party = consent(tmp_path, peers=["bank"], smallest_key=2048, most_trees=10)
+        assert (await party.training(HEADER, terms())).name == "paillier"
 
-    def test_gradients_of_few_bits_are_agreed_to(self, tmp_path: Path) -> None:
-        assert consent(tmp_path, most_gradient_bits=4).training(HEADER, terms(value_bits=3))
+    async def test_gradients_of_few_bits_are_agreed_to(self, tmp_path: Path) -> None:
+        assert await consent(tmp_path, most_gradient_bits=4).training(HEADER, terms(value_bits=3))
 
     @pytest.mark.parametrize(
         ("policy", "asked", "reason"),
@@ -70,44 +70,63 @@ class TestTraining:
             ({}, {"engine": "unheard-of"}, "with engine 'unheard-of'"),
             ({"smallest_key": 3072}, {}, "keys of 2048 bits, only from 3072 on"),
             ({"most_trees": 9}, {}, "train 10 trees, at most 9"),
+            ({"most_trees": 1000}, {"trees": 1001}, "train 1001 trees, at most 1000"),
+            ({}, {"trees": 1001}, "train 1001 trees, at most 1000"),
+            ({}, {"max_depth": 11}, "train trees of depth 11, at most 10"),
+            ({"most_depth": 2}, {}, "train trees of depth 3, at most 2"),
+            ({}, {"max_bin": 257}, "train with max_bin = 257, at most 256"),
+            ({"most_bins": 31}, {}, "train with max_bin = 32, at most 31"),
             ({"most_gradient_bits": 4}, {}, "take gradients of 41 bits, at most 4"),
             ({"most_gradient_bits": 4}, {"value_bits": 4}, "take gradients of 5 bits, at most 4"),
         ],
     )
-    def test_others_are_refused_with_the_reason(
+    async def test_others_are_refused_with_the_reason(
         self, tmp_path: Path, policy: dict[str, Any], asked: dict[str, Any], reason: str
     ) -> None:
         with pytest.raises(Refused, match=reason):
-            consent(tmp_path, **policy).training(HEADER, terms(**asked))
+            await consent(tmp_path, **policy).training(HEADER, terms(**asked))
 
-    def test_an_owner_sets_its_own_options_of_an_engine(self, tmp_path: Path) -> None:
+    async def test_an_owner_sets_its_own_options_of_an_engine(self, tmp_path: Path) -> None:
         own = {"lattice": {"hint_bytes": 5000, "directions": "all"}}
         asked = terms(engine="lattice")
-        engine = consent(tmp_path, engines=["lattice"], engine_options=own).training(HEADER, asked)
-        assert engine == Lattice(hint_bytes=5000, directions="all")
-        assert consent(tmp_path, engines=["lattice"]).training(HEADER, asked) == Lattice()
+        party = consent(tmp_path, engines=["lattice"], engine_options=own)
+        assert await party.training(HEADER, asked) == Lattice(hint_bytes=5000, directions="all")
+        assert await consent(tmp_path, engines=["lattice"]).training(HEADER, asked) == Lattice()
 
-    def test_an_engine_that_hides_rows_and_declining_of_small_nodes_exclude_each_other(
+    async def test_an_engine_that_hides_rows_and_declining_of_small_nodes_exclude_each_other(
         self, tmp_path: Path
     ) -> None:
         careful = consent(tmp_path, engines=["lattice"], smallest_node=5)
         with pytest.raises(Refused, match="it hides how many rows stand in a node"):
-            careful.training(HEADER, terms(engine="lattice"))
+            await careful.training(HEADER, terms(engine="lattice"))
 
-    def test_what_cannot_be_recorded_is_refused(self, tmp_path: Path) -> None:
+    async def test_trainings_are_counted_by_the_day_and_over_a_restart(
+        self, tmp_path: Path
+    ) -> None:
+        later = [Header(**(HEADER.model_dump() | {"session": f"{n:016x}"})) for n in range(3)]
+        party = consent(tmp_path, most_trainings_per_day=2)
+        for header in later[:2]:
+            await party.training(header, terms())
+
+        for again in (party, consent(tmp_path, most_trainings_per_day=2)):
+            await again.training(later[0], terms())  # it goes on after a crash
+            with pytest.raises(Refused, match="takes part in 2 trainings a day at most"):
+                await again.training(later[2], terms())
+
+    async def test_what_cannot_be_recorded_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "audit.jsonl").mkdir()
         with pytest.raises(Refused, match="cannot write its audit log"):
-            consent(tmp_path).training(HEADER, terms())
+            await consent(tmp_path).training(HEADER, terms())
 
 
 class TestInference:
-    def test_rows_per_hour_are_counted_also_over_a_restart(self, tmp_path: Path) -> None:
+    async def test_rows_per_hour_are_counted_also_over_a_restart(self, tmp_path: Path) -> None:
         asked = InferenceOpen(model="m", rows=60, id_pieces=0)
-        consent(tmp_path, most_rows_per_hour=100).inference(HEADER, asked)
+        await consent(tmp_path, most_rows_per_hour=100).inference(HEADER, asked)
         restarted = consent(tmp_path, most_rows_per_hour=100)
         with pytest.raises(Refused, match="60 were asked for within the last hour, and 60 more"):
-            restarted.inference(HEADER, asked)
-        restarted.inference(HEADER, asked.model_copy(update={"rows": 40}))
+            await restarted.inference(HEADER, asked)
+        await restarted.inference(HEADER, asked.model_copy(update={"rows": 40}))
 
     def test_an_hour_later_they_are_free_again(self) -> None:
         now = 0.0
@@ -138,37 +157,42 @@ class TestInference:
         now = 3600.9
         quota.take(10)
 
-    def test_rows_asked_for_online_count_too_also_over_a_restart(self, tmp_path: Path) -> None:
+    async def test_rows_asked_for_online_count_too_also_over_a_restart(
+        self, tmp_path: Path
+    ) -> None:
         party = consent(tmp_path, most_rows_per_hour=100)
-        party.inference(HEADER, InferenceOpen(model="m", rows=60, id_pieces=0))
+        await party.inference(HEADER, InferenceOpen(model="m", rows=60, id_pieces=0))
         for _ in range(30):
-            party.scoring(HEADER, 1)
+            party.scoring(1)
+            await party.until_written(HEADER)
         restarted = consent(tmp_path, most_rows_per_hour=100)
         with pytest.raises(Refused, match="90 were asked for within the last hour, and 11 more"):
-            restarted.scoring(HEADER, 11)
-        restarted.scoring(HEADER, 10)
+            restarted.scoring(11)
+        restarted.scoring(10)
 
-    def test_online_rows_are_written_down_many_at_once(self, tmp_path: Path) -> None:
+    async def test_online_rows_are_written_down_many_at_once(self, tmp_path: Path) -> None:
         party = consent(tmp_path, most_rows_per_hour=100_000)
         for _ in range(1500):
-            party.scoring(HEADER, 1)
-        assert [entry["rows"] for entry in party.audit.entries()] == [1000, 1000]
+            party.scoring(1)
+            await party.until_written(HEADER)
+        assert [entry["rows"] for entry in party.audit.log.entries()] == [1000, 1000]
 
-    def test_without_a_limit_nothing_is_written_down(self, tmp_path: Path) -> None:
+    async def test_without_a_limit_nothing_is_written_down(self, tmp_path: Path) -> None:
         party = consent(tmp_path)
-        party.scoring(HEADER, 1000)
-        assert not list(party.audit.entries())
+        party.scoring(1000)
+        await party.until_written(HEADER)
+        assert not list(party.audit.log.entries())
 
-    def test_inference_can_be_refused_altogether(self, tmp_path: Path) -> None:
+    async def test_inference_can_be_refused_altogether(self, tmp_path: Path) -> None:
         with pytest.raises(Refused, match="does not take part in inference"):
-            consent(tmp_path, sessions=["training"]).inference(
+            await consent(tmp_path, sessions=["training"]).inference(
                 HEADER, InferenceOpen(model="m", rows=1, id_pieces=0)
             )
 
-    def test_so_can_serving_online(self, tmp_path: Path) -> None:
-        consent(tmp_path / "a").serving(HEADER, "m", "hop")
+    async def test_so_can_serving_online(self, tmp_path: Path) -> None:
+        await consent(tmp_path / "a").serving(HEADER, "m", "hop")
         with pytest.raises(Refused, match="does not take part in inference"):
-            consent(tmp_path / "b", sessions=["training"]).serving(HEADER, "m", "hop")
+            await consent(tmp_path / "b", sessions=["training"]).serving(HEADER, "m", "hop")
 
 
 class TestAuditLog:
@@ -176,15 +200,15 @@ class TestAuditLog:
         party = consent(tmp_path, most_trees=9)
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         traffic = Traffic()
-        party.follow(HEADER, outcome, traffic)
+        party.audit.follow(HEADER, outcome, traffic)
         header = Header(**(HEADER.model_dump() | {"sender": "telco", "recipient": "bank"}))
         traffic.count(header, 100)
         with pytest.raises(Refused) as refused:
-            party.training(HEADER, terms())
+            await party.training(HEADER, terms())
         outcome.set_exception(refused.value)
-        await asyncio.sleep(0)
+        await party.audit.close()
 
-        asked, ended = party.audit.entries()
+        asked, ended = party.audit.log.entries()
         assert (asked["event"], asked["peer"], asked["trees"]) == ("asked", "bank", 10)
         assert ended["outcome"] == "telco does not train 10 trees, at most 9"
         assert ended["answered"] == {"probe": 1}
@@ -267,8 +291,8 @@ class TestAuditLog:
                 raise error
 
         careful = consent(tmp_path)
-        monkeypatch.setattr(careful.audit, "check", check)
-        await careful.until_recordable()
+        monkeypatch.setattr(careful.audit.log, "check", check)
+        await careful.audit.until_recordable()
         assert next(refusals, "all were met") == "all were met"
 
     def test_a_full_disk_is_an_error(self) -> None:

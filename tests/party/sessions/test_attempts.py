@@ -18,6 +18,7 @@ from fedmq.party.sessions.running import RunningSession
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.checkpoint import Checkpoint
+from fedmq.protocol.events import AgreeToSums, AnswerSums
 from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
@@ -32,6 +33,10 @@ class SlowDisk(Checkpointer):
         self.asked, self.let = asyncio.Event(), asyncio.Event()
 
     async def begin(self) -> None: ...
+
+    async def agree(self, sums: AgreeToSums) -> None: ...
+
+    async def answer(self, sums: AnswerSums) -> None: ...
 
     async def save(self, step: Checkpoint) -> None: ...
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Set
-from functools import partial
+from collections.abc import Awaitable, Callable, Set
 
 from fedmq.boosting.model.record_places import RecordPlaces
 from fedmq.errors import ProtocolError, RateLimited, Refused, RowsUnavailable
@@ -27,7 +26,7 @@ class Answering:
     """Answers for ``shares``, which lie by model id, within the owner's limits and policy.
 
     ``consent`` raises `Refused` where the policy forbids answering. ``agree`` does so where it
-    forbids that many rows more.
+    forbids that many rows more; ``until_written`` waits until what was agreed to is on the disk.
     """
 
     def __init__(
@@ -36,7 +35,8 @@ class Answering:
         question_log: QuestionLog | None,
         clock: Callable[[], float] = time.monotonic,
         consent: Callable[[Header], None] = lambda _: None,
-        agree: Callable[[Header, int], None] = lambda _, __: None,
+        agree: Callable[[int], None] = lambda _: None,
+        until_written: Callable[[Header], Awaitable[None]] | None = None,
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
@@ -47,6 +47,7 @@ class Answering:
         self._question_log = question_log
         self._consent = consent
         self._agree = agree
+        self._until_written = until_written
 
     def forget_all_but(self, kept: Set[str]) -> None:
         """Keep the shares of the models with these ids, and no others."""
@@ -82,7 +83,6 @@ class Answering:
         share = self.shares.get(body.model)
         if share is None:
             return self._refusal(body, "model", f"model {body.model} is not served here")
-        agree = partial(self._agree, header)
         try:
             self._enter(header, body, share.places)
             if isinstance(body, OnlineHop):
@@ -94,14 +94,18 @@ class Answering:
                     body.rows.numpy(),
                     body.records.numpy(),
                     share.records_asked,
-                    agree=agree,
+                    agree=self._agree,
                 )
+                await self._written(header)
                 exits = (await share.about(body.ids, body.budget)).exits(body)
                 self._ledger.answered(
                     header.sender, header.session, body, exits.exits.numpy(), share.places
                 )
                 return exits
-            self.rate_limits.check(header.sender, header.session, body.batch, body.ids, agree=agree)
+            self.rate_limits.check(
+                header.sender, header.session, body.batch, body.ids, agree=self._agree
+            )
+            await self._written(header)
             return (await share.about(body.ids, body.budget)).bitmaps(body)
         except RateLimited as error:
             return self._refusal(body, error.cause, str(error))
@@ -110,6 +114,13 @@ class Answering:
         except ProtocolError as error:
             log.warning("%s sent a malformed question: %s", header.sender, error)
             return self._refusal(body, "data", str(error))
+
+    async def _written(self, header: Header) -> None:
+        if self._until_written is not None:
+            try:
+                await self._until_written(header)
+            except Refused as error:
+                raise RateLimited("rate", str(error)) from None
 
     def _enter(
         self, header: Header, body: OnlineHop | OnlineRows, places: RecordPlaces | None

@@ -279,6 +279,7 @@ async def test_the_hourly_rows_of_a_policy_hold_online_too(
     harness = ServingHarness(world, mode=mode, drop=0.2, deadline=20.0)
     consent = Consent("telco", PolicySection(most_rows_per_hour=20), AuditLog(tmp_path))
     harness.parties["telco"]._agree = consent.scoring
+    harness.parties["telco"]._until_written = consent.until_written
     for _ in range(2):
         np.testing.assert_array_equal(await harness.margins(world.ids[:9]), world.margins[:9])
 

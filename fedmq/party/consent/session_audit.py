@@ -1,0 +1,101 @@
+"""What the audit log keeps of sessions: written beside the event loop, and before the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from fedmq.errors import FedmqError, Inconsistent, Refused
+from fedmq.messages.envelope import Header
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.store.disk import until_taken
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.transport.background_tasks import BackgroundTasks
+
+__all__ = ["SessionAudit"]
+
+log = logging.getLogger(__name__)
+
+
+class SessionAudit:
+    """Writes into the ``audit_log`` of ``party``."""
+
+    def __init__(self, party: str, audit_log: AuditLog) -> None:
+        self.log = audit_log
+        self._party = party
+        self._ends = BackgroundTasks()
+
+    async def until_recordable(self, on_trouble: Callable[[str], None] = lambda _: None) -> None:
+        """Wait for a disk that takes another entry; ``on_trouble`` as in ``until_taken``."""
+        await until_taken(lambda: asyncio.to_thread(self.log.check), on_trouble=on_trouble)
+
+    async def record(self, event: str, header: Header, **details: Any) -> None:
+        """Record ``event`` of the session of ``header``; it is on the disk when this returns.
+
+        Raises:
+            Refused: it cannot be recorded.
+        """
+        try:
+            await asyncio.to_thread(
+                self.log.record,
+                event,
+                peer=header.sender,
+                session=header.session,
+                attempt=header.attempt,
+                **details,
+            )
+        except FedmqError as error:
+            log.error("%s: %s", self._party, error)
+            raise Refused(f"{self._party} cannot write its audit log") from error
+
+    def follow(self, header: Header, outcome: asyncio.Future[Any], traffic: Traffic) -> None:
+        """Record how a session ended, and how many messages of each kind were answered."""
+
+        def ended(done: asyncio.Future[Any]) -> None:
+            error = None if done.cancelled() else done.exception()
+            answers = traffic.volumes[self._party, header.sender]
+            entry = {
+                "event": "ended",
+                "peer": header.sender,
+                "session": header.session,
+                "attempt": header.attempt,
+                "outcome": "interrupted" if done.cancelled() else str(error or "finished"),
+                "answered": {kind: volume.messages for kind, volume in answers.items()},
+            }
+            self._ends.spawn(self._recorded(entry))
+
+        outcome.add_done_callback(ended)
+
+    def accuse(self, session: str, attempt: int, model: str, outcome: asyncio.Future[Any]) -> None:
+        """Keep the evidence where a session of this party's own ends by what cannot be true."""
+
+        def ended(done: asyncio.Future[Any]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if not isinstance(error, Inconsistent):
+                return
+            entry = {
+                "event": "inconsistent",
+                "peer": error.party,
+                "session": session,
+                "attempt": attempt,
+                "model": model,
+                "what": error.what,
+                "evidence": dict(error.evidence),
+            }
+            self._ends.spawn(self._recorded(entry))
+
+        outcome.add_done_callback(ended)
+
+    async def close(self) -> None:
+        """Wait until the ends of sessions are written."""
+        await asyncio.sleep(0)  # futures call back in the next round of the loop
+        while tasks := [task for task in self._ends if not task.done()]:
+            await asyncio.wait(tasks)
+
+    async def _recorded(self, entry: dict[str, Any]) -> None:
+        try:
+            await asyncio.to_thread(self.log.record_all, [entry])
+        except FedmqError as error:  # too late to refuse
+            log.error("%s: %s", self._party, error)

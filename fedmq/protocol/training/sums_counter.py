@@ -1,0 +1,81 @@
+"""How many sums does one attempt at a training answer, and may it answer them?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from fedmq.errors import Refused
+from fedmq.messages.training import TrainingOpen
+from fedmq.protocol.answered_sums import AnsweredSums, RowSet, most_sums
+from fedmq.protocol.events import AgreeToSums, AnswerSums
+
+__all__ = ["SumsCounter"]
+
+
+class SumsCounter:
+    """Counts what ``party`` answers about ``row_set``, after all that it has ``answered`` before.
+
+    Its methods return what has to be on the disk before anything that is sent later leaves. Without
+    ``answered`` nothing is counted, and all may be answered.
+    """
+
+    def __init__(self, party: str, answered: AnsweredSums | None, row_set: RowSet | None) -> None:
+        self._party = party
+        self._answered = answered
+        self._row_set = row_set or RowSet.of(())
+        self._sums: dict[int, int] = {}
+        """By tree."""
+        self._nodes: dict[int, int] = {}
+        """Sums by node of the tree that grows."""
+        self._by_others = 0.0 if answered is None else answered.by_others(self._row_set)
+
+    def agree(self, terms: TrainingOpen, trees: int, candidates: int) -> Sequence[AgreeToSums]:
+        """``trees`` of ``terms`` are on disk; Refused where the others may tell too much."""
+        if self._answered is None:
+            return ()
+        left = max(0, terms.trees - max(trees, terms.active_only_trees))
+        columns = terms.colsample_bytree * terms.colsample_bylevel * terms.colsample_bynode
+        shown = math.ceil(candidates * columns)
+        per_tree = most_sums(terms.max_depth, terms.rows, shown)
+        before = self._per_row()
+        foretold = before + left * per_tree / max(1, self._row_set.rows)
+        self._check(foretold, f"{left} trees of up to {per_tree:,} sums would make")
+        return (AgreeToSums(before, foretold, self._answered.most),)
+
+    def answer(self, tree: int, nodes: Iterable[int], candidates: int) -> Sequence[AnswerSums]:
+        """As many sums of each node are asked for; Refused where they are too many.
+
+        A node that is asked about in several rounds is counted once.
+        """
+        new = [node for node in nodes if node not in self._nodes]
+        if self._answered is None or not new:
+            return ()
+        self._nodes |= dict.fromkeys(new, candidates)
+        self._sums[tree] = sum(self._nodes.values())
+        self._check(self._per_row(self._sums), f"tree {tree} would make")
+        return (AnswerSums(tree, self._sums[tree], self._row_set),)
+
+    def end_tree(self, tree: int, shown: Iterable[int]) -> Sequence[AnswerSums]:
+        """The tree is complete, and so many sums of each of its nodes were ``shown``."""
+        asked, self._nodes = self._sums.get(tree, 0), {}
+        self._sums[tree] = sum(shown)
+        if self._answered is None or self._sums[tree] == asked:
+            return ()
+        return (AnswerSums(tree, self._sums[tree], self._row_set),)
+
+    def _per_row(self, sums: Mapping[int, int] | None = None) -> float:
+        """What was answered about each row, with ``sums`` by tree of this attempt."""
+        assert self._answered is not None
+        return self._by_others + self._answered.by_this(self._row_set, sums)
+
+    def _check(self, per_row: float, what: str) -> None:
+        assert self._answered is not None
+        most = self._answered.most
+        if per_row > most:
+            before = self._per_row()
+            raise Refused(
+                f"{self._party} answers {most:,g} sums per row at most (most_equations_per_row): "
+                f"{before:,.1f} were answered before about these {self._row_set.rows:,} rows, and "
+                f"{what} {per_row:,.1f}"
+            )

@@ -1,0 +1,177 @@
+"""A label holder that only looks trains again and again: each sum is an equation about the rows."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import DaemonError, Refused
+from fedmq.messages.training import TrainingOpen
+from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.store.answered_sums import AnsweredSumsStore
+from fedmq.party.store.database import MIGRATIONS, Database
+from fedmq.protocol.answered_sums import AnsweredSums, AnsweredTraining, RowSet, most_sums
+from fedmq.protocol.events import AnswerSums
+from fedmq.protocol.training.sums_counter import SumsCounter
+from tests.party.consent.test_consent import terms
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+PEOPLE = [f"p{number:04}" for number in range(100)]
+CANDIDATES = 14  # two columns of eight bins
+
+
+@pytest.fixture
+async def federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[DaemonsInMemory]:
+    federation = DaemonsInMemory(tmp_path, monkeypatch, "most_equations_per_row = 25\n")
+    await federation.start()
+    yield federation
+    await federation.stop()
+
+
+async def answered(federation: DaemonsInMemory) -> float:
+    status = await federation.ask("telco", "status")
+    return float(status["answered"]["sums_per_row"])
+
+
+async def test_the_next_training_is_refused_at_its_opening_also_after_a_restart(
+    federation: DaemonsInMemory,
+) -> None:
+    await federation.train("first", 20)
+    spent = await answered(federation)
+    assert 20 * CANDIDATES / 40 < spent <= 20 * 3 * CANDIDATES / 40
+
+    await federation.stop("telco", "retail")
+    await federation.start("telco", "retail")
+    with pytest.raises(DaemonError, match=r"(telco|retail) answers 25 sums per row") as refused:
+        await federation.train("second", 20)
+    assert f"{spent:,.1f} were answered before about these 40 rows" in str(refused.value)
+    assert await answered(federation) == spent
+    await federation.train("third", 2)
+    assert await answered(federation) > spent
+
+
+async def test_consent_records_what_was_foretold(federation: DaemonsInMemory) -> None:
+    await federation.train("m", 2)
+    log = federation.daemons["telco"].parts.context.consent.audit.log
+    [foretold] = [entry for entry in log.entries() if entry["event"] == "foretold"]
+    assert foretold["sums_per_row"] == round(2 * 3 * CANDIDATES / 40, 1)
+    assert (foretold["before"], foretold["most"]) == (0.0, 25)
+    events = [entry["event"] for entry in log.entries()]
+    assert events[:3] == ["asked", "agreed", "foretold"]
+
+
+async def test_a_training_that_goes_on_after_a_crash_is_not_counted_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for name in ("calm", "broken"):
+        (tmp_path / name).mkdir()
+        federation = DaemonsInMemory(tmp_path / name, monkeypatch)
+        await federation.start()
+        asking = federation.train("m", 12)
+        if name == "broken":
+            running = asyncio.create_task(asking)
+            await federation.session()
+            await federation.stop("telco")
+            await federation.start("telco")
+            await running
+        else:
+            await asking
+        counts.append(await answered(federation))
+        await federation.stop()
+    assert counts[0] == counts[1] > 0
+
+
+def answered_before(**sums: int) -> tuple[AnsweredTraining, ...]:
+    people = RowSet.of(PEOPLE)
+    return tuple(
+        AnsweredTraining(session, people, {(0, 1): count}) for session, count in sums.items()
+    )
+
+
+def counter(most: float, rows: Any = PEOPLE, **sums: int) -> SumsCounter:
+    known = AnsweredSums("this", 1, most, answered_before(**sums))
+    return SumsCounter("telco", known, RowSet.of(rows))
+
+
+def test_it_is_refused_while_it_runs_before_the_sums_are_answered() -> None:
+    running = counter(10, earlier=500)
+    [before] = running.answer(0, [1], 200)
+    assert (before.tree, before.sums) == (0, 200)
+    assert not running.answer(0, [1], 200)  # another round about the same node
+    [below] = running.answer(0, [2], 200)
+    assert below.sums == 400
+    with pytest.raises(Refused, match=r"telco answers 10 sums per row .* tree 0 would make 11\.0"):
+        running.answer(0, [3], 200)
+
+
+def test_what_was_not_shown_in_the_end_is_not_counted() -> None:
+    running = counter(10)
+    running.answer(0, [1, 2], 200)
+    assert running.end_tree(0, [200, 50]) == (AnswerSums(0, 250, running._row_set),)
+    assert running.answer(1, [1], 200)[0].sums == 200
+
+
+def test_trees_of_the_label_holder_alone_and_those_on_disk_are_not_foretold() -> None:
+    asked: TrainingOpen = terms(trees=10, active_only_trees=1, rows=100, max_depth=2)
+    [agreed] = counter(100).agree(asked, trees=4, candidates=50)
+    assert agreed.foretold == 6 * most_sums(2, 100, 50) / 100 == 6 * 3 * 50 / 100
+
+
+def test_another_list_of_the_same_people_counts_with_the_first() -> None:
+    [agreed] = counter(100, [*PEOPLE[1:], "new"], earlier=700).agree(terms(), 10, 1)
+    assert agreed.answered == 7.0
+    [strangers] = counter(100, [f"q{number}" for number in range(100)], earlier=700).agree(
+        terms(), 10, 1
+    )
+    assert strangers.answered == 0.0
+
+
+def test_people_are_recognised_in_a_much_longer_list() -> None:
+    many = [f"p{number:07}" for number in range(300_000)]
+    assert RowSet.of(many).meets(RowSet.of(many[:3000]))
+    assert not RowSet.of(many).meets(RowSet.of([f"q{number}" for number in range(3000)]))
+
+
+def test_a_few_trees_may_be_grown_again_and_more_are_counted() -> None:
+    people = RowSet.of(PEOPLE)
+
+    def per_row(attempts: int) -> float:
+        sums = {(0, attempt): 100 for attempt in range(attempts)}
+        return AnsweredTraining("this", people, sums).per_row
+
+    assert [per_row(attempts) for attempts in (1, 2, 4, 5, 9)] == [1, 1, 1, 2, 6]
+
+
+async def test_a_state_folder_of_an_earlier_version_counts_from_now_on(tmp_path: Path) -> None:
+    path = tmp_path / "fedmq.sqlite"
+    with sqlite3.connect(path) as connection:
+        for number, script in enumerate(MIGRATIONS[:3], start=1):
+            connection.executescript(f"{script} PRAGMA user_version = {number};")
+    connection.close()
+    database = Database(path)
+    await database.open()
+    store = AnsweredSumsStore(database)
+    assert await store.trainings() == ()
+    people = RowSet.of(PEOPLE)
+    for tree, sums in ((0, 10), (0, 30), (1, 20)):
+        await store.keep("s", 1, tree, sums, people)
+    [training] = await store.trainings()
+    await database.close()
+    assert training.sums == {(0, 1): 30, (1, 1): 20}
+    assert training.row_set.rows == 100
+    np.testing.assert_array_equal(training.row_set.sketch, people.sketch)
+
+
+def test_the_default_is_eighteen_trainings_as_xgboost_makes_them() -> None:
+    rows, candidates = 30_000, 10 * 255
+    one = 100 * most_sums(6, rows, candidates) / rows
+    assert 18 < PolicySection().most_equations_per_row / one < 19
