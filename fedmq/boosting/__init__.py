@@ -11,6 +11,7 @@ The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in w
 ``gradients``             the gradients of one tree
 ``histogram``             sums of gradients per node, feature and bin
 ``candidates``            split candidates in their canonical order, and their left sums
+``monotone``              which splits and leaves a monotone constraint allows
 ``split``                 gain of a candidate, the best one, weight of a leaf
 ``node_numbers``          how the nodes of a tree are numbered
 ``metric``                evaluation metrics and early stopping

@@ -22,6 +22,7 @@ __all__ = ["ALIASES", "MetricName", "ObjectiveName", "TrainParams"]
 
 ObjectiveName = Literal["binary:logistic", "reg:squarederror"]
 MetricName = Literal["logloss", "auc", "rmse"]
+Sign = Literal[-1, 0, 1]
 
 ALIASES: Mapping[str, str] = {
     "alpha": "reg_alpha",
@@ -52,6 +53,7 @@ class TrainParams(BaseModel):
     LightGBM's quantised training does (Shi et al., NeurIPS 2022); leaves are exact all the same.
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
     (arXiv 1901.08755): so many first trees use the active party's features alone.
+    ``monotone_constraints`` name columns, those of another party as ``party.column``.
 
     Raises:
         ConfigError: a parameter is unknown or wrong; the text names it.
@@ -76,6 +78,7 @@ class TrainParams(BaseModel):
     top_rate: Annotated[float, Field(ge=0, lt=1)] = 0.2
     other_rate: Annotated[float, Field(gt=0, le=1)] = 0.1
     gradient_bits: Annotated[int, Field(ge=2, le=16)] | None = None
+    monotone_constraints: Mapping[str, Sign] = {}
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
     base_score: Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)] = 0.5
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

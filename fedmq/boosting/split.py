@@ -9,9 +9,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
 from fedmq.boosting.params import TrainParams
 
-__all__ = ["best", "first_order_gains", "is_worthwhile", "leaf_weights", "split_gains"]
+__all__ = [
+    "best",
+    "first_order_gains",
+    "is_worthwhile",
+    "leaf_weights",
+    "node_weights",
+    "split_gains",
+]
 
 _SMALLEST_GAIN = np.float32(1e-6)  # XGBoost's kRtEps
 
@@ -21,16 +29,23 @@ def split_gains(
     right: NDArray[np.float64],
     total: NDArray[np.float64],
     params: TrainParams,
+    monotone: MonotoneNode | None = None,
 ) -> NDArray[np.float32]:
     """Loss reduction per candidate, -inf where a side is empty or lighter than min_child_weight.
+
+    With ``monotone`` sides are worth what bounded weights gain; -inf where those are not in order.
 
     ``left`` and ``right`` (..., C, 2) are sums of g and h, ``total`` (..., 2) those of the node;
     the result is float32 (..., C). Equation 7 of XGBoost (arXiv 1603.02754) without the
     factor 1/2 and without gamma, which is a bound of its own (``is_worthwhile``).
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        sides = _side_gain(left, params) + _side_gain(right, params)
-        gains = sides - _side_gain(total, params)[..., None]
+        bounds, above = (None, None) if monotone is None else (monotone.bounds, monotone.above)
+        sides = _side_gain(left, params, bounds) + _side_gain(right, params, bounds)
+        gains = sides - _side_gain(total, params, above)[..., None]
+    if monotone is not None:
+        weights = (node_weights(side, params, monotone.bounds) for side in (left, right))
+        gains = np.where(monotone.allows(*weights), gains, np.float32(-np.inf))
     lightest = np.minimum(left[..., 1], right[..., 1])
     valid = (lightest > 0) & (lightest >= np.float32(params.min_child_weight))
     return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
@@ -64,12 +79,22 @@ def is_worthwhile(gain: np.float32 | float, params: TrainParams) -> bool:
     return bool(gain > _SMALLEST_GAIN and gain >= np.float32(params.gamma))
 
 
-def leaf_weights(total: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
+def leaf_weights(
+    total: NDArray[np.float64], params: TrainParams, bounds: WeightBounds = UNBOUNDED
+) -> NDArray[np.float32]:
     """What a leaf adds to the margin, eta included: float32 (...) of sums (..., 2).
 
     Equation 5 of XGBoost (arXiv 1603.02754); zero for nodes lighter than min_child_weight.
+    ``bounds``: those of the leaf's parent.
     """
-    return _weights(total, params) * np.float32(params.eta)
+    return node_weights(total, params, bounds) * np.float32(params.eta)
+
+
+def node_weights(
+    sums: NDArray[np.float64], params: TrainParams, bounds: WeightBounds
+) -> NDArray[np.float32]:
+    """The weight of a node within ``bounds``, without eta: float32 (...) of sums (..., 2)."""
+    return bounds.clipped(_weights(sums, params))
 
 
 def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
@@ -84,18 +109,21 @@ def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float
     return weights.astype(np.float32)
 
 
-def _side_gain(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
+def _side_gain(
+    sums: NDArray[np.float64], params: TrainParams, bounds: WeightBounds | None
+) -> NDArray[np.float32]:
     """What a side is worth in float32, as ``CalcGainGivenWeight`` has it.
 
-    L1(G)^2 / (H + lambda), a quotient of float32s; with max_delta_step, by the weight w,
+    L1(G)^2 / (H + lambda), a quotient of float32s; where weights are bounded, by the weight w,
     -(2 G w + (H + lambda) w^2), in which XGBoost leaves alpha out.
     """
     G, H = sums[..., 0], sums[..., 1]
     reg_lambda = np.float32(params.reg_lambda)
     present = H > 0
     gain: NDArray[np.float32]
-    if params.max_delta_step:
-        w, twice_g = _weights(sums, params), np.float32(2) * G.astype(np.float32)
+    if params.max_delta_step or bounds is not None:
+        w = node_weights(sums, params, bounds or UNBOUNDED)
+        twice_g = np.float32(2) * G.astype(np.float32)
         gain = -(twice_g * w + (H.astype(np.float32) + reg_lambda) * np.square(w))
     else:
         denominator = np.where(present, H + np.float64(reg_lambda), 1.0).astype(np.float32)

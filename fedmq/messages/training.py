@@ -7,7 +7,7 @@ training rows, rows left out by subsampling, and evaluation rows.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import FailFast, Field
 
@@ -37,6 +37,7 @@ __all__ = [
 
 Node = Annotated[int, Field(ge=1, lt=2**24)]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
+Column = Annotated[str, Field(min_length=1, max_length=1000)]
 Piece = Annotated[int, Field(ge=0, lt=2**20)]
 Pieces = Annotated[int, Field(ge=1, lt=2**20)]
 Round = Annotated[int, Field(ge=0, lt=256)]
@@ -78,6 +79,9 @@ class TrainingOpen(Body):
     """No g or h of a row exceeds 2**``value_bits`` in its fixed point; ``gradient_bits`` less 1."""
     colsample_bylevel: Annotated[float, Field(gt=0, le=1)] = 1.0
     colsample_bynode: Annotated[float, Field(gt=0, le=1)] = 1.0
+    signs: dict[Column, Literal[-1, 1]] = Field(default_factory=dict)
+    """Of the recipient's columns that the label holder names: whether they may only raise the
+    prediction (1), or only lower it (-1)."""
 
 
 class SessionAccept(Body):
@@ -91,6 +95,8 @@ class SessionAccept(Body):
     """How many trees this party has on disk from earlier attempts at the session."""
     candidates: Annotated[int, Field(ge=0, le=MOST_CANDIDATES)] = MOST_CANDIDATES
     """No node has more of this party's candidates; the most there can be, if it does not say."""
+    signed: bool = False
+    """Whether some of its columns are under a monotone constraint: signs come with its sums."""
 
 
 class EngineSetup(Body):
@@ -168,6 +174,11 @@ class HistogramReply(Body):
     piece: Piece
     pieces: Pieces
     payload: Payload
+    rising: Bitmap | None = None
+    """In the first piece, of the candidates as they are shown: whose columns may only raise the
+    prediction. Only from a party that announced signs."""
+    falling: Bitmap | None = None
+    """Whose columns may only lower it."""
 
 
 class NodeDeclined(Body):

@@ -73,12 +73,14 @@ class Sums:
 class Best:
     """The best candidates of a party (opaque numbers, more than one if they tie) and their gain.
 
-    ``left``: their left sums, int64 (candidates, 2), where the active half knows them exactly.
+    ``left``: their left sums, int64 (candidates, 2), where the active half knows them exactly;
+    ``signs`` int8 (candidates,): those of their columns, under monotone constraints.
     """
 
     gain: float
     candidates: NDArray[np.uint32]
     left: NDArray[np.int64] | None = None
+    signs: NDArray[np.int8] | None = None
 
 
 Answer = Sums | Best
@@ -249,6 +251,8 @@ class Engine(ABC):
     leakage: ClassVar[Leakage]
     known_leak: ClassVar[str] = ""
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
+    scores_signs: ClassVar[bool] = True
+    """Whether the label holder scores candidates by exact sums, as monotone constraints need."""
     light: ClassVar[bool] = False
     """Whether its arithmetic takes less time than handing it to another process."""
 
@@ -257,8 +261,13 @@ class Engine(ABC):
         """Whether candidates are scored by g alone (``split.first_order_gains``)."""
         return False
 
-    def check(self, params: TrainParams) -> None:  # noqa: B027 (most engines take any)
+    def check(self, params: TrainParams) -> None:
         """Raise ConfigError where this engine cannot train with ``params``."""
+        if params.monotone_constraints and not self.scores_signs:
+            raise ConfigError(
+                f"engine {self.name}: monotone_constraints: the label holder does not see the "
+                "sums that they need; leave them out"
+            )
 
     def drawn(self) -> Mapping[str, int]:
         """Options drawn at random for one session, which all its attempts must share."""

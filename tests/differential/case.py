@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import Parity, compare, train_reference
-from tests.differential.options import drawn_options
+from tests.differential.options import drawn_options, drawn_signs
 
 __all__ = ["Case"]
 
@@ -29,6 +29,8 @@ class Case:
     y: NDArray[np.float32]
     hands: Sequence[NDArray[np.integer[Any]]]
     options: dict[str, Any]
+    signs: Sequence[int]
+    """Of the columns, in the order of ``hands``."""
     engine: str
 
     @classmethod
@@ -46,7 +48,20 @@ class Case:
         ends = np.sort(random.integers(0, columns + 1, parties - 1))
         hands = np.split(random.permutation(columns), ends)
         engine = ENCRYPTED[seed // 10 % 3] if seed % 10 == 0 else "plain"
-        return cls(seed, X, y, hands, drawn_options(random), engine)
+        options, signs = drawn_options(random), drawn_signs(random, columns)
+        return cls(seed, X, y, hands, options, signs, engine)
+
+    @property
+    def params(self) -> fedmq.TrainParams:
+        """The options, and the signs by the names of columns."""
+        parties = ["", *(f"passive{number}." for number in range(len(self.hands) - 1))]
+        names = [
+            f"{party}f{place}"
+            for party, hand in zip(parties, self.hands, strict=True)
+            for place in range(len(hand))
+        ]
+        signs = {name: sign for name, sign in zip(names, self.signs, strict=True) if sign}
+        return fedmq.TrainParams(**self.options, monotone_constraints=signs)
 
     def train(self) -> fedmq.SimulatedModel:
         first, *others = (self.X[:, hand] for hand in self.hands)
@@ -54,7 +69,7 @@ class Case:
             active=first,
             label=self.y,
             passive={f"passive{number}": part for number, part in enumerate(others)},
-            params=fedmq.TrainParams(**self.options),
+            params=self.params,
             engine=self.engine,
             engine_options=WEAK if self.engine in ("paillier", "ou") else None,
             workers=1,
@@ -62,12 +77,15 @@ class Case:
 
     def parity(self) -> Parity:
         """How much of XGBoost's model on the joined table comes out."""
-        params = fedmq.TrainParams(**self.options)
+        params = self.params
         values = self.X[:, np.concatenate(self.hands)]
         bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
-        return compare(train_reference(bins, self.y, params), self.train().joined_trees(), bins)
+        return compare(
+            train_reference(bins, self.y, params, self.signs), self.train().joined_trees(), bins
+        )
 
     def in_words(self) -> str:
         """What to run again when a case fails."""
         hands = [len(hand) for hand in self.hands]
-        return f"seed {self.seed}: {self.X.shape}, hands {hands}, {self.engine}, {self.options}"
+        what = f"{self.X.shape}, hands {hands}, {self.engine}, {self.options}"
+        return f"seed {self.seed}: {what}, signs {list(self.signs)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["drawn_options"]
+__all__ = ["drawn_options", "drawn_signs"]
 
 Draw = Callable[[np.random.Generator], Any]
 
@@ -31,3 +31,9 @@ def drawn_options(random: np.random.Generator) -> dict[str, Any]:
         "max_bin": int(random.choice([4, 16, 256])),
         **kept,
     }
+
+
+def drawn_signs(random: np.random.Generator, columns: int) -> list[int]:
+    """Monotone constraints of columns; none in half of the cases."""
+    signs: list[int] = random.choice([-1, 0, 1], columns).tolist()
+    return signs if random.random() < 0.5 else [0] * columns

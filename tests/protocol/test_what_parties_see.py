@@ -39,7 +39,17 @@ def active_only(what: str, values: Any) -> Secret:
 
 
 @pytest.mark.parametrize("engine", [PAILLIER, OU], ids=lambda engine: engine.name)
-@pytest.mark.parametrize("params", [{}, {"max_depth": 1}, {"colsample_bytree": 0.7}], ids=str)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"max_depth": 1},
+        {"colsample_bytree": 0.7, "reg_alpha": 0.1, "max_delta_step": 0.9},
+        {"colsample_bylevel": 0.7, "colsample_bynode": 0.7},
+        {"monotone_constraints": {"telco.telco_secret_name_0": 1, "bank_secret_name_1": -1}},
+    ],
+    ids=str,
+)
 def test_no_message_of_an_encrypted_training_tells_a_secret(
     engine: Engine, params: dict[str, Any]
 ) -> None:
@@ -188,7 +198,8 @@ def test_nothing_that_a_passive_party_of_a_lattice_hears_depends_on_how_many_sta
     }
     assert scalars == {
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
-        "colsample_bytree", "seed", "tree", "pieces", "piece", "round", "node",
+        "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed",
+        "tree", "pieces", "piece", "round", "node",
     }  # fmt: skip
 
 

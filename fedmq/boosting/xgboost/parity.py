@@ -42,9 +42,14 @@ class Parity:
 
 
 def train_reference(
-    bins: BinMatrix, labels: NDArray[np.float32], params: TrainParams
+    bins: BinMatrix,
+    labels: NDArray[np.float32],
+    params: TrainParams,
+    signs: Sequence[int] = (),
 ) -> xgboost.Booster:
     """XGBoost's ``hist`` trained on the bin indices of the joined columns.
+
+    ``signs``: the monotone constraint of each column, where there is any.
 
     Raises:
         ConfigError: ``params`` draw at random or set parties apart, which XGBoost does otherwise.
@@ -62,9 +67,10 @@ def train_reference(
         )
     xgb = import_xgboost()
     indices = np.where(bins.is_missing, np.float32(np.nan), bins.codes.astype(np.float32))
+    constraints = {"monotone_constraints": tuple(signs)} if any(signs) else {}
     max_bin = max(int(bins.cuts.n_bins.max()) + 1, 2)
     reference: xgboost.Booster = xgb.train(
-        params.to_xgboost() | {"max_bin": max_bin, "nthread": 1},
+        params.to_xgboost() | constraints | {"max_bin": max_bin, "nthread": 1},
         xgb.DMatrix(indices, label=labels, nthread=1),
         params.num_boost_round,
     )

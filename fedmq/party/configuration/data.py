@@ -68,6 +68,9 @@ class DataSection(Section):
     """The columns to learn from; all that have no other role when left out."""
     ignore: tuple[str, ...] = ()
     """Columns that are left out."""
+    monotone: Mapping[str, Literal[-1, 1]] = Field(default_factory=dict)
+    """Columns that may only raise the prediction (1) or only lower it (-1), in any training. The
+    label holder learns a sign per opaque candidate."""
     types: Mapping[str, ColumnType] = Field(default_factory=dict)
     """What a column holds. Left out, a column without any number in it is a category."""
     max_categories: Annotated[int, Field(ge=2, le=4096)] = 64

@@ -43,6 +43,8 @@ class PolicySection(Section):
     """What it takes part in at all."""
     features: tuple[str, ...] | None = None
     """The columns it trains with; all but id, label and ``ignore`` when left out."""
+    agreed_columns: tuple[str, ...] = ()
+    """The columns that the label holder's job may name, in ``monotone_constraints``."""
     engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
     """The engines that this party takes part with."""
     engine_options: Annotated[

@@ -62,8 +62,10 @@ class Consent:
             max_depth=terms.max_depth,
             max_bin=terms.max_bin,
             gradient_bits=terms.value_bits + 1,
+            **({"signs": dict(terms.signs)} if terms.signs else {}),
         )
         self._check_peer(header, "training")
+        self._check_columns(terms)
         engine = self._engine(terms)
         self._check_size(terms)
         await self._remember_days()
@@ -181,6 +183,15 @@ class Consent:
             raise self._refusal(f"join sessions of {header.sender}")
         if what not in policy.sessions:
             raise self._refusal(f"take part in {what}")
+
+    def _check_columns(self, terms: TrainingOpen) -> None:
+        for column in terms.signs:
+            if column not in self._policy.agreed_columns:
+                # The same whether or not there is such a column: its name is no news to the other.
+                raise self._refusal(
+                    f"train with column {column!r} named by another; agreed_columns of its "
+                    "[policy] would allow it"
+                )
 
     def _refusal(self, what: str) -> Refused:
         return Refused(f"{self._party} does not {what}")

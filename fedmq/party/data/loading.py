@@ -102,7 +102,16 @@ class LoadActiveTable:
                 "take a larger share, or leave it out"
             )
         digest = _digest(table.features, table.values, label)
-        return ActiveTable(table.values, table.features, label, held_out, alignment, name, digest)
+        return ActiveTable(
+            table.values,
+            table.features,
+            label,
+            held_out,
+            alignment,
+            name,
+            digest,
+            self.data.monotone,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +140,8 @@ class LoadPassiveTable:
         places = [at for at, name in enumerate(table.features) if name in kept]
         names, values = tuple(table.features[at] for at in places), table.values[:, places]
         digest = _digest(names, values)
-        return PassiveTable(values, names, alignment, digest, RowSet.of(table.ids))
+        row_set = RowSet.of(table.ids)
+        return PassiveTable(values, names, alignment, digest, row_set, self.data.monotone)
 
 
 def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:

@@ -60,6 +60,7 @@ class Ldp(Engine):
     name = "ldp"
     exact = False
     light = True
+    scores_signs = False
     leakage = Leakage(
         active="the sums of the perturbed g and h of every split candidate of a passive party",
         passive="a perturbed g and h of each row and tree, of which all trees together reveal more "
@@ -93,6 +94,7 @@ class Ldp(Engine):
         return self.epsilon * self.order * trees
 
     def check(self, params: TrainParams) -> None:
+        super().check(params)
         self.ranges(params)
         if params.goss:
             raise ConfigError(

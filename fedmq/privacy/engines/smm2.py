@@ -87,6 +87,7 @@ class Smm2(Engine):
     name = "smm2"
     exact = True
     light = True
+    scores_signs = False
     leakage = Leakage(
         active="a passive party's best gain per node, and the partition if it wins; its split "
         "candidates row by row in nodes that are asked as in smm1",
@@ -108,6 +109,7 @@ class Smm2(Engine):
 
     def check(self, params: TrainParams) -> None:
         """A passive party scores its candidates itself, and knows lambda and least weight alone."""
+        super().check(params)
         for name in ("reg_alpha", "max_delta_step"):
             if getattr(params, name):
                 raise ConfigError(

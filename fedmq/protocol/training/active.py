@@ -36,17 +36,18 @@ from fedmq.protocol.events import (
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import Machine, RunningPlan
 from fedmq.protocol.training.answers import Answers
+from fedmq.protocol.training.candidate_signs import CandidateSigns
+from fedmq.protocol.training.column_constraints import ColumnConstraints
 from fedmq.protocol.training.computations import (
     BinTable,
     DeriveGradients,
-    ScoreOwnCandidates,
     went_left,
 )
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.handshake import Handshake, opening_of
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.model_builder import ModelBuilder
-from fedmq.protocol.training.node_candidates import NodeCandidates
+from fedmq.protocol.training.own_candidates import OwnCandidates
 from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
     ALL_READY,
@@ -105,6 +106,7 @@ class ActiveTraining(Machine):
     ) -> None:
         engine.check(params)
         super().__init__(State.READY, peers)
+        self._constraints = ColumnConstraints(party, peers, table, params, engine)
         self._model_id = model
         self._parties = (party, *peers)
         self._table = table
@@ -119,9 +121,10 @@ class ActiveTraining(Machine):
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None
         # Of the tree that grows:
-        self._candidates: NodeCandidates
+        self._candidates: OwnCandidates
         self._builder: TreeBuilder
         self._answers: Answers
+        self._candidate_signs: CandidateSigns
         self._to_broadcast = 0
         self._records: RecordNumbers
         self._level = Level(0, (), 0)
@@ -156,12 +159,12 @@ class ActiveTraining(Machine):
         self._bins, public = made
         opening = opening_of(self._model_id, self._table, self._params, self._spec, public)
         for peer in self.peers:
-            self._send(peer, opening)
+            self._send(peer, self._constraints.opening(peer, opening))
         self._set_out_when_ready()
 
     @on_message(training.SessionAccept)
     def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
-        self._handshake.accept(peer, body.setup_pieces, body.trees, body.candidates)
+        self._handshake.accept(peer, body)
         self._set_up(peer)
 
     @on_message(training.EngineSetup)
@@ -244,9 +247,14 @@ class ActiveTraining(Machine):
         gradients, self._derived = self._derived[0], None
         self._model.begin_tree()
         self._records = RecordNumbers(self._model.next_records(self._parties))
-        self._builder = TreeBuilder(gradients, self._params)
-        self._answers = Answers(self._builder, self._params, self._spec)
-        self._candidates = NodeCandidates(self._bins, self._params, self.tree)
+        signed = self._handshake.signed
+        constrained = bool(signed) or bool(self._constraints.signs.any())
+        self._builder = TreeBuilder(gradients, self._params, constrained=constrained)
+        self._candidate_signs = CandidateSigns(signed)
+        self._answers = Answers(self._builder, self._params, self._spec, self._candidate_signs)
+        self._candidates = OwnCandidates(
+            self._bins, self._constraints.signs, self._params, self._builder, self._spec.first_order
+        )
         plans = self._engine.broadcast(gradients) if self._askable else ()
         self._to_broadcast = len(plans)
         for peer in self._askable:
@@ -278,15 +286,7 @@ class ActiveTraining(Machine):
     def _ask_level(self) -> None:
         nodes = self._builder.level
         self._level = Level(self.tree, nodes, 1 + len(self._askable))
-        computation = ScoreOwnCandidates(
-            self._bins,
-            tuple(self._candidates.of_node(node) for node in nodes),
-            self._builder.gradients,
-            tuple(map(self._builder.carrying, nodes)),
-            tuple(map(self._builder.totals, nodes)),
-            self._params,
-            self._spec.first_order,
-        )
+        computation = self._candidates.scored(nodes)
         self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, LABEL_HOLDER))
         if not self._askable:
             return
@@ -330,6 +330,7 @@ class ActiveTraining(Machine):
         most = self._engine.most_reply_pieces(self._handshake.candidates(peer))
         if most is not None:
             NodeAnswer(peer, self.tree, body.node).check_pieces(body.pieces, most)
+        self._candidate_signs.take(peer, body)
         complete = self._level.reply(peer, body)
         if complete is not None:
             self._resume(*complete)
@@ -359,7 +360,7 @@ class ActiveTraining(Machine):
             if not is_worthwhile(best.gain, self._params):
                 continue
             if owner == LABEL_HOLDER:
-                self._split_own(node, int(best.candidates[0]))
+                self._split_own(node, best)
             else:
                 peer = self._parties[owner]
                 self._level.await_split(node, peer)
@@ -380,11 +381,13 @@ class ActiveTraining(Machine):
                 self._records.expect(peer, body.node)
             self._send(peer, body)
 
-    def _split_own(self, node: int, candidate: int) -> None:
-        record = self._model.record(self._candidates.of_node(node), candidate)
+    def _split_own(self, node: int, best: Best) -> None:
+        candidates = self._candidates.of_node(node)
+        record = self._model.record(candidates, int(best.candidates[0]))
         rows = self._builder.rows(node)
         left = went_left(self._model.records, record, self._table.values, rows)
-        self._split(node, LABEL_HOLDER, record, left)
+        sign = 0 if best.signs is None else int(best.signs[0])
+        self._split(node, LABEL_HOLDER, record, left, sign)
 
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
@@ -403,16 +406,18 @@ class ActiveTraining(Machine):
             left = left[self._builder.rows(node)]
         _, best = self._level.winner(node)
         peer, record = self._level.end_split(node)
+        sign = 0
         if best.left is not None:
-            NodeAnswer(peer, self.tree, node).check_left(
-                self._builder.left_totals(node, left), best
-            )
-        self._split(node, self._parties.index(peer), record, left)
+            claim = NodeAnswer(peer, self.tree, node)
+            sign = claim.sign(self._builder.left_totals(node, left), best)
+        self._split(node, self._parties.index(peer), record, left, sign)
         self._go_down_when_split()
 
-    def _split(self, node: int, owner: int, record: int, left: NDArray[np.bool_]) -> None:
+    def _split(
+        self, node: int, owner: int, record: int, left: NDArray[np.bool_], sign: int
+    ) -> None:
         _, best = self._level.winner(node)
-        self._builder.split(node, owner, record, best.gain, left)
+        self._builder.split(node, owner, record, best.gain, left, sign)
         if self._builder.ends_below(node) or self._spec.hides_rows:
             return  # at the last level nobody but the owner learns the partition
         assignment = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))

@@ -9,6 +9,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import Answer, Best, Engine, Question
 from fedmq.privacy.plan import Plan, single
+from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.computations import ScoreCandidates
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
 from fedmq.protocol.training.tree_builder import TreeBuilder
@@ -23,6 +24,7 @@ class Answers:
     builder: TreeBuilder
     params: TrainParams
     engine: Engine
+    signs: CandidateSigns
 
     def scored(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[Best]]:
         """Ask ``peer`` about the nodes of ``question``; its best candidates in each of them.
@@ -39,17 +41,23 @@ class Answers:
         offers = []
         for asked, answer in zip(question.nodes, answers, strict=True):
             claim = NodeAnswer(peer, tree, asked.node)
-            offers.append((yield from self._best(claim, answer, most_candidates)))
+            # What one node tells of another is of candidates in the same order.
+            shown_in = question.nodes[0].node
+            offers.append((yield from self._best(claim, answer, most_candidates, shown_in)))
         return offers
 
-    def _best(self, claim: NodeAnswer, answer: Answer, most_candidates: int) -> Plan[Best]:
+    def _best(
+        self, claim: NodeAnswer, answer: Answer, most_candidates: int, shown_in: int
+    ) -> Plan[Best]:
         if isinstance(answer, Best):
             claim.check_count(int(answer.candidates.max(initial=0)), most_candidates)
             return answer
         claim.check_count(len(answer.left), most_candidates)
         builder, scale = self.builder, self.builder.gradients.scale
         total, first_order = builder.totals(claim.node), self.engine.first_order
-        score = ScoreCandidates(answer.left, total, scale, self.params, first_order)
+        signs = self.signs.of(claim.peer, shown_in, len(answer.left))
+        monotone = builder.monotone(claim.node, signs)
+        score = ScoreCandidates(answer.left, total, scale, self.params, first_order, monotone)
         bounds = builder.bounds(claim.node) if self.engine.exact else None
         best: Best | dict[str, int] = yield from single(ScoreAnswer(score, bounds))
         if not isinstance(best, Best):

@@ -16,6 +16,7 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.metric import METRICS, EarlyStopping
 from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.monotone import MonotoneNode
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, first_order_gains, split_gains
@@ -127,6 +128,7 @@ class ScoreCandidates:
     """The best of a party's candidates by XGBoost's gain, from their left sums (candidates, 2).
 
     ``first_order``: by g alone, which takes every party's candidates to the same scale.
+    ``monotone``: the node as monotone constraints bound it; None without any.
     """
 
     label: ClassVar[str] = "ScoreCandidates"
@@ -135,15 +137,18 @@ class ScoreCandidates:
     scale: FixedPoint
     params: TrainParams
     first_order: bool = False
+    monotone: MonotoneNode | None = None
 
     def run(self) -> Best:
         left, right = self.scale.to_float(self.left), self.scale.to_float(self.total - self.left)
         if self.first_order:
             gains = first_order_gains(left, right, self.params)
         else:
-            gains = split_gains(left, right, self.scale.to_float(self.total), self.params)
+            total = self.scale.to_float(self.total)
+            gains = split_gains(left, right, total, self.params, self.monotone)
         gain, tied = best(gains)
-        return Best(float(gain), tied.astype(np.uint32))
+        signs = None if self.monotone is None else self.monotone.signs[tied]
+        return Best(float(gain), tied.astype(np.uint32), signs=signs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,6 +162,7 @@ class ScoreOwnCandidates:
     nodes: Sequence[NDArray[np.int32]]
     totals: Sequence[NDArray[np.int64]]
     params: TrainParams
+    monotone: Sequence[MonotoneNode | None]
     first_order: bool = False
 
     def run(self) -> list[Best]:
@@ -168,6 +174,9 @@ class ScoreOwnCandidates:
                 self.gradients.scale,
                 self.params,
                 self.first_order,
+                monotone,
             ).run()
-            for candidates, total, histogram in zip(self.candidates, self.totals, sums, strict=True)
+            for candidates, total, histogram, monotone in zip(
+                self.candidates, self.totals, sums, self.monotone, strict=True
+            )
         ]

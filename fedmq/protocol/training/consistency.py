@@ -62,12 +62,18 @@ class NodeAnswer:
                 {"record": record, "expected": expected},
             )
 
-    def check_left(self, left: NDArray[np.int64], best: Best) -> None:
-        """Raise `Inconsistent` unless ``left`` (2,) are the sums of a candidate that was named."""
-        if best.left is not None and not (best.left == left).all(axis=1).any():
+    def sign(self, left: NDArray[np.int64], best: Best) -> int:
+        """The sign of the candidate with the left sums ``left`` (2,), one of those named.
+
+        Raises `Inconsistent` unless there is one.
+        """
+        assert best.left is not None
+        named = np.flatnonzero((best.left == left).all(axis=1))
+        if not len(named):
             raise self._error(
                 "other rows go left than its sums said", {"candidates named": len(best.left)}
             )
+        return 0 if best.signs is None else int(best.signs[named[0]])
 
     def unreadable(self, reason: str) -> Inconsistent:
         """Sums that do not even decrypt to as many numbers as they should."""
@@ -123,7 +129,9 @@ class ScoreAnswer:
             }
         best = self.score.run()
         named = first_of_ties(best.candidates, left, self.score.total)
-        return Best(best.gain, named, left[named])
+        monotone = self.score.monotone
+        signs = None if monotone is None else monotone.signs[named]
+        return Best(best.gain, named, left[named], signs)
 
 
 def first_of_ties(

@@ -8,7 +8,7 @@ from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Bitmap, pack_payload
-from fedmq.messages.training import TrainingOpen
+from fedmq.messages.training import SessionAccept, TrainingOpen
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Values
 from fedmq.protocol.training.tables import ActiveTable
@@ -25,18 +25,18 @@ class Handshake:
         self._pieces: dict[str, list[Values]] = {}
         self._trees: dict[str, int] = {}
         self._candidates: dict[str, int] = {}
+        self._signed: set[str] = set()
         self._ready: set[str] = set()
 
-    def accept(self, peer: str, setup_pieces: int, trees: int, candidates: int) -> None:
-        """``peer`` takes part with ``trees`` trees of earlier attempts; ProtocolError if it did.
-
-        No node will have more than ``candidates`` of its candidates.
-        """
+    def accept(self, peer: str, body: SessionAccept) -> None:
+        """``peer`` takes part; ProtocolError if it does already."""
         if peer in self._announced:
             raise ProtocolError("the session was accepted twice")
-        self._announced[peer] = setup_pieces
-        self._trees[peer] = trees
-        self._candidates[peer] = candidates
+        self._announced[peer] = body.setup_pieces
+        self._trees[peer] = body.trees
+        self._candidates[peer] = body.candidates
+        if body.signed:
+            self._signed.add(peer)
         self._pieces[peer] = []
 
     def add(self, peer: str, piece: Values) -> None:
@@ -54,6 +54,11 @@ class Handshake:
     def candidates(self, peer: str) -> int:
         """How many candidates of ``peer`` a node has at most."""
         return self._candidates[peer]
+
+    @property
+    def signed(self) -> tuple[str, ...]:
+        """The peers that show signs with their candidates."""
+        return tuple(peer for peer in self._peers if peer in self._signed)
 
     def mark_ready(self, peer: str) -> None:
         """The engine has taken the setup of ``peer``."""

@@ -38,6 +38,8 @@ from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan
 from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.candidate_order import CandidateOrders
+from fedmq.protocol.training.candidate_signs import shown_signs
+from fedmq.protocol.training.column_constraints import kept_signs
 from fedmq.protocol.training.computations import BinTable, recorded, went_left
 from fedmq.protocol.training.growing_tree import GrowingTree
 from fedmq.protocol.training.node_candidates import NodeCandidates
@@ -69,6 +71,8 @@ class _Prepared:
     table: PassiveTable
     bins: BinMatrix
     candidates: int
+    signs: NDArray[np.int8]
+    """Of the columns, under monotone constraints; 0 where there is none."""
     setup: Sequence[Values]
     counter: SumsCounter
     agreed: Sequence[Effect]
@@ -143,6 +147,7 @@ class PassiveTraining(Machine):
         table: PassiveTable = yield from single(self._load)
         table.check(self._party, self._peer, self._terms, self._saved or ())
         learning = ~self._terms.evaluation.numpy()
+        signs = kept_signs(self._party, table, self._terms, spec)
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
         candidates = len(CandidateTable.of(bins.cuts))
         counter = SumsCounter(self._party, self._answered, table.row_set)
@@ -154,13 +159,16 @@ class PassiveTraining(Machine):
         except FedmqError as error:
             raise Refused(str(error)) from error
         setup = yield from engine.setup()
-        return _Prepared(spec, engine, table, bins, candidates, setup, counter, agreed)
+        return _Prepared(spec, engine, table, bins, candidates, signs, setup, counter, agreed)
 
     def _accept(self, prepared: _Prepared) -> None:
         self._prepared, setup = prepared, prepared.setup
         self._effects += prepared.agreed
         accept = training.SessionAccept(
-            setup_pieces=len(setup), trees=self._next_tree, candidates=prepared.candidates
+            setup_pieces=len(setup),
+            trees=self._next_tree,
+            candidates=prepared.candidates,
+            signed=bool(prepared.signs.any()),
         )
         self._send(self._peer, accept)
         for number, values in enumerate(setup):
@@ -321,16 +329,22 @@ class PassiveTraining(Machine):
 
     def _reply(self, number: int, step: Exchange | Reply, _: RunningPlan) -> None:
         assert isinstance(step, Reply)
+        tree, signs = self._growing, self._prepared.signs
+        shown = {}
+        if signs.any():
+            features = tree.candidates.of_node(step.node).feature
+            shown = shown_signs(signs[features[tree.orders[step.node]]])
         for index, values in enumerate(step.pieces):
             self._send(
                 self._peer,
                 training.HistogramReply(
-                    tree=self._growing.number,
+                    tree=tree.number,
                     node=step.node,
                     round=number,
                     piece=index,
                     pieces=len(step.pieces),
                     payload=pack_payload(values),
+                    **(shown if index == 0 else {}),
                 ),
             )
 

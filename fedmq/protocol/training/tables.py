@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,9 @@ class ActiveTable:
     ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: what
     tells the common rows from others, empty where rows are matched by position; it is that of the
     stored alignment ``alignment_name``, if there is one. ``digest`` tells this table from any
-    other, and never leaves its party; empty where no session outlives a crash. Raises `DataError`
-    for more rows than a training takes.
+    other, and never leaves its party; empty where no session outlives a crash. ``signs``: 1 or -1
+    of columns that may only raise the prediction, or only lower it. Raises `DataError` for more
+    rows than a training takes.
     """
 
     values: NDArray[np.float32]
@@ -35,6 +36,7 @@ class ActiveTable:
     alignment: str = ""
     alignment_name: str = ""
     digest: str = ""
+    signs: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.label) > MOST_ROWS:
@@ -48,7 +50,7 @@ class PassiveTable:
     """A feature holder's rows, in the common order.
 
     ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
-    rows from others, empty where rows are matched by position; ``digest`` as in
+    rows from others, empty where rows are matched by position; ``digest`` and ``signs`` as in
     :class:`ActiveTable`; ``row_set``: whom it is about, None where nobody counts what is answered.
     """
 
@@ -57,6 +59,7 @@ class PassiveTable:
     alignment: str = ""
     digest: str = ""
     row_set: RowSet | None = None
+    signs: Mapping[str, int] = field(default_factory=dict)
 
     def check(
         self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import GrowingTree, Tree
-from fedmq.boosting.node_numbers import ROOT, children, depth
+from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
+from fedmq.boosting.node_numbers import ROOT, children, depth, parent
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import leaf_weights
+from fedmq.boosting.split import leaf_weights, node_weights
 
 __all__ = ["TreeBuilder"]
 
@@ -27,16 +28,21 @@ class _Split:
 class TreeBuilder:
     """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
 
-    Nodes are known by their heap numbers, as the messages know them.
+    Nodes are known by their heap numbers, as the messages know them. ``constrained``: some column
+    of some party is under a monotone constraint.
     """
 
-    def __init__(self, gradients: Gradients, params: TrainParams) -> None:
+    def __init__(
+        self, gradients: Gradients, params: TrainParams, *, constrained: bool = False
+    ) -> None:
         self.gradients = gradients
         self.level: tuple[int, ...] = (ROOT,)
         """The nodes of the current level that may still be split."""
         self._params = params
         self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
         self._bounds: dict[int, NDArray[np.int64]] = {}
+        self._constrained = constrained
+        self._weight_bounds = {ROOT: UNBOUNDED}
         self._splits: dict[int, _Split] = {}
         self._next: list[int] = []
 
@@ -75,16 +81,34 @@ class TreeBuilder:
         """Whether the children of ``node`` are leaves for lack of depth."""
         return depth(node) + 1 >= self._params.max_depth
 
+    def monotone(self, node: int, signs: NDArray[np.int8]) -> MonotoneNode | None:
+        """How monotone constraints bound ``node``, for candidates of these signs; None without."""
+        if not self._constrained:
+            return None
+        return MonotoneNode(signs, self._weight_bounds[node], self._above(node))
+
     def split(
-        self, node: int, owner: int, record: int, gain: float, left: NDArray[np.bool_]
+        self,
+        node: int,
+        owner: int,
+        record: int,
+        gain: float,
+        left: NDArray[np.bool_],
+        sign: int = 0,
     ) -> None:
-        """Split ``node``; ``left`` is over ``rows(node)``."""
+        """Split ``node`` by a column of ``sign``; ``left`` is over ``rows(node)``."""
         below, rows = children(node), self._rows[node]
         self._splits[node] = _Split(owner, record, gain, cover=self._sums(node)[1])
         if below[0] not in self._bounds:
             self.left_totals(node, left)
         del self._rows[node]
         self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
+        bounds = self._weight_bounds[node]
+        if sign:
+            weights = (node_weights(self._sums(child), self._params, bounds) for child in below)
+            self._weight_bounds |= zip(below, bounds.below(sign, *weights), strict=True)
+        else:
+            self._weight_bounds |= dict.fromkeys(below, bounds)
         if not self.ends_below(node):
             self._next.extend(below)
 
@@ -105,7 +129,7 @@ class TreeBuilder:
         increments = np.zeros(len(self.gradients.pairs), dtype=np.float32)
         for node, rows in self._rows.items():
             sums = self._sums(node)
-            weight = leaf_weights(sums, self._params)
+            weight = leaf_weights(sums, self._params, self._above(node))
             tree.leaf(place[node], float(weight), cover=sums[1])
             increments[rows] = weight
         return tree.finished(), increments
@@ -114,6 +138,10 @@ class TreeBuilder:
         """Raise AssertionError unless leaves and open nodes partition the rows."""
         together = np.sort(np.concatenate(list(self._rows.values())))
         assert np.array_equal(together, np.arange(len(self.gradients.pairs)))
+
+    def _above(self, node: int) -> WeightBounds:
+        """The bounds of a node's parent, within which its own weight lies."""
+        return UNBOUNDED if node == ROOT else self._weight_bounds[parent(node)]
 
     def _sums(self, node: int) -> NDArray[np.float64]:
         """G and H of ``node``, of which its cover and weight are made: exact, not rounded."""

@@ -61,6 +61,10 @@ class TestTraining:
     async def test_gradients_of_few_bits_are_agreed_to(self, tmp_path: Path) -> None:
         assert await consent(tmp_path, most_gradient_bits=4).training(HEADER, terms(value_bits=3))
 
+    async def test_a_column_may_be_named_that_was_agreed_on(self, tmp_path: Path) -> None:
+        agreed = consent(tmp_path, agreed_columns=["minutes"])
+        assert (await agreed.training(HEADER, terms(signs={"minutes": 1}))).name == "paillier"
+
     @pytest.mark.parametrize(
         ("policy", "asked", "reason"),
         [
@@ -76,6 +80,11 @@ class TestTraining:
             ({"most_depth": 2}, {}, "train trees of depth 3, at most 2"),
             ({}, {"max_bin": 257}, "train with max_bin = 257, at most 256"),
             ({"most_bins": 31}, {}, "train with max_bin = 32, at most 31"),
+            (
+                {"agreed_columns": ["income"]},
+                {"signs": {"minutes": 1}},
+                "train with column 'minutes' named by another",
+            ),
             ({"most_gradient_bits": 4}, {}, "take gradients of 41 bits, at most 4"),
             ({"most_gradient_bits": 4}, {"value_bits": 4}, "take gradients of 5 bits, at most 4"),
         ],
