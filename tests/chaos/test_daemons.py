@@ -83,15 +83,19 @@ def test_a_training_can_be_watched_again_by_whoever_drives_it(
     federation: ChaosFederation,
 ) -> None:
     session = federation.train("watched", TREES)
-    federation.await_status(session, begun)
+    at_rest(federation, session)
 
     words = ["follow", str(federation.bank.file), session]
-    followed = subprocess.run(
-        [*FEDMQ, *words], check=True, capture_output=True, text=True, timeout=60
-    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*FEDMQ, *words], stdout=pipe, stderr=pipe, text=True) as following:
+        assert following.stderr is not None
+        shown = following.stderr.readline()  # it watches
+        federation.ask("bank", "resume", session=session)
+        summary, further = following.communicate(timeout=60)
 
-    assert followed.stdout.startswith(f"model watched: {TREES} trees in ")
-    assert f"training, trees {TREES}/{TREES}" in followed.stderr
+    assert following.returncode == 0
+    assert summary.startswith(f"model watched: {TREES} trees in ")
+    assert f"training, trees {TREES}/{TREES}" in shown + further
     with pytest.raises(DaemonError, match="no training that this party drives"):
         federation.ask("telco", "follow", session=session)
 
@@ -201,8 +205,10 @@ def test_a_session_that_is_taken_up_waits_for_a_party_whose_disk_refuses(
     with refusing(telco):
         federation.bank.kill()
         federation.bank.start()
-        time.sleep(3)
-        assert "cannot be" in federation.ask("telco", "status")["store"]
+        deadline = time.monotonic() + 60
+        while "cannot be" not in federation.ask("telco", "status")["store"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
     federation.await_shares([model], 60)
 
@@ -260,6 +266,8 @@ def test_a_job_asked_twice_at_once_is_one_training(federation: ChaosFederation) 
     [session] = {asked.result() for asked in both}
     with pytest.raises(DaemonError, match="'twin' is being trained already, by another job"):
         federation.train("twin", 101)
+    federation.await_status(session, bool, "telco")
+    federation.await_status(session, bool, "retail")
     federation.ask("bank", "cancel", session=session)
     federation.await_ends("twin")
 
