@@ -17,6 +17,7 @@ from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
 from fedmq.privacy.lattice.active import LatticeActive
 from fedmq.privacy.lattice.base_transfers import check_elements
+from fedmq.privacy.lattice.layout import VERSION
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.lattice.sampling import SEED_BYTES
 from fedmq.privacy.plan import Values
@@ -31,7 +32,7 @@ class Lattice(Engine):
     """``directions``: what the label holder learns of a split that a passive party wins.
 
     ``oblivious``: who goes left among the node's rows, by oblivious transfer; ``all``: who goes
-    left among all rows, which takes a bit a row instead of 128. A passive party that is set to
+    left among all rows, which takes a bit a row instead of 32. A passive party that is set to
     ``oblivious`` takes part in nothing else. ``hint_bytes``: the longest hint that a passive party
     sends before the first tree; the smaller one of both parties holds.
     """
@@ -61,9 +62,15 @@ class Lattice(Engine):
         return LatticeActive(self.hint_bytes, self.directions == "oblivious", parallelism)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
+        if public.get("version", 1) != VERSION:
+            raise Refused(
+                "engine 'lattice': the active party's fedmq speaks another version of it: bring "
+                "all parties to the same version"
+            )
         seed, hint_bytes, offer = (public.get(key) for key in ("seed", "hint_bytes", "offer"))
+        keys = {"seed", "hint_bytes", "version"}
         if (
-            not {"seed", "hint_bytes"} <= set(public) <= {"seed", "hint_bytes", "offer"}
+            not keys <= set(public) <= {*keys, "offer"}
             or not isinstance(seed, np.ndarray)
             or seed.dtype != np.uint8
             or seed.shape != (SEED_BYTES,)

@@ -24,9 +24,10 @@ from fedmq.privacy.engine import (
 from fedmq.privacy.lattice.base_transfers import MakeOffer, OfferedSeeds
 from fedmq.privacy.lattice.decryption import DecryptAnswer
 from fedmq.privacy.lattice.hint import JoinHints
-from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.layout import VERSION, Layout
 from fedmq.privacy.lattice.oblivious_transfer import ChooseRows
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
+from fedmq.privacy.lattice.punctured_seeds import GrowSeeds
 from fedmq.privacy.lattice.query import EncryptNode
 from fedmq.privacy.lattice.sampling import fresh_seed
 from fedmq.privacy.plan import Compute, Exchange, Plan, Values
@@ -38,12 +39,13 @@ __all__ = ["LatticeActive"]
 class _Peer:
     """What a peer sent before the first tree, as it is used.
 
-    ``hints`` uint32 (candidates, limbs, N); ``transfer_seeds`` uint8 (128, 2, 32), None where
-    directions are shown.
+    ``hints`` uint32 (candidates, limbs, N); ``transfer_seeds`` uint8 (32, 16, 16), None where
+    directions are shown. The ``unsent`` pieces go before the first question about directions.
     """
 
     hints: NDArray[np.uint32]
     transfer_seeds: NDArray[np.uint8] | None
+    unsent: list[Values]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +92,7 @@ class LatticeActive(ActiveHalf):
         public: Values = {
             "seed": np.frombuffer(self._public_seed, np.uint8),
             "hint_bytes": self._hint_bytes,
+            "version": VERSION,
         }
         if self._oblivious:
             [public["offer"]] = yield Compute([MakeOffer(self._transfer_seed)])
@@ -103,10 +106,12 @@ class LatticeActive(ActiveHalf):
         [hints] = yield Compute([JoinHints(hint_pieces, self._layout)])
         if len(hints) != candidates:
             raise MessageError(f"{peer} sent hints for {len(hints)} of {candidates} candidates")
-        seeds = None
+        seeds, unsent = None, []
         if self._oblivious:
-            [seeds] = yield Compute([OfferedSeeds(first.get("chosen"), self._transfer_seed)])
-        self._peers[peer] = _Peer(hints, seeds)
+            [pairs] = yield Compute([OfferedSeeds(first.get("chosen"), self._transfer_seed)])
+            [(seeds, sums)] = yield Compute([GrowSeeds(pairs, fresh_seed())])
+            unsent.append({"sums": sums})
+        self._peers[peer] = _Peer(hints, seeds, unsent)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         params = gradients.params
@@ -163,13 +168,16 @@ class LatticeActive(ActiveHalf):
         return self._sums[peer, node]
 
     def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
-        seeds = self._peers[peer].transfer_seeds
+        seeds, unsent = self._peers[peer].transfer_seeds, self._peers[peer].unsent
         if seeds is None:
             shown: Directions = yield Exchange()
             return shown
+        # Questions leave in the order of nodes, in which they are begun here.
+        before = unsent.copy()
+        unsent.clear()
         step = ChooseRows(self._all_rows, f"{tree} {node}", self._public_seed, rows, seeds)
         [(pieces, pads)] = yield Compute([step])
-        hidden = yield Exchange(pieces)
+        hidden = yield Exchange([*before, *pieces])
         left: Directions = hidden ^ pads
         return left
 

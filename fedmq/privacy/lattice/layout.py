@@ -11,7 +11,19 @@ from dataclasses import dataclass
 
 from fedmq.errors import DataError
 
-__all__ = ["DEGREE", "ERROR_BITS", "FLOOD_UNIFORMS", "LIMBS", "LIMB_BITS", "MOST_ROWS", "Layout"]
+__all__ = [
+    "DEGREE",
+    "ERROR_BITS",
+    "FLOOD_UNIFORMS",
+    "LIMBS",
+    "LIMB_BITS",
+    "MOST_ROWS",
+    "VERSION",
+    "Layout",
+]
+
+VERSION = 2
+"""Of what both halves send: 1 had transfers of 128 bits a row."""
 
 DEGREE = 8192
 """N of the ring Z_q[X]/(X^N + 1)."""

@@ -1,101 +1,109 @@
 """How does the label holder learn directions of rows without naming them? One transfer for each.
 
-The extension of Ishai, Kilian, Nissim and Petrank (CRYPTO 2003) makes any number of transfers of
-128, against parties that follow the protocol. Here the label holder chooses, row by row, whether
-it gets the direction: where the row stands in the node.
+An extension makes any number of transfers of 128, against parties that follow the protocol: that of
+Ishai, Kilian, Nissim and Petrank (CRYPTO 2003), in the form of Roy (SoftSpokenOT, CRYPTO 2022),
+which sends a quarter of the bits. Here the label holder chooses, row by row, whether it gets the
+direction: where the row stands in the node.
 
-It holds two seeds for each of 128 columns, the feature holder the one of its choice s_j. Both
-expand them to a bit a row: t_j and t_j ⊕ u_j ⊕ chosen. Row by row the feature holder then knows
-q_i = t_i, or t_i ⊕ s where the row was chosen, and hides its direction by a hash of q_i ⊕ s, which
-for chosen rows is t_i. The hash is x ⊕ AES(x) under a public key of the session, which is
-correlation robust (Guo, Katz, Wang and Yu, IEEE S&P 2020).
+It holds 16 seeds in each of 32 groups; the feature holder all but one of them, that of its secret
+place s. All are expanded to a bit a row. The label holder sends u ⊕ chosen, where u is the sum of a
+group's bits, and keeps t_i, the sum over the places whose bit i is set. Row by row the feature
+holder then knows q = t, or t ⊕ s where the row was chosen, and hides its direction by a hash of
+q ⊕ s, which for chosen rows is t. Expansion and hash are x ⊕ AES(x) under a public key of the node,
+which is correlation robust (Guo, Katz, Wang and Yu, IEEE S&P 2020).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice.base_transfers import TRANSFERS
-from fedmq.privacy.lattice.sampling import Stream
+from fedmq.privacy.lattice.punctured_seeds import GROUP_BITS, GROUPS
 from fedmq.privacy.plan import PIECE_BYTES, Values
 
 __all__ = ["ChooseRows", "HideDirections", "read_choice"]
 
-_BYTES_AT_ONCE = 4096  # of a column: eight times as many rows
-_PIECE_WIDTH = PIECE_BYTES // TRANSFERS
+_BLOCK_BYTES = 16  # of AES
+_BLOCKS_AT_ONCE = 16  # of each seed: 2,048 rows, which stay in a fast cache
+_PIECE_WIDTH = PIECE_BYTES // GROUPS
 
 
 @dataclass(frozen=True, eq=False)
 class ChooseRows:
     """The choice of ``rows`` in pieces, and the pads of all rows: bool (count,).
 
-    ``seeds`` uint8 (128, 2, 32). ``purpose`` must never choose any other rows: the difference of
+    ``seeds`` uint8 (32, 16, 16). ``purpose`` must never choose any other rows: the difference of
     two choices under one would be bare.
     """
 
     label: ClassVar[str] = "ChooseRows"
     count: int
     purpose: str
-    hash_key: bytes
+    public_seed: bytes
     rows: NDArray[np.integer] = field(repr=False)
     seeds: NDArray[np.uint8] = field(repr=False)
 
     def run(self) -> tuple[list[Values], NDArray[np.bool_]]:
         chosen = np.zeros(self.count, np.bool_)
         chosen[self.rows] = True
-        first = _expanded(self.seeds[:, 0], self.purpose, self.count)
-        columns = _expanded(self.seeds[:, 1], self.purpose, self.count)
-        columns ^= first
-        columns ^= np.packbits(chosen)
+        packed = np.packbits(chosen)
+        columns = np.empty((GROUPS, len(packed)), np.uint8)
+        hashing = _Permutation(self.public_seed, "hash", self.purpose)
+        pads = [np.empty(0, np.uint8)]
+        for part, sums, total in _expanded(self.seeds, self.public_seed, self.purpose, len(packed)):
+            columns[:, part] = total ^ packed[part]
+            pads.append(_pads(_transposed(sums), hashing))
         pieces: list[Values] = [
             {"choice": np.ascontiguousarray(columns[:, start : start + _PIECE_WIDTH])}
             for start in range(0, columns.shape[1], _PIECE_WIDTH)
         ]
-        return pieces, _pads(first, self.count, self.hash_key)
+        return pieces, _first(pads, self.count)
 
 
 @dataclass(frozen=True, eq=False)
 class HideDirections:
     """``left`` (bool, all rows), readable for chosen rows only: bool of the same length.
 
-    ``seeds`` uint8 (128, 32): those of ``choices``, bool (128,). Raises `MessageError` for a
-    malformed choice in ``pieces``.
+    ``seeds`` uint8 (32, 16, 16) as `PunctureSeeds` has them; ``secret`` bool (128,): the bits of
+    the secret places. Raises `MessageError` for a malformed choice in ``pieces``.
     """
 
     label: ClassVar[str] = "HideDirections"
     pieces: Sequence[Values]
     purpose: str
-    hash_key: bytes
+    public_seed: bytes
     left: NDArray[np.bool_] = field(repr=False)
     seeds: NDArray[np.uint8] = field(repr=False)
-    choices: NDArray[np.bool_] = field(repr=False)
+    secret: NDArray[np.bool_] = field(repr=False)
 
     def run(self) -> NDArray[np.bool_]:
-        count = len(self.left)
-        columns = _expanded(self.seeds, self.purpose, count)
-        chosen = read_choice(self.pieces, count)
-        columns[self.choices] ^= chosen[self.choices]
-        pads = _pads(columns, count, self.hash_key, np.packbits(self.choices))
-        hidden: NDArray[np.bool_] = pads ^ self.left
+        chosen = read_choice(self.pieces, len(self.left))
+        offset = np.packbits(self.secret)
+        hashing = _Permutation(self.public_seed, "hash", self.purpose)
+        masks = np.where(self.secret, np.uint8(255), np.uint8(0))[:, np.newaxis]
+        pads = [np.empty(0, np.uint8)]
+        for part, sums, _ in _expanded(self.seeds, self.public_seed, self.purpose, chosen.shape[1]):
+            shown = np.repeat(chosen[:, part], GROUP_BITS, axis=0) & masks
+            pads.append(_pads(_transposed(sums ^ shown) ^ offset, hashing))
+        hidden: NDArray[np.bool_] = _first(pads, len(self.left)) ^ self.left
         return hidden
 
 
 def read_choice(pieces: Sequence[Values], count: int) -> NDArray[np.uint8]:
-    """The columns of a choice among ``count`` rows, a bit a row: uint8 (128, bytes).
+    """The columns of a choice among ``count`` rows, a bit a row: uint8 (32, bytes).
 
     Raises:
         MessageError: the pieces are of another kind, or not of so many rows.
     """
     width = -(-count // 8)
-    parts = [np.empty((TRANSFERS, 0), np.uint8)]
+    parts = [np.empty((GROUPS, 0), np.uint8)]
     for piece in pieces:
         part = piece.get("choice")
         if (
@@ -103,42 +111,66 @@ def read_choice(pieces: Sequence[Values], count: int) -> NDArray[np.uint8]:
             and isinstance(part, np.ndarray)
             and part.dtype == np.uint8
             and part.ndim == 2
-            and len(part) == TRANSFERS
+            and len(part) == GROUPS
         ):
             parts.append(part)
     if len(parts) != len(pieces) + 1 or sum(part.shape[1] for part in parts) != width:
-        raise MessageError(f"a choice of rows that is not uint8 ({TRANSFERS}, {width})")
+        raise MessageError(f"a choice of rows that is not uint8 ({GROUPS}, {width})")
     return np.concatenate(parts, axis=1)
 
 
-def _expanded(seeds: NDArray[np.uint8], purpose: str, count: int) -> NDArray[np.uint8]:
-    """A bit a row from each seed: uint8 (seeds, bytes)."""
-    width = -(-count // 8)
-    columns = np.empty((len(seeds), width), np.uint8)
-    for column, seed in zip(columns, seeds, strict=True):
-        stream = Stream(seed.tobytes(), f"fedmq lattice transfer rows {purpose}")
-        column[:] = np.frombuffer(stream.read(width), np.uint8)
-    return columns
+class _Permutation:
+    """x ⊕ AES(x) under a public key for one purpose."""
+
+    def __init__(self, public_seed: bytes, use: str, purpose: str) -> None:
+        label = f"fedmq lattice transfer {use} {purpose}".encode()
+        key = hashlib.sha256(label + b"\0" + public_seed).digest()
+        self._cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+
+    def __call__(self, blocks: NDArray[Any]) -> NDArray[np.uint64]:
+        """Of contiguous blocks of 16 bytes: uint64 (all of them,)."""
+        permuted = np.frombuffer(self._cipher.update(blocks.data.cast("B")), np.uint64)
+        return permuted ^ blocks.reshape(-1).view(np.uint64)
 
 
-def _pads(
-    columns: NDArray[np.uint8],
-    count: int,
-    hash_key: bytes,
-    offset: NDArray[np.uint8] | None = None,
-) -> NDArray[np.bool_]:
-    """A bit of the hash of each row of 128 bits, plus ``offset`` (16,): bool (count,)."""
-    key = hashlib.sha256(b"fedmq lattice transfer hash\0" + hash_key).digest()
-    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # a public permutation
-    parts = [np.empty(0, np.uint8)]
-    for start in range(0, columns.shape[1], _BYTES_AT_ONCE):
-        rows = _transposed(columns[:, start : start + _BYTES_AT_ONCE])
-        if offset is not None:
-            rows ^= offset
-        permuted = np.frombuffer(cipher.update(rows.tobytes()), np.uint8).reshape(rows.shape)
-        parts.append(permuted[:, 0] ^ rows[:, 0])
-    pads: NDArray[np.bool_] = (np.concatenate(parts)[:count] & 1).astype(np.bool_)
-    return pads
+def _expanded(
+    seeds: NDArray[np.uint8], public_seed: bytes, purpose: str, width: int
+) -> Iterator[tuple[slice, NDArray[np.uint8], NDArray[np.uint8]]]:
+    """Of ``width`` bytes of each seed, part by part: the part, sums by bit of the place, the total.
+
+    uint8 (128, bytes) and (32, bytes). The first seed of a group goes into its total alone.
+    """
+    expanding = _Permutation(public_seed, "rows", purpose)
+    lanes = seeds.view("<u8")
+    for start in range(0, -(-width // _BLOCK_BYTES), _BLOCKS_AT_ONCE):
+        stop = min(start + _BLOCKS_AT_ONCE, -(-width // _BLOCK_BYTES))
+        blocks = np.empty((*seeds.shape[:2], stop - start, 2), "<u8")
+        blocks[..., 0] = lanes[..., :1] ^ np.arange(start, stop, dtype=np.uint64)
+        blocks[..., 1] = lanes[..., 1:]
+        streams = expanding(blocks).reshape(*seeds.shape[:2], -1)
+        sums = np.empty((GROUPS, GROUP_BITS, streams.shape[-1]), np.uint64)
+        for bit in range(GROUP_BITS):
+            low, high = np.split(streams, 2, axis=1)
+            np.bitwise_xor.reduce(high, axis=1, out=sums[:, bit])
+            streams = low ^ high
+        part = slice(start * _BLOCK_BYTES, min(stop * _BLOCK_BYTES, width))
+        held = part.stop - part.start
+        yield (
+            part,
+            sums.view(np.uint8).reshape(GROUPS * GROUP_BITS, -1)[:, :held],
+            streams[:, 0].view(np.uint8)[:, :held],
+        )
+
+
+def _pads(rows: NDArray[np.uint8], hashing: _Permutation) -> NDArray[np.uint8]:
+    """A byte of the hash of each row of 128 bits."""
+    return hashing(rows).view(np.uint8)[::_BLOCK_BYTES]
+
+
+def _first(pads: Sequence[NDArray[np.uint8]], count: int) -> NDArray[np.bool_]:
+    """A bit of each of the first ``count`` pads."""
+    bits: NDArray[np.bool_] = (np.concatenate(pads)[:count] & 1).astype(np.bool_)
+    return bits
 
 
 def _transposed(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:

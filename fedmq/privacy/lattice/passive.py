@@ -19,6 +19,7 @@ from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.layout import LIMBS, Layout
 from fedmq.privacy.lattice.oblivious_transfer import HideDirections
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
+from fedmq.privacy.lattice.punctured_seeds import PunctureSeeds
 from fedmq.privacy.lattice.sampling import Stream, fresh_seed
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
@@ -53,7 +54,9 @@ class LatticePassive(PassiveHalf):
         self._numbers = np.argsort(words)
         choices = Stream(self._seed, "fedmq lattice transfer choices").words(TRANSFERS)
         self._choices = (choices & np.uint64(1)).astype(np.bool_)
-        self._transfer_seeds: NDArray[np.uint8]
+        self._choice_seeds: NDArray[np.uint8]
+        self._sums: object = None
+        self._transfer_seeds: NDArray[np.uint8] | None = None
         self._layout: Layout
         self._masks: NDArray[np.int8]
         self._answered = 0
@@ -74,7 +77,7 @@ class LatticePassive(PassiveHalf):
         first: Values = {"candidates": len(table)}
         if self._offer is not None:
             step = ChooseSeeds(self._offer, self._choices, self._seed)
-            [(first["chosen"], self._transfer_seeds)] = yield Compute([step])
+            [(first["chosen"], self._choice_seeds)] = yield Compute([step])
         parts = yield Compute(shares_of(self._public_seed, layout, self._parallelism))
         public = PublicElements.joined(parts)
         own = [
@@ -161,13 +164,19 @@ class LatticePassive(PassiveHalf):
     ) -> Plan[Directions]:
         if self._offer is None:
             return left
+        if self._sums is None and pieces:
+            first, *pieces = pieces
+            self._sums = first.get("sums")
+        if self._transfer_seeds is None:
+            puncture = PunctureSeeds(self._sums, self._choice_seeds, self._choices)
+            [self._transfer_seeds] = yield Compute([puncture])
         step = HideDirections(
             pieces,
             f"{tree} {node}",
             self._public_seed,
             left,
             self._transfer_seeds,
-            self._choices,
+            ~self._choices,
         )
         [hidden] = yield Compute([step])
         shown: Directions = hidden

@@ -49,6 +49,7 @@ def test_too_many_rows_are_refused_before_anything_is_made() -> None:
         ({"seed": np.zeros(31, np.uint8)}, "malformed"),
         ({"hint_bytes": "much"}, "malformed"),
         ({"more": 1}, "malformed"),
+        ({"version": 1}, "speaks another version of it"),
         ({"offer": np.zeros((2, 256), np.uint8)}, "not of the group"),
         ({"offer": 3}, "elements of 256 bytes"),
     ],
@@ -89,8 +90,20 @@ def test_directions_of_other_rows_arrive_only_if_asked_for(directions: Any, righ
 
 def test_directions_are_not_shown_to_whom_they_are_not_asked_of() -> None:
     pair = EnginePair(Lattice(), table(50, 2, seed=0))
-    with pytest.raises(MessageError, match="a choice of rows that is not"):
-        pair._run(pair.passive.show_directions(0, 1, np.ones(50, np.bool_), ()))
+    for pieces in ((), ({"choice": np.zeros((32, 7), np.uint8)},), ({"sums": 3},)):
+        with pytest.raises(MessageError, match="sums of seeds that are not"):
+            pair._run(pair.passive.show_directions(0, 1, np.ones(50, np.bool_), pieces))
+
+
+def test_the_sums_of_seeds_go_before_the_first_question_about_directions() -> None:
+    pair = EnginePair(Lattice(), table(50, 2, seed=0))
+    pair.start_tree(gradients(50, 1))
+    rows = np.arange(10, dtype=np.int32)
+    asked = [
+        [set(piece) for piece in pair._advance(plan, None).pieces]
+        for plan in (pair.active.read_directions("telco", 0, node, rows) for node in (1, 2))
+    ]
+    assert asked == [[{"sums"}, {"choice"}], [{"choice"}]]
 
 
 def test_a_party_set_to_oblivious_shows_no_directions_of_all_rows() -> None:

@@ -20,10 +20,19 @@ from fedmq.privacy.lattice.base_transfers import (
     check_elements,
 )
 from fedmq.privacy.lattice.oblivious_transfer import ChooseRows, HideDirections
+from fedmq.privacy.lattice.punctured_seeds import GROUPS, GrowSeeds, PunctureSeeds
 from fedmq.privacy.plan import PIECE_BYTES
 
 SENDER, RECEIVER = b"s" * 32, b"r" * 32
 CHOICES = np.random.default_rng(0).random(TRANSFERS) < 0.5
+
+
+@cache
+def groups() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All seeds, the sums that are sent of them, and what the sums and choices give."""
+    _, keys, pairs = base()
+    seeds, sums = GrowSeeds(pairs, SENDER).run()
+    return seeds, sums, PunctureSeeds(sums, keys, CHOICES).run()
 
 
 @cache
@@ -34,11 +43,11 @@ def base() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def choice(rows: np.ndarray, count: int, purpose: str = "0 1") -> ChooseRows:
-    return ChooseRows(count, purpose, b"k", rows, base()[2])
+    return ChooseRows(count, purpose, b"k", rows, groups()[0])
 
 
 def hidden(pieces: list, left: np.ndarray, purpose: str = "0 1") -> HideDirections:
-    return HideDirections(pieces, purpose, b"k", left, base()[1], CHOICES)
+    return HideDirections(pieces, purpose, b"k", left, groups()[2], ~CHOICES)
 
 
 def test_the_group_is_of_prime_order_and_its_generator_of_that_order() -> None:
@@ -88,6 +97,36 @@ def test_an_element_that_is_no_square_is_refused() -> None:
         OfferedSeeds(chosen, SENDER).run()
 
 
+def test_of_each_group_all_seeds_are_learned_but_that_of_the_secret_place() -> None:
+    seeds, _, learned = groups()
+    secret = np.packbits(~CHOICES.reshape(GROUPS, 4), axis=1)[:, 0] >> 4
+    for group in range(GROUPS):
+        for place in range(1, 16):
+            wanted = seeds[group, place ^ secret[group]]
+            assert np.array_equal(learned[group, place], wanted)
+    assert not learned[:, 0].any()
+    assert len({seed.tobytes() for seed in seeds.reshape(-1, 16)}) == 16 * GROUPS
+
+
+def test_without_the_seeds_of_transfers_the_sums_give_nothing() -> None:
+    seeds, sums, _ = groups()
+    keys = base()[2][np.arange(TRANSFERS), 1 - CHOICES.astype(int)]
+    wrong = PunctureSeeds(sums, keys, CHOICES).run()
+    assert not {seed.tobytes() for seed in wrong.reshape(-1, 16)} & {
+        seed.tobytes() for seed in seeds.reshape(-1, 16)
+    }
+
+
+@pytest.mark.parametrize(
+    "sums",
+    [None, 3, np.zeros((128, 2, 15), np.uint8), np.zeros((128, 2, 16), np.int8)],
+    ids=["none", "number", "short", "signed"],
+)
+def test_malformed_sums_are_refused(sums: object) -> None:
+    with pytest.raises(MessageError, match=r"sums of seeds that are not uint8 \(128, 2, 16\)"):
+        PunctureSeeds(sums, base()[1], CHOICES).run()
+
+
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 1000, 40_000])
 def test_directions_of_chosen_rows_arrive_and_no_others(count: int) -> None:
     random = np.random.default_rng(count)
@@ -102,7 +141,7 @@ def test_directions_of_chosen_rows_arrive_and_no_others(count: int) -> None:
 
 
 def test_each_piece_fits_a_message() -> None:
-    pieces, _ = choice(np.arange(5), 40_000).run()
+    pieces, _ = choice(np.arange(5), 100_000).run()
     assert len(pieces) > 1
     assert max(piece["choice"].nbytes for piece in pieces) <= PIECE_BYTES
 
@@ -126,15 +165,15 @@ def test_nodes_have_pads_of_their_own() -> None:
         [],
         [{}],
         [{"choice": 3}],
-        [{"choice": np.zeros((TRANSFERS, 4), np.uint8)}],
-        [{"choice": np.zeros((TRANSFERS - 1, 5), np.uint8)}],
-        [{"choice": np.zeros((TRANSFERS, 5), np.int8)}],
-        [{"choice": np.zeros((TRANSFERS, 5), np.uint8), "more": 1}],
+        [{"choice": np.zeros((GROUPS, 4), np.uint8)}],
+        [{"choice": np.zeros((GROUPS - 1, 5), np.uint8)}],
+        [{"choice": np.zeros((GROUPS, 5), np.int8)}],
+        [{"choice": np.zeros((GROUPS, 5), np.uint8), "more": 1}],
     ],
     ids=["nothing", "empty", "number", "few rows", "few columns", "signed", "more"],
 )
 def test_a_malformed_choice_is_refused(pieces: list) -> None:
-    with pytest.raises(MessageError, match=r"uint8 \(128, 5\)"):
+    with pytest.raises(MessageError, match=r"uint8 \(32, 5\)"):
         hidden(pieces, np.zeros(40, np.bool_)).run()
 
 
@@ -142,7 +181,7 @@ def test_another_secret_choice_hides_the_same_directions_otherwise() -> None:
     left = np.zeros(4000, np.bool_)
     pieces, _ = choice(np.arange(0), 4000).run()
     step = hidden(pieces, left)
-    other = replace(step, choices=~CHOICES)
+    other = replace(step, secret=CHOICES)
     assert abs((step.run() == other.run()).mean() - 0.5) < 0.05
 
 
