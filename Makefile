@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest oldest chaos fuzz histories bench bench-training bench-safety
-.PHONY: bench-apart bench-estimate bench-gradient-bits soak bench-alignment bench-online papers docs clean rabbitmq postgresql
+.PHONY: bench-apart bench-estimate bench-gradient-bits bench-merged-cells soak bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -79,6 +79,10 @@ bench-estimate: $(VENV)/bench.stamp rabbitmq ## what fedmq estimate says, beside
 bench-gradient-bits: $(VENV)/bench.stamp ## what gradient_bits costs of a model, and saves of the time
 	$(data)
 	@$(BIN)/python -m benchmarks.gradient_bits "$(DATA)" --page docs/measured/gradient-bits.md
+
+bench-merged-cells: $(VENV)/bench.stamp ## what smallest_cell costs of a model, and what sums then tell
+	$(data)
+	@$(BIN)/python -m benchmarks.merged_cells "$(DATA)" --page docs/measured/merged-cells.md
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python -m benchmarks.soak

@@ -6,7 +6,7 @@ columns, the labels, and what each tree added to the margins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
-from fedmq.boosting.node_numbers import ROOT, children
+from fedmq.boosting.node_numbers import ROOT, children, parent, sibling
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.leakage.attacks.bins_from_sums import (
     NodeSums,
@@ -29,6 +29,9 @@ from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+from fedmq.privacy.registry import ENGINES
+from fedmq.protocol.training.candidate_order import count_cells
+from fedmq.protocol.training.merged_cells import kept_candidates
 from fedmq.protocol.training.node_candidates import NodeCandidates
 
 __all__ = ["bins_from_sums"]
@@ -36,14 +39,20 @@ __all__ = ["bins_from_sums"]
 ATTACK = "bins from sums"
 # Candidates whose bits least squares looks for, at most: as many of all, evenly chosen.
 _MOST_CELLS = 20_000_000
+# Where nodes show different candidates, each has equations of its own to solve.
+_MOST_ALONE = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ShownTree:
-    """The sums shown in one tree, by node, in canonical order; and its candidates."""
+    """The sums of one tree by node, of all its candidates in canonical order.
 
-    candidates: NodeCandidates
+    ``known`` bool (candidates,), by node: those that were shown, or follow from what was.
+    """
+
+    candidates: CandidateTable
     nodes: dict[int, NodeSums]
+    known: dict[int, NDArray[np.bool_]]
 
 
 def bins_from_sums(
@@ -110,14 +119,67 @@ def _shown(
     tree: TreeView,
     pairs: NDArray[np.int64],
 ) -> _ShownTree:
-    candidates = NodeCandidates(bins, view.terms, number)
+    drawn = NodeCandidates(bins, view.terms, number)
+    candidates = drawn.of_tree
     asked = sorted({node for peer, node in tree.exchanged if peer == party})
-    rows = [tree.carrying(node) for node in asked]
+    known = _kept(view, party, bins, tree, candidates, asked)
+    for node in asked:
+        own = np.zeros(len(candidates), dtype=np.bool_)
+        own[drawn.places(node)] = True
+        known[node] = known[node] & own
+    # Of a node that was declined its sibling may tell.
+    declined = {sibling(node) for node in asked if node != ROOT} - set(asked)
+    known |= dict.fromkeys(declined, np.zeros(len(candidates), dtype=np.bool_))
+    _derive(known)
+    told = sorted(node for node, shown in known.items() if shown.any())
+    rows = [tree.carrying(node) for node in told]
     nodes = {
-        node: NodeSums(held, pairs[held], candidates.of_node(node).left_sums(sums))
-        for node, held, sums in zip(asked, rows, histograms(bins, pairs, rows), strict=True)
+        node: NodeSums(held, pairs[held], candidates.left_sums(sums))
+        for node, held, sums in zip(told, rows, histograms(bins, pairs, rows), strict=True)
     }
-    return _ShownTree(candidates, nodes)
+    return _ShownTree(candidates, nodes, known)
+
+
+def _kept(
+    view: SessionView,
+    party: str,
+    bins: BinMatrix,
+    tree: TreeView,
+    candidates: CandidateTable,
+    asked: Sequence[int],
+) -> dict[int, NDArray[np.bool_]]:
+    """The candidates of each node that ``party`` did not merge: bool (candidates,)."""
+    everything = np.ones(len(candidates), dtype=np.bool_)
+    smallest = view.smallest_cells.get(party, 0)
+    if not smallest:
+        return dict.fromkeys(asked, everything)
+    kept: dict[int, NDArray[np.bool_]] = {}
+    if ENGINES[view.terms.engine].hides_rows:
+        rows = np.flatnonzero(~view.terms.evaluation.numpy()).astype(np.int32)
+        counts = count_cells(bins, candidates, [rows])
+        shown = kept_candidates(bins.cuts, candidates, everything, counts, smallest)
+        return dict.fromkeys(asked, shown)
+    for node in asked:
+        family = [node] if node == ROOT else [sibling(node), node]
+        if family[0] in kept:
+            kept[node] = kept[family[0]]
+            continue
+        above = everything if node == ROOT else kept[parent(node)]
+        counts = count_cells(bins, candidates, [tree.carrying(member) for member in family])
+        kept[node] = kept_candidates(bins.cuts, candidates, above, counts, smallest)
+    return kept
+
+
+def _derive(known: dict[int, NDArray[np.bool_]]) -> None:
+    """Add what follows: of the sums of a node and of its two children, two tell the third."""
+    before = -1
+    while (now := sum(int(shown.sum()) for shown in known.values())) != before:
+        before = now
+        for node in known.keys() & {parent(node) for node in known}:
+            family = (node, *children(node))
+            for member in family:
+                one, other = (known[relative] for relative in family if relative != member)
+                known[member] = known[member] | (one & other)
 
 
 def _named(
@@ -126,11 +188,12 @@ def _named(
     placed = np.zeros(bins.codes.shape, dtype=np.bool_)
     right = claims = 0
     for tree in trees.values():
+        candidates = tree.candidates
+        pairs = _neighbours(candidates)
+        everything = np.arange(len(candidates))
         for number, node in tree.nodes.items():
-            candidates = tree.candidates.of_node(number)
-            pairs = _neighbours(candidates)
-            everything = np.arange(len(candidates))
-            claimed = [claim for claim in named_rows(node, pairs) if len(claim.pairs)]
+            both = tree.known[number][pairs].all(axis=1)
+            claimed = [claim for claim in named_rows(node, pairs[both]) if len(claim.pairs)]
             if not claimed:
                 continue
             goes_left = splitting_matrix(bins, node.rows, candidates, everything) == 1
@@ -174,14 +237,17 @@ def _neighbours(candidates: CandidateTable) -> NDArray[np.intp]:
 def _followed(trees: dict[int, _ShownTree], party: str) -> Iterator[Finding]:
     shares, chances = [], []
     for tree in trees.values():
-        for number, node in tree.nodes.items():
-            low, high = (tree.nodes.get(child) for child in children(number))
-            if low is None or high is None or tree.candidates.narrows:
+        for number in tree.nodes:
+            if any(child not in tree.nodes for child in children(number)):
                 continue
-            places = followed(node.left, low.left, high.left)
-            truth = np.arange(len(places))
-            shares.append(float((places == truth[:, None]).all(axis=1).mean()))
-            chances.append(1 / max(1, len(places)) ** 2)
+            family = (number, *children(number))
+            own, *below = (np.flatnonzero(tree.known[member]) for member in family)
+            sums = [tree.nodes[member].left for member in family]
+            places = followed(sums[0][own], sums[1][below[0]], sums[2][below[1]])
+            found = (places >= 0).all(axis=1)
+            pairs = np.stack([shown[places[found, child]] for child, shown in enumerate(below)])
+            shares.append(float((pairs == own[found]).all(axis=0).sum() / len(own)))
+            chances.append(1 / (len(below[0]) * len(below[1])))
     if shares:
         target, where = f"{party}'s candidates followed to children", f"{len(shares)} families"
         value, chance = float(np.mean(shares)), float(np.mean(chances))
@@ -191,42 +257,42 @@ def _followed(trees: dict[int, _ShownTree], party: str) -> Iterator[Finding]:
 def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator[Finding]:
     """Columns linked from tree to tree by their root sums, and read by least squares."""
     first = next(iter(trees.values()))
-    count = len(first.candidates.of_tree)
-    # With columns drawn anew for each tree or node there is nothing to link them by.
+    if ROOT not in first.nodes:
+        return
+    shown = np.flatnonzero(first.known[ROOT])
+    # With columns drawn anew for each tree there is nothing to link all trees by.
     alike = [
         tree
         for tree in trees.values()
-        if len(tree.candidates.of_tree) == count and ROOT in tree.nodes
+        if ROOT in tree.nodes and np.array_equal(tree.known[ROOT], first.known[ROOT])
     ]
-    if not count or alike[:1] != [first] or first.candidates.narrows:
-        return
     rows = len(bins.codes)
-    chosen = np.unique(
-        np.linspace(0, count - 1, max(1, min(count, _MOST_CELLS // rows))).astype(int)
-    )
+    everywhere = all(known.all() for tree in alike for known in tree.known.values())
+    most = max(1, _MOST_CELLS // rows) if everywhere else _MOST_ALONE
+    chosen = shown[np.unique(np.linspace(0, len(shown) - 1, min(len(shown), most)).astype(int))]
     root = first.nodes[ROOT]
     expected = root.left[chosen, 1] / max(1, int(root.pairs[:, 1].sum()))
     nodes: list[NodeSums] = []
+    known: list[NDArray[np.bool_]] = []
     links = []
     for tree in alike:
         root = tree.nodes[ROOT]
         match = np.arange(len(chosen))
         if nodes:
-            shares = left_shares(rows, nodes, expected)[root.rows]
+            shares = left_shares(rows, nodes, expected, np.stack(known))[root.rows]
             predicted = shares.T @ root.pairs.astype(np.float64)
             match = linked(predicted, root.left[chosen].astype(np.float64))
             links.append(float((match == np.arange(len(chosen))).mean()))
-        nodes += [
-            NodeSums(node.rows, node.pairs, node.left[chosen][match])
-            for node in tree.nodes.values()
-        ]
-    where = f"{len(alike)} trees, {len(nodes)} nodes"
+        for number, node in tree.nodes.items():
+            nodes.append(NodeSums(node.rows, node.pairs, node.left[chosen][match]))
+            known.append(tree.known[number][chosen][match])
+    where = f"{len(alike)} trees, {len(nodes)} nodes, {len(chosen)} candidates"
     if links:
         target = f"{party}'s candidates linked across trees"
         yield Finding(ATTACK, target, where, "share", float(np.mean(links)), 1 / len(chosen))
     seen = np.unique(np.concatenate([node.rows for node in nodes]))
-    truth = splitting_matrix(bins, seen, first.candidates.of_tree, chosen) == 1
-    guess = left_shares(rows, nodes, expected)[seen] > 0.5
+    truth = splitting_matrix(bins, seen, first.candidates, chosen) == 1
+    guess = left_shares(rows, nodes, expected, np.stack(known))[seen] > 0.5
     shares = truth.mean(axis=0)
     chance = float(np.maximum(shares, 1 - shares).mean())
     value = float((guess == truth).mean())

@@ -75,6 +75,8 @@ class SessionView:
     def __init__(self, recording: Recording) -> None:
         self.party = recording.party
         self.trees: dict[int, TreeView] = {}
+        self.smallest_cells: dict[str, int] = {}
+        """Cells with fewer rows of a node were merged, by the party that announced it."""
         self._oblivious: set[tuple[int, int]] = set()
         for envelope in recording.envelopes:
             if isinstance(envelope.body, training.TrainingOpen):
@@ -84,6 +86,7 @@ class SessionView:
         else:
             raise DataError(f"the recording of {recording.party} holds no training")
         readers: dict[type[Body], Callable[[Envelope, Any], None]] = {
+            training.SessionAccept: self._accepted,
             training.TreeStarted: self._started,
             training.GradientBroadcast: self._broadcast,
             training.QueryPiece: self._asked,
@@ -101,6 +104,9 @@ class SessionView:
     def is_active(self) -> bool:
         """Whether the party that recorded holds the label."""
         return self.party == self.active
+
+    def _accepted(self, envelope: Envelope, body: training.SessionAccept) -> None:
+        self.smallest_cells[envelope.header.sender] = body.smallest_cell
 
     def _started(self, _: Envelope, body: training.TreeStarted) -> None:
         if body.tree not in self.trees:

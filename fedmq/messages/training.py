@@ -97,6 +97,10 @@ class SessionAccept(Body):
     """No node has more of this party's candidates; the most there can be, if it does not say."""
     signed: bool = False
     """Whether some of its columns are under a monotone constraint: signs come with its sums."""
+    smallest_node: Count = 0
+    """Nodes with fewer rows get no candidates of this party."""
+    smallest_cell: Count = 0
+    """Cells with fewer rows of a node were or are merged; 0: none."""
 
 
 class EngineSetup(Body):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 
 __all__ = ["ActiveTree", "Checkpoint", "PassiveTree", "all_places", "all_records", "last_records"]
 
@@ -38,12 +39,14 @@ class PassiveTree:
 
     Checkpoints of earlier versions have no nodes.
     ``table`` is the digest of the table on which it has grown, as in :class:`ActiveTree`.
+    ``withheld``: the sums that the party did not show.
     """
 
     number: int
     records: LookupTable
     table: str = ""
     nodes: tuple[int, ...] = ()
+    withheld: Withheld = WITHHELD_NOTHING
 
 
 Checkpoint = ActiveTree | PassiveTree

@@ -72,6 +72,11 @@ class SimulatedModel:
         return result
 
     @property
+    def departures(self) -> tuple[str, ...]:
+        """Why this is not XGBoost's model on the joined table, in words; empty if it is."""
+        return self.share.departures
+
+    @property
     def best_iteration(self) -> int | None:
         """The last tree that predictions use, from 0; None without early stopping."""
         return self.share.best_iteration

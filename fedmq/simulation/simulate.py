@@ -50,6 +50,7 @@ def simulate(
     on_report: Callable[[Report], None] = lambda _: None,
     trace: Timeline | None = None,
     record: str | Path | None = None,
+    smallest_cell: int = 0,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
@@ -72,6 +73,8 @@ def simulate(
         on_report: called after each tree, on another thread.
         trace: collects what every party computed and sent, and when.
         record: a folder; what each party saw is kept in ``<party>.recording`` for ``fedmq.audit``.
+        smallest_cell: passive parties merge cells of fewer rows, as their ``[policy]`` would have
+            it; 0: none, so that the model of an exact engine is XGBoost's.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -79,6 +82,8 @@ def simulate(
     """
     if not isinstance(params, TrainParams):
         params = TrainParams.parse(params or {}, "params")
+    if smallest_cell < 0:
+        raise ConfigError(f"smallest_cell = {smallest_cell}: no fewer than 0 rows")
     spec = _engine(engine, engine_options or {}, key)
     values, names = feature_table(active, ACTIVE)
     labels = OBJECTIVES[params.objective].labels(_column(label), ACTIVE)
@@ -108,7 +113,13 @@ def simulate(
         for party, (table, features) in tables.items():
             load = Given(PassiveTable(table, features))
             machines[party] = PassiveTraining(
-                party, ACTIVE, load, lambda _: spec, secret, parallelism=width
+                party,
+                ACTIVE,
+                load,
+                lambda _: spec,
+                secret,
+                parallelism=width,
+                smallest_cell=smallest_cell,
             )
         return await run_machines(
             machines, pool, broker, "training", traffic, on_report, trace, record=folder

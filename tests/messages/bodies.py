@@ -116,6 +116,8 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         trees=naturals,
         candidates=st.integers(0, training.MOST_CANDIDATES),
         signed=st.booleans(),
+        smallest_node=naturals,
+        smallest_cell=naturals,
     ),
     training.EngineSetup: st.builds(training.EngineSetup, piece=pieces, payload=payloads),
     training.TreeStarted: st.builds(training.TreeStarted, tree=trees, pieces=pieces),

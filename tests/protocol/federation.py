@@ -48,6 +48,7 @@ class Federation:
     engine: Engine = PLAIN
     secret: int = 7
     smallest_node: Mapping[str, int] = field(default_factory=dict)
+    smallest_cell: Mapping[str, int] = field(default_factory=dict)
     """Which passive parties decline nodes, and from how few rows on."""
     loads: Mapping[str, Computation] = field(default_factory=dict)
     """What passive parties load, where it is not their columns."""
@@ -102,6 +103,7 @@ class Federation:
                 self.secret,
                 parallelism=2,
                 smallest_node=self.smallest_node.get(peer, 0),
+                smallest_cell=self.smallest_cell.get(peer, 0),
             )
         return machines
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
+from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 
@@ -68,12 +69,13 @@ class PassiveShare(_Share):
     """What an owner without the label keeps: its name and its lookup table.
 
     ``places``: the tree and node of each record; empty in a share of a training that did not keep
-    them.
+    them. ``withheld``: the sums that it did not show in the training.
     """
 
     format: Literal["fedmq.passive-share"] = "fedmq.passive-share"
     party: str
     places: tuple[tuple[_TreeNumber, _Node], ...] = ()
+    withheld: Withheld = WITHHELD_NOTHING
 
     @model_validator(mode="after")
     def _placed(self) -> Self:
@@ -87,6 +89,8 @@ class ActiveShare(_Share):
 
     ``parties`` names the owners by index, itself first. ``history`` has the evaluation by metric
     and round. ``best_iteration`` is set by early stopping, and ends the trees used for predictions.
+    ``withheld``: the sums that owners did not show, by their names; ``inexact_engine``: the engine,
+    if its sums were not exact. Shares of earlier versions have neither, and say nothing of it.
     """
 
     format: Literal["fedmq.active-share"] = "fedmq.active-share"
@@ -95,6 +99,8 @@ class ActiveShare(_Share):
     trees: tuple[Tree, ...]
     best_iteration: Annotated[int, Field(ge=0)] | None = None
     history: dict[str, tuple[float, ...]] = {}
+    withheld: dict[str, Withheld] = {}
+    inexact_engine: str = ""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -113,6 +119,28 @@ class ActiveShare(_Share):
         if self.best_iteration is not None and self.best_iteration >= len(self.trees):
             raise ValueError("best_iteration is beyond the trees")
         return self
+
+    @property
+    def departures(self) -> tuple[str, ...]:
+        """Why this is not the model of XGBoost on the joined table, in words.
+
+        Nothing, if it is: node by node.
+        """
+        params, engine = self.params, self.inexact_engine
+        drawn = {
+            "active_only_trees": params.active_only_trees > 0,
+            "subsample": params.subsample < 1,
+            "colsample_bytree": params.colsample_bytree < 1,
+            "colsample_bylevel": params.colsample_bylevel < 1,
+            "colsample_bynode": params.colsample_bynode < 1,
+            "goss": params.goss,
+            "gradient_bits": params.gradient_bits is not None,
+        }
+        return (
+            *([f"sums of engine {engine} are not exact"] if engine else ()),
+            *(f"{name} = {getattr(params, name)}" for name, departs in drawn.items() if departs),
+            *(line for party, held in self.withheld.items() for line in held.in_words(party)),
+        )
 
     @property
     def used_trees(self) -> tuple[Tree, ...]:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import table
@@ -127,11 +128,22 @@ def _in_words(result: Any) -> str | Text:
     if not result:
         return "no models yet; train one with: fedmq train JOB.toml"
     if "trees" not in result[0]:
-        rows = [(model["model"], model["records"]) for model in result]
-        return table(("model", "records of this party"), rows)
+        rows = [
+            (model["model"], model["records"], ", ".join(model["departures"])) for model in result
+        ]
+        return table(("model", "records of this party", "withheld"), rows)
     return table(
-        ("model", "trees", "objective", "metrics"),
-        [(model["model"], model["trees"], model["objective"], _metrics(model)) for model in result],
+        ("model", "trees", "objective", "metrics", "as XGBoost"),
+        [
+            (
+                model["model"],
+                model["trees"],
+                model["objective"],
+                _metrics(model),
+                departures_in_words(model["departures"]),
+            )
+            for model in result
+        ],
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
@@ -128,5 +129,6 @@ def _in_words(result: Any) -> str:
     privacy = "" if spent is None else f", epsilon {spent:g} spent in all"
     return (
         f"model {result['model']}: {result['trees']} trees in {result['seconds']:.1f} s, "
-        f"{result['bytes_sent'] / 1e6:.1f} MB sent{metrics}{privacy}"
+        f"{result['bytes_sent'] / 1e6:.1f} MB sent{metrics}{privacy}; as XGBoost: "
+        f"{departures_in_words(result['departures'])}"
     )

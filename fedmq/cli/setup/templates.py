@@ -70,6 +70,11 @@ most_trainings_per_day = 100
 # these people (fedmq status shows how many were). What is answered adds up: the
 # fewer, the less can be worked out about anyone.
 most_equations_per_row = 10000
+# Cells of a column with fewer rows of a node are merged before the label holder sees
+# sums of them. Then no sum names a person; the model is not quite XGBoost's, though
+# rarely worse. 0: every cut is shown, and who computes on the sums reads where most
+# people stand between them.
+smallest_cell = 10
 """
 
 _TRAIN = """\

@@ -137,13 +137,16 @@ def linked(predicted: NDArray[np.float64], shown: NDArray[np.float64]) -> NDArra
 
 
 def left_shares(
-    rows: int, nodes: Sequence[NodeSums], expected: NDArray[np.float64]
+    rows: int,
+    nodes: Sequence[NodeSums],
+    expected: NDArray[np.float64],
+    shown: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
     """By least squares, how likely each row goes left of each candidate: (rows, candidates).
 
-    The sums of each node are two equations about every candidate, in the same order in all
-    ``nodes``; ``expected`` (candidates,) is the share of the rows that goes left where they
-    say nothing.
+    The sums of each node are two equations about every candidate that it has ``shown``, bool
+    (nodes, candidates), in the same order in all ``nodes``; ``expected`` (candidates,) is the share
+    of the rows that goes left where they say nothing.
     """
     equations = np.zeros((2 * len(nodes), rows))
     sums = np.zeros((2 * len(nodes), len(expected)))
@@ -153,9 +156,16 @@ def left_shares(
             length = max(float(np.linalg.norm(held)), 1.0)
             equations[2 * number + channel, node.rows] = held / length
             sums[2 * number + channel] = node.left[:, channel] / length
-    values, vectors = np.linalg.eigh(equations @ equations.T)
-    kept = values > _SMALLEST_EIGENVALUE * max(values[-1], np.finfo(float).tiny)
+    products = equations @ equations.T
     missing = sums - equations.sum(axis=1)[:, None] * expected
-    weights = vectors[:, kept] @ ((vectors[:, kept].T @ missing) / values[kept, None])
+    weights = np.zeros_like(sums)
+    known = np.repeat(shown, 2, axis=0)
+    patterns, pattern_of = np.unique(known, axis=1, return_inverse=True)
+    for number, pattern in enumerate(patterns.T):
+        own = np.flatnonzero(pattern_of.ravel() == number)
+        values, vectors = np.linalg.eigh(products[np.ix_(pattern, pattern)])
+        kept = values > _SMALLEST_EIGENVALUE * max(values.max(initial=0.0), np.finfo(float).tiny)
+        solved = (vectors[:, kept].T @ missing[np.ix_(pattern, own)]) / values[kept, None]
+        weights[np.ix_(pattern, own)] = vectors[:, kept] @ solved
     shares: NDArray[np.float64] = expected + equations.T @ weights
     return shares

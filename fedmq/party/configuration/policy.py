@@ -66,6 +66,10 @@ class PolicySection(Section):
     smallest_node: Annotated[int, Field(ge=0)] = 0
     """Sums of nodes where fewer rows carry a gradient are not answered; the model is then no longer
     the one that all the data would give."""
+    smallest_cell: Annotated[int, Field(ge=0)] = 0
+    """Cells of a column, between two of its cuts, with fewer rows of a node are merged before sums
+    are shown; 0: none are, as in files of earlier versions. A model of merged cells is not
+    XGBoost's, node by node. Engines that hide rows have cells of the whole table merged only."""
     most_trees: Annotated[int, Field(ge=1)] = 1000
     """Trees of the longest training it joins."""
     most_depth: Annotated[int, Field(ge=1)] = 10

@@ -117,9 +117,11 @@ class InferenceService(Service):
 
     def _described(self, model: str) -> dict[str, Any]:
         if not self.context.is_active:
+            own = self.context.model_store.passive(model)
             return {
                 "model": model,
-                "records": len(self.context.model_store.passive(model).lookup_table),
+                "records": len(own.lookup_table),
+                "departures": list(own.withheld.in_words(own.party)),
             }
         share = self.context.model_store.active(model)
         return {
@@ -128,6 +130,7 @@ class InferenceService(Service):
             "trees": len(share.used_trees),
             "parties": list(share.parties),
             "metrics": share.metrics,
+            "departures": list(share.departures),
         }
 
 

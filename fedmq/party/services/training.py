@@ -104,6 +104,7 @@ class TrainingService(Service):
             self.context.pool.parallelism,
             [tree for tree in saved if isinstance(tree, PassiveTree)],
             smallest_node=config.policy.smallest_node,
+            smallest_cell=config.policy.smallest_cell,
             returning=header.attempt > 1,
             answered=AnsweredSums(
                 header.session,
@@ -326,6 +327,7 @@ class TrainingService(Service):
             "seconds": round(max(0.0, time.time() - session.begun), 3),
             "bytes_sent": sent,
             "epsilon_spent": engine.epsilon_spent(broadcast),
+            "departures": list(share.departures),
         }
 
     async def _pause(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 from fedmq.protocol.checkpoint import ActiveTree, Checkpoint, PassiveTree
 
 __all__ = ["Row", "checkpoint_of", "row_of"]
@@ -32,6 +33,8 @@ def row_of(checkpoint: Checkpoint, first: bool = True) -> Row:
     if isinstance(checkpoint, PassiveTree):
         if checkpoint.nodes:
             data["nodes"] = checkpoint.nodes
+        if checkpoint.withheld != WITHHELD_NOTHING:
+            data["withheld"] = checkpoint.withheld.model_dump()
         return checkpoint.number, json.dumps(data), None
     data["tree"] = json.loads(checkpoint.tree.model_dump_json())
     data["before"] = dict(checkpoint.before)
@@ -48,7 +51,8 @@ def checkpoint_of(row: Row, first: Checkpoint | None = None) -> Checkpoint:
     records = LookupTable.model_validate(data["records"])
     table = data.get("table", first.table if first is not None else "")
     if "tree" not in data:
-        return PassiveTree(number, records, table, tuple(data.get("nodes", ())))
+        withheld = Withheld.model_validate(data.get("withheld", {}))
+        return PassiveTree(number, records, table, tuple(data.get("nodes", ())), withheld)
     return ActiveTree(
         number,
         Tree.model_validate(data["tree"]),

@@ -116,7 +116,7 @@ class ActiveTraining(Machine):
         self._engine.start_session(~table.evaluation)
         self._bins: BinMatrix
         self._handshake = Handshake(peers)
-        self._model = ModelBuilder(table, params, saved)
+        self._model = ModelBuilder(table, params, engine, saved)
         self._unsaved: set[str] = set()
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None
@@ -392,11 +392,10 @@ class ActiveTraining(Machine):
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
         self._level.check_split(peer, body)
-        hides_rows = self._spec.hides_rows
-        rows = len(self._table.label) if hides_rows else len(self._builder.rows(body.node))
-        if body.left.count != rows:
+        rows = self._table.label if self._spec.hides_rows else self._builder.rows(body.node)
+        if body.left.count != len(rows):
             raise ProtocolError(
-                f"directions for {body.left.count} rows, node {body.node} has {rows}"
+                f"directions for {body.left.count} rows, node {body.node} has {len(rows)}"
             )
         self._records.check(NodeAnswer(peer, self.tree, body.node), body.record)
         self._resume(self._level.take_outcome(body), body.left.numpy())
@@ -446,4 +445,5 @@ class ActiveTraining(Machine):
     def _finish(self) -> None:
         for peer in self.peers:
             self._send(peer, training.SessionFinished(trees=self.tree))
-        self._emit(Finish(self._model.share(self._model_id, self._parties)))
+        withheld = self._handshake.withheld
+        self._emit(Finish(self._model.share(self._model_id, self._parties, withheld)))

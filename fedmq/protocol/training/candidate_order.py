@@ -21,7 +21,7 @@ from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.training.node_candidates import NodeCandidates
 
-__all__ = ["CandidateOrders", "CountLeft", "shown_order"]
+__all__ = ["CandidateOrders", "CountLeft", "count_cells", "shown_order"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,20 +34,28 @@ class CountLeft:
     nodes: Sequence[NDArray[np.int32]]
 
     def run(self) -> NDArray[np.int64]:
-        cuts = self.bins.cuts
-        counts = np.zeros((len(self.nodes), cuts.n_cells, 1), np.int64)
-        features = np.unique(self.candidates.feature).tolist()
-        for node, rows in enumerate(self.nodes):
-            for feature in features:
-                first, stop = cuts.first_cell[feature], cuts.first_cell[feature + 1]
-                counts[node, first:stop, 0] = np.bincount(
-                    self.bins.codes[:, feature].take(rows), minlength=int(stop - first)
-                )
-        return self.candidates.left_sums(counts)[..., 0]
+        counts = count_cells(self.bins, self.candidates, self.nodes)
+        return self.candidates.left_sums(counts[..., np.newaxis])[..., 0]
+
+
+def count_cells(
+    bins: BinMatrix, candidates: CandidateTable, nodes: Sequence[NDArray[np.int32]]
+) -> NDArray[np.int64]:
+    """Rows of each node by cell, of the columns of ``candidates``: int64 (nodes, cells)."""
+    cuts = bins.cuts
+    counts = np.zeros((len(nodes), cuts.n_cells), np.int64)
+    features = np.unique(candidates.feature).tolist()
+    for node, rows in enumerate(nodes):
+        for feature in features:
+            first, stop = cuts.first_cell[feature], cuts.first_cell[feature + 1]
+            counts[node, first:stop] = np.bincount(
+                bins.codes[:, feature].take(rows), minlength=int(stop - first)
+            )
+    return counts
 
 
 class CandidateOrders:
-    """The orders in which ``candidates`` of ``tree`` are shown, by node: int64 (candidates,) each.
+    """The orders in which ``candidates`` of ``tree`` are shown, by node: int64 (shown,) each.
 
     ``secret`` seeds them; it must not be guessable.
     """
@@ -76,12 +84,17 @@ class CandidateOrders:
         """How many candidates were shown of each node."""
         return [len(order) for order in self._orders.values()]
 
-    def keep(self, node: int) -> None:
-        """Show the candidates of ``node`` in their canonical order."""
-        self._orders[node] = np.arange(len(self._candidates.of_node(node)))
+    def keep(self, node: int, shown: NDArray[np.int64]) -> None:
+        """Show those of the candidates of ``node`` in their canonical order."""
+        self._orders[node] = shown
 
-    def draw(self, nodes: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
-        """Draw the orders of new ``nodes``, given by the rows that carry a gradient."""
+    def draw(
+        self, nodes: Mapping[int, NDArray[np.int32]], shown: Mapping[int, NDArray[np.int64]]
+    ) -> Plan[None]:
+        """Draw the orders of new ``nodes``, given by the rows that carry a gradient.
+
+        ``shown``: which of a node's candidates are shown, ascending.
+        """
         if not nodes:
             return
         level = plan_level({node: len(rows) for node, rows in nodes.items()}, self._left)
@@ -93,8 +106,8 @@ class CandidateOrders:
         for node, rows in nodes.items():
             seed = np.random.SeedSequence(self._secret, spawn_key=(self._tree, node))
             random = np.random.Generator(np.random.Philox(seed))
-            left = self._left[node][self._candidates.places(node)]
-            self._orders[node] = shown_order(left, len(rows), random)
+            left = self._left[node][self._candidates.places(node)][shown[node]]
+            self._orders[node] = shown[node][shown_order(left, len(rows), random)]
 
 
 def shown_order(

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.node_numbers import ROOT
 from fedmq.privacy.plan import Values
-from fedmq.protocol.training.candidate_order import CandidateOrders
 from fedmq.protocol.training.histogram_requests import HistogramRequests
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
+from fedmq.protocol.training.shown_candidates import ShownCandidates
 
 __all__ = ["GrowingTree"]
 
@@ -28,7 +28,7 @@ class GrowingTree:
         number: int,
         pieces: int,
         candidates: NodeCandidates,
-        orders: CandidateOrders,
+        shown: ShownCandidates,
         rows: NodeRows,
         records_before: int,
         *,
@@ -39,7 +39,7 @@ class GrowingTree:
         self.rows = rows
         self.records_before = records_before
         self.requests = HistogramRequests(number)
-        self.orders = orders
+        self.shown = shown
         self.directions_asked: dict[int, list[Values]] = defaultdict(list)
         """What came before the decision about a node."""
         self.to_arrive = pieces
@@ -49,4 +49,4 @@ class GrowingTree:
 
     def order(self, node: int) -> NDArray[np.int64] | None:
         """The order in which the candidates of a node were shown; None if they never were."""
-        return self.orders.get(ROOT if self._one_order else node)
+        return self.shown.order(ROOT if self._one_order else node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedmq.boosting.gradients import most_value_bits
+from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Bitmap, pack_payload
@@ -21,44 +22,47 @@ class Handshake:
 
     def __init__(self, peers: Sequence[str]) -> None:
         self._peers = tuple(peers)
-        self._announced: dict[str, int] = {}
+        self._accepted: dict[str, SessionAccept] = {}
         self._pieces: dict[str, list[Values]] = {}
-        self._trees: dict[str, int] = {}
-        self._candidates: dict[str, int] = {}
-        self._signed: set[str] = set()
         self._ready: set[str] = set()
 
     def accept(self, peer: str, body: SessionAccept) -> None:
-        """``peer`` takes part; ProtocolError if it does already."""
-        if peer in self._announced:
+        """``peer`` takes part; ProtocolError if it did."""
+        if peer in self._accepted:
             raise ProtocolError("the session was accepted twice")
-        self._announced[peer] = body.setup_pieces
-        self._trees[peer] = body.trees
-        self._candidates[peer] = body.candidates
-        if body.signed:
-            self._signed.add(peer)
+        self._accepted[peer] = body
         self._pieces[peer] = []
 
     def add(self, peer: str, piece: Values) -> None:
         """A piece of the setup of ``peer``; ProtocolError if it was not announced."""
         pieces = self._pieces.get(peer)
-        if pieces is None or len(pieces) >= self._announced[peer]:
+        if pieces is None or len(pieces) >= self._accepted[peer].setup_pieces:
             raise ProtocolError("an engine setup piece that was not announced")
         pieces.append(piece)
 
     def setup(self, peer: str) -> Sequence[Values] | None:
         """The setup of ``peer``, None until all of it is there."""
         pieces = self._pieces[peer]
-        return pieces if len(pieces) == self._announced[peer] else None
+        return pieces if len(pieces) == self._accepted[peer].setup_pieces else None
 
     def candidates(self, peer: str) -> int:
         """How many candidates of ``peer`` a node has at most."""
-        return self._candidates[peer]
+        return self._accepted[peer].candidates
+
+    @property
+    def withheld(self) -> dict[str, Withheld]:
+        """What peers do not show sums of, by their names; without those that show all."""
+        held = {
+            peer: Withheld(smallest_node=body.smallest_node, smallest_cell=body.smallest_cell)
+            for peer in self._peers
+            if (body := self._accepted.get(peer)) is not None
+        }
+        return {peer: withheld for peer, withheld in held.items() if withheld != WITHHELD_NOTHING}
 
     @property
     def signed(self) -> tuple[str, ...]:
         """The peers that show signs with their candidates."""
-        return tuple(peer for peer in self._peers if peer in self._signed)
+        return tuple(peer for peer in self._peers if self._accepted[peer].signed)
 
     def mark_ready(self, peer: str) -> None:
         """The engine has taken the setup of ``peer``."""
@@ -71,7 +75,7 @@ class Handshake:
 
     def common_trees(self, own: int, alone: int) -> int:
         """The trees that all hold: ``own`` at the active party, which grew the first ``alone``."""
-        return min([own, *(max(trees, alone) for trees in self._trees.values())])
+        return min([own, *(max(body.trees, alone) for body in self._accepted.values())])
 
 
 def opening_of(

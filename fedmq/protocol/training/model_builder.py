@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.model.withheld import Withheld
 from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
+from fedmq.privacy.engine import Engine
 from fedmq.protocol.checkpoint import ActiveTree, all_records, last_records
 from fedmq.protocol.training.computations import early_stopping, recorded
 from fedmq.protocol.training.tables import ActiveTable
@@ -31,11 +33,13 @@ class ModelBuilder:
         self,
         table: ActiveTable,
         params: TrainParams,
+        engine: Engine,
         saved: Sequence[ActiveTree] = (),
     ) -> None:
         self.saved = tuple(saved)
         self._table = table
         self._params = params
+        self._engine = engine
         self._before: Mapping[str, float] = {}
         self._records_before = 0
         self.rewind(0)
@@ -92,8 +96,10 @@ class ModelBuilder:
         self._owned.update(tree.owner.tolist())
         return checkpoint
 
-    def share(self, model: str, parties: tuple[str, ...]) -> ActiveShare:
-        """The finished model, as the active party keeps it."""
+    def share(
+        self, model: str, parties: tuple[str, ...], withheld: dict[str, Withheld]
+    ) -> ActiveShare:
+        """The finished model, as the active party keeps it; ``withheld`` by party."""
         return ActiveShare(
             model_id=model,
             lookup_table=self.records,
@@ -102,6 +108,8 @@ class ModelBuilder:
             trees=tuple(self.trees),
             best_iteration=self._stopping.best_iteration if self._stopping else None,
             history={name: tuple(values) for name, values in self._history.items()},
+            withheld=withheld,
+            inexact_engine="" if self._engine.exact else self._engine.name,
         )
 
     def _remember(self, trees: int, metrics: Mapping[str, float]) -> None:

@@ -17,6 +17,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.model.withheld import Withheld
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
@@ -37,13 +38,13 @@ from fedmq.protocol.events import (
 from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan
 from fedmq.protocol.table import REFUSES
-from fedmq.protocol.training.candidate_order import CandidateOrders
 from fedmq.protocol.training.candidate_signs import shown_signs
 from fedmq.protocol.training.column_constraints import kept_signs
 from fedmq.protocol.training.computations import BinTable, recorded, went_left
 from fedmq.protocol.training.growing_tree import GrowingTree
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
+from fedmq.protocol.training.shown_candidates import Showing, ShownCandidates
 from fedmq.protocol.training.states import (
     GRADIENTS_HERE,
     OUT_OF_REACH,
@@ -74,6 +75,7 @@ class _Prepared:
     signs: NDArray[np.int8]
     """Of the columns, under monotone constraints; 0 where there is none."""
     setup: Sequence[Values]
+    showing: Showing
     counter: SumsCounter
     agreed: Sequence[Effect]
 
@@ -84,7 +86,8 @@ class PassiveTraining(Machine):
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
     Refused. ``secret`` seeds the order in which candidates are shown; it must not be guessable.
     Nodes in which fewer than ``smallest_node`` rows carry a gradient are declined: the sums of few
-    rows would disclose their gradients. ``saved`` is this party's part of the trees of earlier
+    rows would disclose their gradients. In the others, cells of fewer than ``smallest_cell`` rows
+    are merged; 0: none. ``saved`` is this party's part of the trees of earlier
     attempts at the session; ``returning``: there were some, so a table out of reach is waited for.
     ``answered``: what was answered before, and may be; not counted without it.
     """
@@ -103,6 +106,7 @@ class PassiveTraining(Machine):
         parallelism: int = 1,
         saved: Sequence[PassiveTree] = (),
         smallest_node: int = 0,
+        smallest_cell: int = 0,
         returning: bool = False,
         answered: AnsweredSums | None = None,
     ) -> None:
@@ -114,8 +118,13 @@ class PassiveTraining(Machine):
         self._secret = secret
         self._parallelism = parallelism
         self._smallest_node = smallest_node
+        self._smallest_cell = smallest_cell
         self._returning = returning
         self._answered = answered
+        self._withheld = Withheld(smallest_node=smallest_node, smallest_cell=smallest_cell)
+        """Of all trees: an earlier attempt may have had another policy."""
+        for tree in saved:
+            self._withheld = self._withheld.and_of(tree.withheld)
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
         """The trees of earlier attempts, until the active party has chosen which of them stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
@@ -159,7 +168,10 @@ class PassiveTraining(Machine):
         except FedmqError as error:
             raise Refused(str(error)) from error
         setup = yield from engine.setup()
-        return _Prepared(spec, engine, table, bins, candidates, signs, setup, counter, agreed)
+        showing = Showing(bins, self._secret, self._smallest_cell, learning)
+        return _Prepared(
+            spec, engine, table, bins, candidates, signs, setup, showing, counter, agreed
+        )
 
     def _accept(self, prepared: _Prepared) -> None:
         self._prepared, setup = prepared, prepared.setup
@@ -169,6 +181,8 @@ class PassiveTraining(Machine):
             trees=self._next_tree,
             candidates=prepared.candidates,
             signed=bool(prepared.signs.any()),
+            smallest_node=self._withheld.smallest_node,
+            smallest_cell=self._withheld.smallest_cell,
         )
         self._send(self._peer, accept)
         for number, values in enumerate(setup):
@@ -212,12 +226,12 @@ class PassiveTraining(Machine):
         candidates = NodeCandidates(prepared.bins, terms, body.tree)
         prepared.engine.start_tree(body.tree, candidates.of_tree)
         rows = NodeRows(terms.rows, terms.max_depth, hidden=prepared.spec.hides_rows)
-        orders = CandidateOrders(body.tree, prepared.bins, candidates, self._secret)
+        shown = ShownCandidates(prepared.showing, body.tree, candidates, rows)
         self._growing = GrowingTree(
             body.tree,
             body.pieces,
             candidates,
-            orders,
+            shown,
             rows,
             len(self._records),
             keeps_numbers=prepared.spec.keeps_numbers,
@@ -290,7 +304,7 @@ class PassiveTraining(Machine):
         pieces_of: Mapping[int, Sequence[Values]],
     ) -> Plan[None]:
         """Answer round ``number`` about nodes that have so many rows, by query pieces."""
-        yield from self._ordering(tree, rows_of)
+        orders = yield from tree.shown.orders(rows_of)
         queries = [
             Query(
                 tree.number,
@@ -298,7 +312,7 @@ class PassiveTraining(Machine):
                 number,
                 rows,
                 tree.candidates.of_node(node),
-                tree.orders[node],
+                orders[node],
                 pieces,
             )
             for (node, rows), pieces in zip(rows_of.items(), pieces_of.values(), strict=True)
@@ -310,30 +324,16 @@ class PassiveTraining(Machine):
         rows = self._growing.rows.rows(node)
         if not self._smallest_node or self._growing.rows.hidden or rows is None:
             return False
-        return len(self._learning(self._growing, rows)) < self._smallest_node
-
-    def _learning(self, tree: GrowingTree, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Those of ``rows`` that carry a gradient, as far as this party knows."""
-        return rows[tree.rows.carrying[rows] & ~self._terms.evaluation.numpy()[rows]]
-
-    def _ordering(self, tree: GrowingTree, rows_of: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
-        """Choose the order in which new nodes show candidates: canonical if rows are hidden."""
-        new = {node: rows for node, rows in rows_of.items() if node not in tree.orders}
-        if tree.rows.hidden:
-            for node in new:
-                tree.orders.keep(node)
-            return
-        yield from tree.orders.draw(
-            {node: self._learning(tree, rows) for node, rows in new.items()}
-        )
+        return len(self._growing.shown.carrying(node)) < self._smallest_node
 
     def _reply(self, number: int, step: Exchange | Reply, _: RunningPlan) -> None:
         assert isinstance(step, Reply)
         tree, signs = self._growing, self._prepared.signs
         shown = {}
-        if signs.any():
+        order = tree.shown.order(step.node)
+        if signs.any() and order is not None:
             features = tree.candidates.of_node(step.node).feature
-            shown = shown_signs(signs[features[tree.orders[step.node]]])
+            shown = shown_signs(signs[features[order]])
         for index, values in enumerate(step.pieces):
             self._send(
                 self._peer,
@@ -405,12 +405,12 @@ class PassiveTraining(Machine):
         if body.tree != tree.number or self._plans:
             raise ProtocolError(f"tree {body.tree} is not complete")
         self._prepared.engine.forget_tree()
-        self._effects += self._prepared.counter.end_tree(tree.number, tree.orders.lengths)
+        self._effects += self._prepared.counter.end_tree(tree.number, tree.shown.lengths)
         del self._growing
         records = last_records(self._records, tree.records_before)
         nodes = tuple(node for number, node in self._places if number == tree.number)
         digest = self._prepared.table.digest
-        self._emit(SaveCheckpoint(PassiveTree(tree.number, records, digest, nodes)))
+        self._emit(SaveCheckpoint(PassiveTree(tree.number, records, digest, nodes, self._withheld)))
         self._send(self._peer, training.TreeSaved(tree=tree.number))
         self._next_tree = tree.number + 1
         self._emit(Report(self._next_tree, self._terms.trees, "tree", {}))
@@ -429,6 +429,7 @@ class PassiveTraining(Machine):
                     party=self._party,
                     lookup_table=self._records,
                     places=self._known_places(),
+                    withheld=self._withheld,
                 )
             )
         )

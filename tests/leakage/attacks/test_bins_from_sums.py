@@ -78,7 +78,22 @@ def test_as_many_equations_as_rows_are_solved() -> None:
         pairs = RANDOM.integers(-(2**20), 2**20, (ROWS, 2))
         nodes.append(NodeSums(EVERYONE, pairs, (goes_left.T @ pairs).astype(np.int64)))
     expected = goes_left.mean(axis=0)
-    shares = left_shares(ROWS, nodes, expected)
+    shown = np.ones((len(nodes), ROWS), dtype=np.bool_)
+    shares = left_shares(ROWS, nodes, expected, shown)
     np.testing.assert_allclose(shares, goes_left, atol=1e-4)
-    few = left_shares(ROWS, nodes[:1], expected)
+    few = left_shares(ROWS, nodes[:1], expected, shown[:1])
     assert 0.5 < ((few > 0.5) == (goes_left == 1)).mean() < 1
+
+
+def test_a_candidate_is_read_from_those_nodes_that_show_it() -> None:
+    goes_left = (np.argsort(ORDER)[:, None] <= np.arange(ROWS)).astype(float)
+    nodes = []
+    for _ in range(ROWS // 2):
+        pairs = RANDOM.integers(-(2**20), 2**20, (ROWS, 2))
+        nodes.append(NodeSums(EVERYONE, pairs, (goes_left.T @ pairs).astype(np.int64)))
+    shown = np.ones((len(nodes), ROWS), dtype=np.bool_)
+    shown[:, 1::2] = False
+    expected = goes_left.mean(axis=0)
+    shares = left_shares(ROWS, nodes, expected, shown)
+    np.testing.assert_allclose(shares[:, ::2], goes_left[:, ::2], atol=1e-4)
+    np.testing.assert_array_equal(shares[:, 1::2], np.broadcast_to(expected, (ROWS, ROWS))[:, 1::2])

@@ -333,4 +333,5 @@ class TestSmallNodes:
     async def test_a_bound_that_no_node_meets_changes_nothing(self) -> None:
         usual, _ = await self.trained(0)
         careful, _ = await self.trained(1)
-        assert careful.dumps() == usual.dumps()
+        assert careful.departures == ()
+        assert careful.model_copy(update={"withheld": {}}).dumps() == usual.dumps()

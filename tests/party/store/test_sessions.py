@@ -15,6 +15,7 @@ import pytest
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import GrowingTree
+from fedmq.boosting.model.withheld import Withheld
 from fedmq.errors import ConfigError
 from fedmq.party.store import database as database_module
 from fedmq.party.store.checkpoints import checkpoint_of, row_of
@@ -64,7 +65,9 @@ def store(database: Database) -> SessionStore:
 
 
 def test_a_checkpoint_comes_back_bit_for_bit() -> None:
-    for checkpoint in (active_tree(0), active_tree(3), PassiveTree(5, records(4))):
+    withheld = Withheld(smallest_node=2, smallest_cell=10)
+    careful = PassiveTree(6, records(1), withheld=withheld)
+    for checkpoint in (active_tree(0), active_tree(3), PassiveTree(5, records(4)), careful):
         back = checkpoint_of(row_of(checkpoint))
         assert row_of(back) == row_of(checkpoint)
         assert back.records.threshold.tobytes() == checkpoint.records.threshold.tobytes()
@@ -75,6 +78,9 @@ def test_a_checkpoint_comes_back_bit_for_bit() -> None:
             assert back.margin.tobytes() == checkpoint.margin.tobytes()
             assert back.tree.model_dump_json() == checkpoint.tree.model_dump_json()
             np.testing.assert_equal(back.before, checkpoint.before)
+        else:
+            assert isinstance(back, PassiveTree)
+            assert back.withheld == checkpoint.withheld
 
 
 async def test_a_session_is_found_again_with_its_last_attempt(store: SessionStore) -> None:

@@ -42,6 +42,7 @@ LABELS = {
     "LoadShare",
     "MakeHints",
     "MakeOffer",
+    "MergeCells",
     "OfferedSeeds",
     "PerturbRows",
     "PlanLookup",

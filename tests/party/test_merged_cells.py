@@ -1,0 +1,51 @@
+"""A party's policy merges cells of few rows, and all who hold the model know of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedmq.cli.model.departures import departures_in_words
+from fedmq.cli.model.models import _in_words
+from fedmq.party.configuration.party import PartyFile
+from tests.cli.command import fedmq
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+MERGED = "telco merged cells of fewer than 7 rows"
+
+
+async def test_a_model_says_whose_cells_were_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons = DaemonsInMemory(tmp_path, monkeypatch)
+    telco = tmp_path / "telco" / "party.toml"
+    telco.write_text(telco.read_text() + "smallest_cell = 7\n")
+    await daemons.start()
+    result = await daemons.train("careful", 2)
+    assert result["departures"] == [MERGED]
+    [model] = await daemons.ask("bank", "models")
+    assert model["departures"] == [MERGED]
+    assert f"no: {MERGED}" in str(_in_words([model]))
+    [own] = await daemons.ask("telco", "models")
+    assert own["departures"] == [MERGED]
+    assert MERGED in str(_in_words([own]))
+    [other] = await daemons.ask("retail", "models")
+    assert other["departures"] == []
+    await daemons.stop()
+
+
+def test_a_model_without_departures_is_xgboosts() -> None:
+    assert departures_in_words([]) == "yes, node by node"
+
+
+def test_init_writes_the_smallest_cell_into_each_file(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    assert fedmq("init", folder, "--active", "bank", "--passive", "telco").code == 0
+    for party in ("bank", "telco"):
+        path = folder / party / "party.toml"
+        config, _ = PartyFile.read(path)
+        assert config.policy.smallest_cell == 10
+        path.write_text(path.read_text().replace("smallest_cell = 10\n", ""))
+        config, _ = PartyFile.read(path)
+        assert config.policy.smallest_cell == 0
