@@ -69,6 +69,7 @@ class AdditiveEngine(Engine):
     - ``sum_early``: the root is summed while the gradients come in.
     - ``share_ciphertexts``: with ``gradient_bits``, several rows in a ciphertext where that takes
       less time (active party; Paillier).
+    - ``vectors``: eight ciphertexts are added at once where the processor can (passive).
     """
 
     key_bits: int = SAFE_KEY_BITS
@@ -81,6 +82,7 @@ class AdditiveEngine(Engine):
     subtract_siblings: bool = True
     sum_early: bool = True
     share_ciphertexts: bool = True
+    vectors: bool = True
 
     scheme: ClassVar[Scheme]
     exact = True
@@ -136,6 +138,7 @@ class AdditiveEngine(Engine):
             skip_fullest=self.skip_fullest,
             subtract_siblings=self.subtract_siblings,
             sum_early=self.sum_early,
+            vectors=self.vectors,
         )
 
 

@@ -17,17 +17,13 @@ from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
 from fedmq.privacy.histogram_subtraction import plan_level
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
-from fedmq.privacy.homomorphic.arithmetic.encrypted_histogram import (
-    Sums,
-    cumulate,
-    merge,
-    subtract,
-    sum_bins,
-)
+from fedmq.privacy.homomorphic.addition import Addition, OneByOne, Sums
+from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import width
 from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
+from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
+from fedmq.privacy.homomorphic.vectors.machine_code import is_available
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = ["AdditivePassive"]
@@ -49,7 +45,7 @@ class _SumRows:
     """Encrypted histograms (nodes, features, codes) over some of the rows in a level's nodes."""
 
     label: ClassVar[str] = "_SumRows"
-    key: PublicKey
+    addition: Addition
     ciphertexts: NDArray[np.uint8]
     ciphertext_of: NDArray[np.int32]
     rows: NDArray[np.int32]
@@ -57,7 +53,6 @@ class _SumRows:
     nodes: int
     bins: BinMatrix
     features: NDArray[np.int32]
-    tricks: Tricks
 
     def detached(self) -> _SumRows:
         bins = replace(self.bins, codes=self.bins.codes[self.rows])
@@ -73,15 +68,13 @@ class _SumRows:
 
     def run(self) -> Sums:
         used, ciphertext_of = np.unique(self.ciphertext_of, return_inverse=True)
-        ciphertexts = from_wire(self.ciphertexts[used], self.key.modulus)
-        return sum_bins(
-            [ciphertexts[index] for index in ciphertext_of.tolist()],
+        return self.addition.sum_bins(
+            self.ciphertexts[used],
+            ciphertext_of,
             self.bins.codes[np.ix_(self.rows, self.features)],
             self.slots,
             nodes=self.nodes,
             codes=int(self.bins.cuts.n_bins.max(initial=0)) + 1,
-            modulus=self.key.modulus,
-            tricks=self.tricks,
         )
 
 
@@ -90,22 +83,22 @@ class _Merge:
     """Sums over all rows, by place (places, features, codes), from those over parts of them."""
 
     label: ClassVar[str] = "_Merge"
-    key: PublicKey
+    addition: Addition
     parts: Sequence[Sums]
 
     def run(self) -> Sums:
-        return merge(self.parts, self.key.modulus)
+        return self.addition.merge(self.parts)
 
 
 @dataclass(frozen=True, eq=False)
 class _Subtract:
     label: ClassVar[str] = "_Subtract"
-    key: PublicKey
+    addition: Addition
     parent: Sums
     sibling: Sums
 
     def run(self) -> Sums:
-        return subtract(self.parent, self.sibling, self.key.modulus)
+        return self.addition.subtract(self.parent, self.sibling)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +109,7 @@ class _ShowCandidates:
     """
 
     label: ClassVar[str] = "_ShowCandidates"
-    key: PublicKey
+    addition: Addition
     layout: SlotLayout
     sums: Sums
     features: NDArray[np.int32]
@@ -125,19 +118,19 @@ class _ShowCandidates:
     order: NDArray[np.int64]
 
     def run(self) -> NDArray[np.uint8]:
-        shown = [self._left_sums(sums)[self.order].tolist() for sums in self.sums]
-        packed = self.layout.pack(self.layout.by_place(shown), self.key.modulus)
-        if self.layout.rows > 1:
-            packed = self.key.add(packed, self.layout.masks(len(self.order)))
-        return to_wire(self.key.rerandomise(packed), self.key.modulus)
+        runs, places = self._runs()
+        return self.addition.show(self.sums, runs, places[self.order], self.layout)
 
-    def _left_sums(self, sums: Sums) -> Sums:
-        """What goes left per candidate, in canonical order: ``CandidateTable.left_sums``."""
+    def _runs(self) -> tuple[list[NDArray[np.intp]], NDArray[np.intp]]:
+        """Runs of cells whose running sums are what goes left, and each candidate's place there.
+
+        As `CandidateTable.left_sums`.
+        """
         runs: list[NDArray[np.intp]] = []
         places = np.empty(len(self.candidates), dtype=np.intp)
         done = 0
         for row, feature in enumerate(self.features.tolist()):
-            first_cell = row * sums.shape[1]
+            first_cell = row * self.sums.shape[2]
             missing_cell = first_cell + int(self.n_bins[feature])
             for default_left in (False, True):
                 chosen = np.flatnonzero(
@@ -151,7 +144,7 @@ class _ShowCandidates:
                 runs.append(np.append([missing_cell], cells) if default_left else cells)
                 places[chosen] = done + self.candidates.bin[chosen] + default_left
                 done += len(chosen)
-        return cumulate(sums, runs, self.key.modulus)[places]
+        return runs, places
 
 
 class AdditivePassive(PassiveHalf):
@@ -168,13 +161,15 @@ class AdditivePassive(PassiveHalf):
         skip_fullest: bool = True,
         subtract_siblings: bool = True,
         sum_early: bool = True,
+        vectors: bool = True,
     ) -> None:
         self._key = key
         self._bins = bins
         self._parallelism = parallelism
         self._pack_sums = pack_sums
         self._most_sum_bits = _sum_bits(bins.n_rows, RESOLUTION_BITS)
-        self._tricks = Tricks(joint_sums, skip_fullest)
+        tricks = Tricks(joint_sums, skip_fullest)
+        self._addition = (EightAtOnce if vectors and is_available() else OneByOne)(key, tricks)
         self._subtract_siblings = subtract_siblings
         self._sum_early = sum_early
         self._features = np.arange(bins.cuts.n_features, dtype=np.int32)
@@ -278,7 +273,7 @@ class AdditivePassive(PassiveHalf):
         yield from self._sum([rows[node] for node in level.summed], level.summed, self._layout)
         subtracted = yield Compute(
             [
-                _Subtract(self._key, self._sums[parent(node)], self._sums[sibling])
+                _Subtract(self._addition, self._sums[parent(node)], self._sums[sibling])
                 for node, sibling in level.subtracted
             ]
         )
@@ -302,7 +297,7 @@ class AdditivePassive(PassiveHalf):
         }
         if ROOT in partial:
             partial[ROOT] += self._early
-        merged = yield Compute([_Merge(self._key, partial[node]) for node in nodes])
+        merged = yield Compute([_Merge(self._addition, partial[node]) for node in nodes])
         self._sums |= zip(nodes, merged, strict=True)
 
     def _summations(
@@ -319,7 +314,7 @@ class AdditivePassive(PassiveHalf):
         together, slots = together[order], slots[order]
         return [
             _SumRows(
-                self._key,
+                self._addition,
                 self._ciphertexts,
                 self._ciphertext_of[together[part]],
                 together[part],
@@ -327,7 +322,6 @@ class AdditivePassive(PassiveHalf):
                 len(rows) * layout.rows,
                 self._bins,
                 self._features,
-                self._tricks,
             )
             for part in np.array_split(np.arange(len(together)), parts)
         ]
@@ -338,7 +332,7 @@ class AdditivePassive(PassiveHalf):
         shown = yield Compute(
             [
                 _ShowCandidates(
-                    self._key,
+                    self._addition,
                     layout,
                     self._sums[query.node],
                     self._features,

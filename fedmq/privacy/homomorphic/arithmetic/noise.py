@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from gmpy2 import mpz
 
-__all__ = ["draw_exponents", "order_bits", "powers_of", "public_noise"]
+__all__ = ["draw_exponents", "exponent_bytes", "order_bits", "powers_of", "public_noise"]
 
 # Exponents exceed the order of the noise by so many bits before they are reduced by it, or where it
 # is not known: they are 2^-64 from uniform.
@@ -42,12 +42,17 @@ def draw_exponents(order: mpz, count: int) -> list[bytes]:
     ]
 
 
+def exponent_bytes(base_order_bits: int) -> int:
+    """Bytes of a random exponent that is uniform up to 2^-64 below 2^``base_order_bits``."""
+    return -(-(base_order_bits + _STATISTICAL_BITS) // 8)
+
+
 def public_noise(base: mpz, modulus: mpz, base_order_bits: int, count: int) -> list[mpz]:
     """``count`` random powers of ``base``, for one who knows only the whole modulus.
 
     They are uniform among its powers up to 2^-64 if it has fewer than 2^``base_order_bits``.
     """
-    size = -(-(base_order_bits + _STATISTICAL_BITS) // 8)
+    size = exponent_bytes(base_order_bits)
     table = _table(base, modulus, size)
     drawn = secrets.token_bytes(count * size)
     return [

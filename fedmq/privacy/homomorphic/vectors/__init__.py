@@ -1,0 +1,1 @@
+"""How are eight residues multiplied by one instruction? For processors that can (AVX-512 IFMA)."""

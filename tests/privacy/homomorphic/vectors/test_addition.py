@@ -1,0 +1,123 @@
+"""Ciphertexts that are added eight at once hold what they hold when added one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import MessageError
+from fedmq.privacy.homomorphic.addition import Addition, OneByOne
+from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama, paillier
+from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
+from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
+from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
+from fedmq.privacy.homomorphic.vectors.histogram import one_by_one
+
+KEYS = {"ou": okamoto_uchiyama.generate(576), "paillier": paillier.generate(384)}
+
+
+class Table:
+    """Rows, their ciphertexts, and columns of many values, few values and mostly one value."""
+
+    def __init__(self, key: Any, rows: int, features: int, nodes: int, shared: int = 1) -> None:
+        random = np.random.default_rng(rows + features)
+        self.key, self.codes, self.nodes = key, 9, nodes
+        self.layout = SlotLayout.for_sums(2**20, 2**20, key.public.plaintext_bits, shared)
+        self.g, self.h = random.integers(-1000, 1000, rows), random.integers(0, 1000, rows)
+        skew = np.array([1.0, 1.0, 9.0, 60.0])[np.arange(features) % 4]
+        self.bins = (random.random((rows, features)) ** skew * self.codes).astype(np.uint8)
+        self.slots = random.integers(-1, nodes, rows)
+        plaintexts = self.layout.join(self.g, self.h)
+        self.wire = to_wire(key.encrypt(plaintexts), key.public.modulus)
+        self.ciphertext_of = np.arange(rows) // shared
+
+    def sums(self, addition: Addition, rows: slice = slice(None)) -> Any:
+        return addition.sum_bins(
+            self.wire,
+            self.ciphertext_of[rows],
+            self.bins[rows],
+            self.slots[rows],
+            nodes=self.nodes,
+            codes=self.codes,
+        )
+
+    def shown(self, addition: Addition, sums: Any, chosen: np.ndarray) -> tuple[Any, Any]:
+        """What the key's owner reads of one node: runs of all columns, each from its first bin."""
+        runs = [
+            first + np.arange(self.codes - feature % 3)
+            for feature, first in enumerate(range(0, self.bins.shape[1] * self.codes, self.codes))
+        ]
+        wire = addition.show(sums, runs, chosen, self.layout)
+        return self.layout.unpack(
+            self.key.decrypt(from_wire(wire, self.key.public.modulus)), len(chosen)
+        )
+
+
+def both(key: Any) -> tuple[Addition, Addition]:
+    return EightAtOnce(key.public, Tricks()), OneByOne(key.public, Tricks())
+
+
+@pytest.mark.parametrize("engine", KEYS)
+@pytest.mark.parametrize(("rows", "features"), [(1, 1), (60, 8), (200, 13)])
+def test_what_is_shown_decrypts_to_the_same_sums(engine: str, rows: int, features: int) -> None:
+    table = Table(KEYS[engine], rows, features, nodes=2)
+    candidates = sum(table.codes - feature % 3 for feature in range(features))
+    seen = []
+    for addition in both(table.key):
+        halves = [
+            table.sums(addition, part) for part in (slice(0, rows // 2), slice(rows // 2, rows))
+        ]
+        merged = addition.merge(halves)
+        other = addition.subtract(merged[:1], merged[1:])
+        chosen = np.random.default_rng(1).permutation(candidates)
+        seen.append(
+            [table.shown(addition, sums, chosen) for sums in (merged[:1], merged[1:], other)]
+        )
+    np.testing.assert_array_equal(seen[0], seen[1])
+    whole = np.isin(table.slots, [0])
+    left = [table.g[whole & (table.bins[:, 0] <= code)].sum() for code in range(table.codes)]
+    at = np.argsort(np.random.default_rng(1).permutation(candidates))[: table.codes]
+    np.testing.assert_array_equal(seen[0][0][0][at], left)
+
+
+def test_rows_that_share_a_ciphertext_are_packed_and_masked_alike() -> None:
+    table = Table(KEYS["paillier"], 90, 5, nodes=2, shared=2)
+    table.slots = np.arange(90) % 2  # the place of a row in its ciphertext
+    chosen = np.random.default_rng(2).permutation(37)
+    seen = [table.shown(addition, table.sums(addition), chosen) for addition in both(table.key)]
+    np.testing.assert_array_equal(seen[0], seen[1])
+
+
+def test_the_same_sums_shown_twice_share_no_byte_string() -> None:
+    table = Table(KEYS["ou"], 40, 8, nodes=1)
+    addition = EightAtOnce(table.key.public, Tricks())
+    sums = table.sums(addition)
+    runs, chosen = [np.arange(table.codes)], np.zeros(30, np.int64)
+    wire = np.concatenate([addition.show(sums, runs, chosen, table.layout) for _ in range(2)])
+    assert len({row.tobytes() for row in wire}) == len(wire) > 2
+
+
+def test_a_ciphertext_that_shares_a_factor_with_the_key_is_refused() -> None:
+    table = Table(KEYS["ou"], 40, 8, nodes=1)
+    table.wire = to_wire([table.key.q] * 40, table.key.public.modulus)
+    addition = EightAtOnce(table.key.public, Tricks(skip_fullest=False))
+    sums = table.sums(addition)
+    with pytest.raises(MessageError, match="shares a factor"):
+        addition.subtract(sums, sums)
+
+
+def test_columns_of_few_or_mostly_one_value_are_summed_one_by_one() -> None:
+    random = np.random.default_rng(0)
+    columns = [
+        random.integers(0, 32, 10_000),
+        random.integers(0, 2, 10_000),
+        random.integers(0, 32, 10_000) * (random.random(10_000) < 0.05),
+        random.integers(0, 200, 10_000),
+    ]
+    bins = np.stack(columns, axis=1)
+    assert one_by_one(bins, Tricks()).tolist() == [False, True, True, False]
+    assert one_by_one(bins, Tricks(skip_fullest=False)).tolist() == [False, True, False, False]
+    assert not one_by_one(bins, Tricks(joint=False, skip_fullest=False)).any()

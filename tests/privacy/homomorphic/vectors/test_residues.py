@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from gmpy2 import invert, is_prime, mpz, powmod
+
+from fedmq.errors import DataError, MessageError
+from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import to_wire
+from fedmq.privacy.homomorphic.vectors import residues as module
+from fedmq.privacy.homomorphic.vectors.machine_code import is_available
+from fedmq.privacy.homomorphic.vectors.residues import Residues
+
+MODULI = [mpz(2) ** bits - less for bits, less in ((61, 1), (192, 237), (521, 1), (2048, 1942289))]
+
+
+@pytest.fixture(params=["instructions", "one by one"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """With the processor's instructions, and as a worker without them computes."""
+    if request.param == "one by one":
+        monkeypatch.setattr(module, "is_available", lambda: False)
+    elif not is_available():
+        pytest.skip("this processor has no AVX-512 IFMA")
+    yield request.param
+
+
+def drawn(modulus: mpz, count: int) -> list[mpz]:
+    numbers = [mpz(secrets.randbelow(int(modulus) - 1) + 1) for _ in range(count)]
+    return [mpz(1), modulus - 1, *numbers][:count]
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("modulus", MODULI)
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 40])
+def test_products_are_those_of_numbers(modulus: mpz, count: int) -> None:
+    residues = Residues(modulus)
+    left, right = drawn(modulus, count), drawn(modulus, count)[::-1]
+    products = residues.product(residues.from_numbers(left), residues.from_numbers(right))
+    expected = [a * b % modulus for a, b in zip(left, right, strict=True)]
+    assert residues.to_numbers(products) == expected
+    np.testing.assert_array_equal(residues.to_bytes(products), to_wire(expected, modulus))
+
+
+@pytest.mark.usefixtures("way")
+def test_bytes_of_the_wire_come_back_as_they_were() -> None:
+    residues = Residues(MODULI[-1])
+    wire = to_wire(drawn(MODULI[-1], 20), MODULI[-1])
+    np.testing.assert_array_equal(residues.to_bytes(residues.from_bytes(wire)), wire)
+
+
+@pytest.mark.usefixtures("way")
+def test_many_squarings_are_a_power() -> None:
+    modulus = MODULI[2]
+    residues, numbers = Residues(modulus), drawn(modulus, 11)
+    rows = residues.from_numbers(numbers)
+    residues.square(rows, 300)
+    assert residues.to_numbers(rows) == [powmod(x, mpz(1) << 300, modulus) for x in numbers]
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 27, 100])
+def test_inverses_are_those_of_numbers(count: int) -> None:
+    modulus = MODULI[2]
+    assert is_prime(modulus)
+    residues, numbers = Residues(modulus), drawn(modulus, count)
+    found = residues.to_numbers(residues.inverses(residues.from_numbers(numbers)))
+    assert found == [invert(x, modulus) for x in numbers]
+
+
+def test_a_number_without_inverse_is_refused() -> None:
+    modulus = MODULI[2] * 3
+    residues = Residues(modulus)
+    with pytest.raises(MessageError, match="shares a factor with the key"):
+        residues.inverses(residues.from_numbers([mpz(5), mpz(9), mpz(7)]))
+
+
+@pytest.mark.usefixtures("way")
+def test_later_products_read_what_earlier_ones_wrote() -> None:
+    modulus = MODULI[1]
+    residues, factors = Residues(modulus), drawn(modulus, 5)
+    cells, rows = residues.ones(16), residues.from_numbers(factors)
+    places = np.tile(np.arange(8), len(factors))
+    residues.multiply(cells, places, cells, places, rows, np.repeat(np.arange(len(factors)), 8))
+    product = mpz(1)
+    for factor in factors:
+        product = product * factor % modulus
+    assert residues.to_numbers(cells) == [product] * 8 + [mpz(1)] * 8
+
+
+@pytest.mark.parametrize("beyond", [-1, 8, 2**40])
+def test_a_place_beyond_the_rows_is_refused(beyond: int) -> None:
+    residues = Residues(MODULI[0])
+    rows, places = residues.ones(8), np.arange(8)
+    wrong = np.where(places == 3, beyond, places)
+    for at in ((wrong, places, places), (places, wrong, places), (places, places, wrong)):
+        with pytest.raises(DataError, match="a place beyond 8 rows"):
+            residues.multiply(rows, at[0], rows, at[1], rows, at[2])
+    with pytest.raises(DataError, match="rows of shape"):
+        residues.multiply(rows, places, rows[:, :4], places, rows, places)
+
+
+def test_numbers_that_are_no_residues_are_refused() -> None:
+    residues = Residues(MODULI[0])
+    for number in (0, int(MODULI[0])):
+        wire = np.frombuffer(number.to_bytes(8, "little"), np.uint8).reshape(1, 8)
+        with pytest.raises(MessageError, match="no residue of the key"):
+            residues.from_bytes(wire)
