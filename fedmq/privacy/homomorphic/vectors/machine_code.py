@@ -32,9 +32,9 @@ LIMB_BITS = 52
 Multiply = Callable[..., None]
 """``multiply(out, out_at, left, left_at, right, right_at, modulus, negated_inverse, blocks)``.
 
-All are int, and all but the last two addresses: of arrays of numbers, of int64 places in them, and of the
-modulus. For each block of eight places ``out[out_at] = left[left_at] · right[right_at] / R``, block
-after block, with R = 2^(52·limbs) above four times the modulus; numbers stay below twice it.
+All are int, and all but the last two addresses: of arrays of numbers, of int64 places in them, and
+of the modulus. For each block of eight, ``out[out_at] = left[left_at] · right[right_at] / R``,
+block after block, with R = 2^(52·limbs) above four times the modulus; numbers stay below twice it.
 """
 
 _COMPILING = Lock()
