@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["Array", "Bitmap", "Float32s", "Payload", "Uint32s", "pack_payload", "unpack_payload"]
+__all__ = [
+    "Array",
+    "Bitmap",
+    "Float32s",
+    "Payload",
+    "Uint32s",
+    "pack_payload",
+    "payload_bytes",
+    "unpack_payload",
+]
 
 DType = Literal["|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8"]
 Dimension = Annotated[int, Field(ge=0, lt=2**40)]
@@ -96,6 +105,12 @@ def pack_payload(values: dict[str, Any]) -> Payload:
         key: Array.of(value) if isinstance(value, np.ndarray) else value
         for key, value in values.items()
     }
+
+
+def payload_bytes(payload: Payload) -> int:
+    """How many bytes the arrays and texts of a payload take."""
+    arrays = sum(len(value.data) for value in payload.values() if isinstance(value, Array))
+    return arrays + sum(len(value) for value in payload.values() if isinstance(value, str))
 
 
 def unpack_payload(payload: Payload) -> dict[str, Any]:

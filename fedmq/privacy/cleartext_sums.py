@@ -13,16 +13,22 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.node_numbers import parent
 from fedmq.errors import MessageError
-from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
+from fedmq.privacy.engine import BroadcastPiece, Extent, PassiveHalf, Query
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
-__all__ = ["BYTES_PER_ROW", "SUMS_PER_PIECE", "CleartextPassive", "checked_pairs"]
+__all__ = ["BYTES_PER_ROW", "CleartextPassive", "checked_pairs", "largest_reply"]
 
 BYTES_PER_ROW = 20
 """Of a broadcast: 16 bytes of g and h, 4 of the row number."""
 
-SUMS_PER_PIECE = PIECE_BYTES // 16
+SUM_BYTES = 16
+SUMS_PER_PIECE = PIECE_BYTES // SUM_BYTES
+
+
+def largest_reply(candidates: int) -> Extent:
+    """The sums of so many candidates, as `CleartextPassive` sends them."""
+    return Extent.of(candidates, SUM_BYTES, SUMS_PER_PIECE)
 
 
 def checked_pairs(values: Values, name: str) -> NDArray[np.int64]:
@@ -68,6 +74,9 @@ class CleartextPassive(PassiveHalf):
         self._carried[piece.rows] = True
         return
         yield
+
+    def sums_bytes(self, nodes: int) -> int:
+        return nodes * self._bins.cuts.n_cells * SUM_BYTES
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}

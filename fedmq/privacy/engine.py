@@ -30,6 +30,7 @@ __all__ = [
     "BroadcastPiece",
     "Directions",
     "Engine",
+    "Extent",
     "Leakage",
     "PassiveHalf",
     "Query",
@@ -111,6 +112,19 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Extent:
+    """So many ``pieces`` of so many ``bytes`` together, as arrays and texts of payloads count."""
+
+    pieces: int
+    bytes: int
+
+    @classmethod
+    def of(cls, items: int, item_bytes: int, per_piece: int) -> Extent:
+        """``items`` that are cut into pieces of ``per_piece``; a piece for none."""
+        return cls(max(1, -(-items // per_piece)), items * item_bytes)
+
+
+@dataclass(frozen=True, slots=True)
 class Leakage:
     """What each side learns beyond the finished model, in plain words."""
 
@@ -163,9 +177,17 @@ class ActiveHalf(ABC):
         """What may be done for the tree after this one, while the others work on it."""
         return ()
 
-    def most_reply_pieces(self, candidates: int) -> int | None:
-        """In how many pieces so many candidates are answered at most; None if it is not known."""
-        return None
+    def largest_setup(self, candidates: int) -> Extent:
+        """What a passive half with so many candidates sends before the first tree, at most.
+
+        Raises:
+            MessageError: it is more than this half takes.
+        """
+        return Extent(0, 0)
+
+    @abstractmethod
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        """An answer about so many candidates in a node with so many carried rows, at most."""
 
     @abstractmethod
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
@@ -213,6 +235,10 @@ class PassiveHalf(ABC):
     @abstractmethod
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
         """Take a piece of the gradient broadcast."""
+
+    def sums_bytes(self, nodes: int) -> int:
+        """Memory for the sums of so many nodes, at most; 0 where none are kept."""
+        return 0
 
     @abstractmethod
     def answer(self, queries: Sequence[Query]) -> Plan[None]:

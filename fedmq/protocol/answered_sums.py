@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AnsweredSums", "AnsweredTraining", "RowSet", "most_sums"]
+__all__ = ["AnsweredSums", "AnsweredTraining", "RowSet", "most_nodes", "most_sums"]
 
 _SKETCH = 4096
 _REGROWN = 3
@@ -108,6 +108,11 @@ class AnsweredSums:
         return AnsweredTraining(self.session, row_set, earlier | now).per_row
 
 
+def most_nodes(max_depth: int, rows: int) -> int:
+    """Nodes that a tree of ``max_depth`` over ``rows`` rows asks about, at most."""
+    return sum(min(1 << depth, rows) for depth in range(max_depth))
+
+
 def most_sums(max_depth: int, rows: int, candidates: int) -> int:
     """Sums of a tree of ``max_depth`` over ``rows`` rows, where a node has ``candidates``."""
-    return candidates * sum(min(1 << depth, rows) for depth in range(max_depth))
+    return candidates * most_nodes(max_depth, rows)

@@ -25,6 +25,7 @@ from fedmq.privacy.engine import (
     Best,
     BroadcastPiece,
     Engine,
+    Extent,
     Leakage,
     PassiveHalf,
     Query,
@@ -58,6 +59,12 @@ class _Active(ActiveHalf):
 
     def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
         yield Compute([Given(len(pieces))])
+
+    def largest_setup(self, candidates: int) -> Extent:
+        return Extent(8, 1_000_000)
+
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        return Extent(8, 1_000_000)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._scale = gradients.scale

@@ -21,6 +21,7 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
+    Extent,
     Leakage,
     PassiveHalf,
     Query,
@@ -65,6 +66,12 @@ class _Active(ActiveHalf):
         self._pads[peer] = _joined(pieces)
         return
         yield
+
+    def largest_setup(self, candidates: int) -> Extent:
+        return Extent(8, 1_000_000)
+
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        return Extent(8, 1_000_000)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients

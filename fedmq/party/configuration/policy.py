@@ -76,6 +76,8 @@ class PolicySection(Section):
     """Depth of the deepest trees it joins; each level may double what is summed and shown."""
     most_bins: Annotated[int, Field(ge=2)] = 256
     """The largest `max_bin` of a training it joins: between so many cuts people can be placed."""
+    most_sums_bytes: Annotated[int, Field(ge=1)] = 4_000_000_000
+    """Memory for the sums of a tree; it follows from depth, bins and key when a training opens."""
     most_trainings_per_day: Annotated[int, Field(ge=0)] = 100
     """Trainings within any day; one that goes on after a crash is not counted again."""
     most_equations_per_row: Annotated[float, Field(gt=0)] = 10_000

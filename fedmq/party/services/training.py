@@ -106,6 +106,7 @@ class TrainingService(Service):
             smallest_node=config.policy.smallest_node,
             smallest_cell=config.policy.smallest_cell,
             returning=header.attempt > 1,
+            most_sums_bytes=config.policy.most_sums_bytes,
             answered=AnsweredSums(
                 header.session,
                 header.attempt,

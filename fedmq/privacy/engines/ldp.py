@@ -21,13 +21,19 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.privacy.carried_rows import carried_row_pieces
-from fedmq.privacy.cleartext_sums import BYTES_PER_ROW, CleartextPassive, checked_pairs
+from fedmq.privacy.cleartext_sums import (
+    BYTES_PER_ROW,
+    CleartextPassive,
+    checked_pairs,
+    largest_reply,
+)
 from fedmq.privacy.engine import (
     ActiveHalf,
     Answer,
     AskedNode,
     BroadcastPiece,
     Engine,
+    Extent,
     Leakage,
     PassiveHalf,
     Sums,
@@ -223,6 +229,9 @@ class _Active(ActiveHalf):
         )
         [noisy] = yield Compute([step])
         return BroadcastPiece(rows, {"pairs": noisy})
+
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        return largest_reply(candidates)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()

@@ -12,9 +12,9 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.privacy.carried_rows import carried_row_pieces
 from fedmq.privacy.cleartext_sums import (
     BYTES_PER_ROW,
-    SUMS_PER_PIECE,
     CleartextPassive,
     checked_pairs,
+    largest_reply,
 )
 from fedmq.privacy.engine import (
     ActiveHalf,
@@ -22,6 +22,7 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
+    Extent,
     Leakage,
     PassiveHalf,
     Sums,
@@ -62,8 +63,8 @@ class _Active(ActiveHalf):
         return BroadcastPiece(rows, {"pairs": pairs[rows]})
         yield
 
-    def most_reply_pieces(self, candidates: int) -> int | None:
-        return max(1, -(-candidates // SUMS_PER_PIECE))
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        return largest_reply(candidates)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()

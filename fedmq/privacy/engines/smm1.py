@@ -21,11 +21,13 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Engine,
+    Extent,
     Leakage,
     PassiveHalf,
     Query,
 )
 from fedmq.privacy.masking.row_numbers import RowNumbersPassive, broadcast_row_numbers
+from fedmq.privacy.masking.row_pieces import matrix_extent
 from fedmq.privacy.masking.splitting_matrix import (
     ask_hidden,
     check_vector_counts,
@@ -82,6 +84,9 @@ class _Active(ActiveHalf):
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients
         return broadcast_row_numbers(gradients)
+
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        return matrix_extent(rows, candidates)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         return (yield from ask_hidden(self._gradients.pairs[asked.rows], self._r))

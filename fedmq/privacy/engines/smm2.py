@@ -37,6 +37,7 @@ from fedmq.privacy.engine import (
     Best,
     BroadcastPiece,
     Engine,
+    Extent,
     Leakage,
     PassiveHalf,
     Query,
@@ -49,7 +50,7 @@ from fedmq.privacy.masking.null_space import (
     null_vectors,
 )
 from fedmq.privacy.masking.row_numbers import RowNumbersPassive, broadcast_row_numbers
-from fedmq.privacy.masking.row_pieces import joined_rows, row_pieces
+from fedmq.privacy.masking.row_pieces import joined_rows, matrix_extent, row_pieces
 from fedmq.privacy.masking.splitting_matrix import (
     HideSplits,
     ask_hidden,
@@ -64,6 +65,7 @@ WhenExposed = Literal["smm1", "refuse"]
 
 _LEAST_LEVERAGE = 1e-3  # of the mean; random vectors over rows that share bins stay far above
 _REST_BITS = 16
+_NUMBER_BYTES = 4  # of a candidate
 _MOST_VECTORS = 8192  # of a node: a passive party makes as many columns as the active one asks for
 _PUBLIC = ("r", "r_used", "l1", "l2")
 _TERMS = {"g_sum", "h_sum", "g_bits", "h_bits", "reg_lambda", "min_child_weight"}
@@ -173,6 +175,13 @@ class _Active(ActiveHalf):
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         self._gradients = gradients
         return broadcast_row_numbers(gradients)
+
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        vectors, hidden = (matrix_extent(rows, columns) for columns in (self._spec.r, candidates))
+        return Extent(
+            max(vectors.pieces, hidden.pieces),
+            max(vectors.bytes, hidden.bytes, _NUMBER_BYTES * candidates),
+        )
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         spec, pairs = self._spec, self._gradients.pairs[asked.rows]

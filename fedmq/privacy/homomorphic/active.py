@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import Gradients
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, MessageError
-from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, Sums
+from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, Extent, Sums
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey
@@ -189,9 +189,9 @@ class AdditiveActive(ActiveHalf):
         self._noise_coming -= _NOISE_AT_ONCE
         self._noise.append(noise)
 
-    def most_reply_pieces(self, candidates: int) -> int | None:
-        ciphertexts = PIECE_BYTES // width(self._key.public.modulus)
-        return max(1, -(-candidates // ciphertexts))
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        size = width(self._key.public.modulus)
+        return Extent.of(self._layout.packed_count(candidates), size, PIECE_BYTES // size)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()

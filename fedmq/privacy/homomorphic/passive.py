@@ -36,6 +36,7 @@ _FEWEST_ROWS = 4096
 _MOST_ROWS = 32768
 
 _MOST_SUM_BITS = 63
+_NUMBER_BYTES = 64  # that a number takes in memory besides its own
 
 _FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes
 
@@ -261,6 +262,11 @@ class AdditivePassive(PassiveHalf):
                 f"{needed.capacity} with {needed.slot_bits} are needed: other rows could be read "
                 "from it"
             )
+
+    def sums_bytes(self, nodes: int) -> int:
+        # As many for each row that shares a ciphertext, of which there are few.
+        number = width(self._key.modulus) + _NUMBER_BYTES
+        return nodes * self._bins.cuts.n_cells * number
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         if self._layout is None:

@@ -17,20 +17,26 @@ from fedmq.privacy.engine import (
     AskedNode,
     BroadcastPiece,
     Directions,
+    Extent,
     Question,
     Rows,
     Sums,
 )
-from fedmq.privacy.lattice.base_transfers import MakeOffer, OfferedSeeds
+from fedmq.privacy.lattice.base_transfers import (
+    ELEMENT_BYTES,
+    TRANSFERS,
+    MakeOffer,
+    OfferedSeeds,
+)
 from fedmq.privacy.lattice.decryption import DecryptAnswer
 from fedmq.privacy.lattice.hint import JoinHints
-from fedmq.privacy.lattice.layout import VERSION, Layout
+from fedmq.privacy.lattice.layout import SUM_BYTES, VERSION, Layout
 from fedmq.privacy.lattice.oblivious_transfer import ChooseRows
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.punctured_seeds import GrowSeeds
 from fedmq.privacy.lattice.query import EncryptNode
 from fedmq.privacy.lattice.sampling import fresh_seed
-from fedmq.privacy.plan import Compute, Exchange, Plan, Values
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
 
 __all__ = ["LatticeActive"]
 
@@ -112,6 +118,20 @@ class LatticeActive(ActiveHalf):
             [(seeds, sums)] = yield Compute([GrowSeeds(pairs, fresh_seed())])
             unsent.append({"sums": sums})
         self._peers[peer] = _Peer(hints, seeds, unsent)
+
+    def largest_setup(self, candidates: int) -> Extent:
+        hint = self._layout.hint_bytes
+        if candidates * hint > self._hint_bytes:
+            raise MessageError(
+                f"{candidates:,} candidates, whose hint of {candidates * hint:,} bytes is longer "
+                f"than hint_bytes = {self._hint_bytes:,}"
+            )
+        hints = Extent.of(candidates, hint, max(1, PIECE_BYTES // hint))
+        transfers = TRANSFERS * ELEMENT_BYTES if self._oblivious else 0
+        return Extent(1 + hints.pieces, transfers + hints.bytes)
+
+    def largest_reply(self, candidates: int, rows: int) -> Extent:
+        return Extent.of(candidates, SUM_BYTES, PIECE_BYTES // SUM_BYTES)
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
         params = gradients.params

@@ -18,6 +18,7 @@ __all__ = [
     "LIMBS",
     "LIMB_BITS",
     "MOST_ROWS",
+    "SUM_BYTES",
     "VERSION",
     "Layout",
 ]
@@ -31,6 +32,9 @@ DEGREE = 8192
 LIMB_BITS = 32
 LIMBS = 6
 """q = 2^192, in limbs of 32 bits."""
+
+SUM_BYTES = 4 * LIMBS + 4
+"""Of an answer: its limbs and the number of its candidate."""
 
 ERROR_BITS = 21
 """An error is the centred binomial of so many bits against so many: deviation 3.24."""

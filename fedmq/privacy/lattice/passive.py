@@ -16,7 +16,7 @@ from fedmq.privacy.engine import BroadcastPiece, Directions, PassiveHalf, Query
 from fedmq.privacy.lattice.answer import AnswerQuery
 from fedmq.privacy.lattice.base_transfers import TRANSFERS, ChooseSeeds
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
-from fedmq.privacy.lattice.layout import LIMBS, Layout
+from fedmq.privacy.lattice.layout import SUM_BYTES, Layout
 from fedmq.privacy.lattice.oblivious_transfer import HideDirections
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.punctured_seeds import PunctureSeeds
@@ -24,8 +24,6 @@ from fedmq.privacy.lattice.sampling import Stream, fresh_seed
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = ["LatticePassive"]
-
-_SUM_BYTES = 4 * LIMBS + 4
 
 
 class LatticePassive(PassiveHalf):
@@ -141,7 +139,7 @@ class LatticePassive(PassiveHalf):
                 for query, own in zip(queries, places, strict=True)
             ]
         )
-        step = PIECE_BYTES // _SUM_BYTES
+        step = PIECE_BYTES // SUM_BYTES
         for query, own, sums in zip(queries, places, answers, strict=True):
             numbers = self._numbers[own[query.order]].astype(np.uint32)
             yield Reply(

@@ -8,15 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
+from fedmq.privacy.engine import Extent
 from fedmq.privacy.plan import PIECE_BYTES, Values
 
-__all__ = ["joined_rows", "row_pieces", "row_ranges"]
+__all__ = ["joined_rows", "matrix_extent", "row_pieces", "row_ranges"]
 
 
 def row_ranges(rows: int, columns: int, itemsize: int = 8) -> Iterator[slice]:
     """Ranges of the rows of a matrix that fill a message each; at least one, possibly empty."""
     step = max(1, PIECE_BYTES // max(1, columns * itemsize))
     return (slice(start, start + step) for start in range(0, max(rows, 1), step))
+
+
+def matrix_extent(rows: int, columns: int) -> Extent:
+    """A matrix of float64 as `row_pieces` sends it."""
+    return Extent(sum(1 for _ in row_ranges(rows, columns)), 8 * rows * columns)
 
 
 def row_pieces(name: str, matrix: NDArray[np.float64]) -> list[Values]:

@@ -19,7 +19,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
-from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
+from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
@@ -164,12 +164,12 @@ class ActiveTraining(Machine):
 
     @on_message(training.SessionAccept)
     def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
-        self._handshake.accept(peer, body)
+        self._handshake.accept(peer, body, self._engine.largest_setup)
         self._set_up(peer)
 
     @on_message(training.EngineSetup)
     def _on_setup(self, peer: str, body: training.EngineSetup) -> None:
-        self._handshake.add(peer, unpack_payload(body.payload))
+        self._handshake.add(peer, body.payload)
         self._set_up(peer)
 
     def _set_up(self, peer: str) -> None:
@@ -317,7 +317,9 @@ class ActiveTraining(Machine):
 
     def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
-        self._level.ask(peer, node, step.pieces, run)
+        rows = len(self._builder.carrying(node))
+        largest = self._engine.largest_reply(self._handshake.candidates(peer), rows)
+        self._level.ask(peer, node, step.pieces, run, largest)
 
     def _settle(self) -> None:
         """The exchanges that came up together travel as one request per peer and round."""
@@ -327,9 +329,6 @@ class ActiveTraining(Machine):
     @on_message(training.HistogramReply)
     def _on_reply(self, peer: str, body: training.HistogramReply) -> None:
         self._check_broadcast(body.node)
-        most = self._engine.most_reply_pieces(self._handshake.candidates(peer))
-        if most is not None:
-            NodeAnswer(peer, self.tree, body.node).check_pieces(body.pieces, most)
         self._candidate_signs.take(peer, body)
         complete = self._level.reply(peer, body)
         if complete is not None:

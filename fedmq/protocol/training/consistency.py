@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import Inconsistent
-from fedmq.privacy.engine import Best
+from fedmq.privacy.engine import Best, Extent
 from fedmq.protocol.training.computations import ScoreCandidates
 
 __all__ = ["NodeAnswer", "RecordNumbers", "ScoreAnswer", "first_of_ties"]
@@ -42,12 +42,18 @@ class NodeAnswer:
                 {"announced": candidates, "candidates": shown},
             )
 
-    def check_pieces(self, pieces: int, most: int) -> None:
+    def check_extent(self, sent: Extent, largest: Extent) -> None:
         """Raise `Inconsistent` where a reply is longer than its candidates take."""
-        if pieces > most:
+        if sent.pieces > largest.pieces:
             raise self._error(
-                f"a reply of {pieces} pieces, {most} hold all its candidates",
-                {"pieces": pieces, "most": most},
+                f"a reply of {sent.pieces} pieces, {largest.pieces} hold all its candidates",
+                {"pieces": sent.pieces, "most": largest.pieces},
+            )
+        if sent.bytes > largest.bytes:
+            raise self._error(
+                f"a reply of {sent.bytes:,} bytes or more, all its candidates take "
+                f"{largest.bytes:,}",
+                {"bytes": sent.bytes, "most": largest.bytes},
             )
 
     def out_of_bounds(self, outside: Mapping[str, int], shown: int) -> Inconsistent:

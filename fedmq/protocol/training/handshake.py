@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import ProtocolError
-from fedmq.messages.array import Bitmap, pack_payload
+from fedmq.errors import Inconsistent, MessageError, ProtocolError
+from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.training import SessionAccept, TrainingOpen
-from fedmq.privacy.engine import Engine
+from fedmq.privacy.engine import Engine, Extent
 from fedmq.privacy.plan import Values
 from fedmq.protocol.training.tables import ActiveTable
 
@@ -23,22 +24,53 @@ class Handshake:
     def __init__(self, peers: Sequence[str]) -> None:
         self._peers = tuple(peers)
         self._accepted: dict[str, SessionAccept] = {}
+        self._largest: dict[str, Extent] = {}
+        self._bytes: Counter[str] = Counter()
         self._pieces: dict[str, list[Values]] = {}
         self._ready: set[str] = set()
 
-    def accept(self, peer: str, body: SessionAccept) -> None:
-        """``peer`` takes part; ProtocolError if it did."""
+    def accept(
+        self, peer: str, body: SessionAccept, largest_setup: Callable[[int], Extent]
+    ) -> None:
+        """``peer`` takes part; ``largest_setup`` is what so many candidates need at most.
+
+        Raises:
+            ProtocolError: it said so before.
+            Inconsistent: it announces a longer setup than its candidates take.
+        """
         if peer in self._accepted:
             raise ProtocolError("the session was accepted twice")
+        try:
+            self._largest[peer] = largest_setup(body.candidates)
+        except MessageError as error:
+            raise Inconsistent(peer, str(error), {"candidates": body.candidates}) from None
+        self._check_setup(peer, Extent(body.setup_pieces, 0))
         self._accepted[peer] = body
         self._pieces[peer] = []
 
-    def add(self, peer: str, piece: Values) -> None:
-        """A piece of the setup of ``peer``; ProtocolError if it was not announced."""
+    def add(self, peer: str, payload: Payload) -> None:
+        """A piece of the setup of ``peer``.
+
+        Raises:
+            ProtocolError: it was not announced.
+            Inconsistent: all pieces together are longer than its candidates take.
+        """
         pieces = self._pieces.get(peer)
         if pieces is None or len(pieces) >= self._accepted[peer].setup_pieces:
             raise ProtocolError("an engine setup piece that was not announced")
-        pieces.append(piece)
+        self._bytes[peer] += payload_bytes(payload)
+        self._check_setup(peer, Extent(self._accepted[peer].setup_pieces, self._bytes[peer]))
+        pieces.append(unpack_payload(payload))
+
+    def _check_setup(self, peer: str, sent: Extent) -> None:
+        largest = self._largest[peer]
+        if sent.pieces > largest.pieces or sent.bytes > largest.bytes:
+            raise Inconsistent(
+                peer,
+                f"a setup of {sent.pieces} pieces and {sent.bytes:,} bytes or more, its candidates "
+                f"take {largest.pieces} and {largest.bytes:,}",
+                {"pieces": sent.pieces, "bytes": sent.bytes},
+            )
 
     def setup(self, peer: str) -> Sequence[Values] | None:
         """The setup of ``peer``, None until all of it is there."""

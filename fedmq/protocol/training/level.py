@@ -10,10 +10,11 @@ import numpy as np
 
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
-from fedmq.messages.array import Array, pack_payload, unpack_payload
-from fedmq.privacy.engine import Best
+from fedmq.messages.array import Array, pack_payload, payload_bytes, unpack_payload
+from fedmq.privacy.engine import Best, Extent
 from fedmq.privacy.plan import Values
 from fedmq.protocol.machine import RunningPlan
+from fedmq.protocol.training.consistency import NodeAnswer
 
 __all__ = ["Level"]
 
@@ -24,8 +25,10 @@ class _Conversation:
 
     running: RunningPlan
     round: int
+    largest: Extent
     open: bool = True
     pieces: list[Values] = field(default_factory=list)
+    bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -80,11 +83,18 @@ class Level:
 
     # Exchanges with a peer about a node
 
-    def ask(self, peer: str, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
+    def ask(
+        self,
+        peer: str,
+        node: int,
+        pieces: Sequence[Values],
+        running: RunningPlan,
+        largest: Extent,
+    ) -> None:
         """Put a query to ``peer`` among the next requests; ``running`` waits for the reply."""
         before = self._conversations.get((peer, node))
         number = 0 if before is None else before.round + 1
-        self._conversations[peer, node] = _Conversation(running, number)
+        self._conversations[peer, node] = _Conversation(running, number, largest)
         self._queries[peer, number].append(training.NodeQuery(node=node, pieces=len(pieces)))
         self._pieces[peer, number] += (
             training.QueryPiece(
@@ -114,6 +124,7 @@ class Level:
 
         Raises:
             ProtocolError: it was not asked for.
+            Inconsistent: it is longer than all candidates of ``peer`` take.
         """
         conversation = self._conversations.get((peer, body.node))
         if (
@@ -123,6 +134,9 @@ class Level:
             or body.piece != len(conversation.pieces)
         ):
             raise ProtocolError(f"a reply about node {body.node} that was not asked for")
+        conversation.bytes += payload_bytes(body.payload)
+        sent = Extent(body.pieces, conversation.bytes)
+        NodeAnswer(peer, self.tree, body.node).check_extent(sent, conversation.largest)
         conversation.pieces.append(unpack_payload(body.payload))
         if len(conversation.pieces) < body.pieces:
             return None

@@ -55,7 +55,7 @@ from fedmq.protocol.training.states import (
     SUMS,
     PassiveTrainingState,
 )
-from fedmq.protocol.training.sums_counter import SumsCounter
+from fedmq.protocol.training.sums_counter import SumsCounter, check_sums_bytes
 from fedmq.protocol.training.tables import PassiveTable
 
 __all__ = ["PassiveTraining"]
@@ -89,7 +89,8 @@ class PassiveTraining(Machine):
     rows would disclose their gradients. In the others, cells of fewer than ``smallest_cell`` rows
     are merged; 0: none. ``saved`` is this party's part of the trees of earlier
     attempts at the session; ``returning``: there were some, so a table out of reach is waited for.
-    ``answered``: what was answered before, and may be; not counted without it.
+    ``answered``: what was answered before, and may be; not counted without it. ``most_sums_bytes``
+    may be taken by the sums of a tree.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -109,6 +110,7 @@ class PassiveTraining(Machine):
         smallest_cell: int = 0,
         returning: bool = False,
         answered: AnsweredSums | None = None,
+        most_sums_bytes: int | None = None,
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._party = party
@@ -125,6 +127,7 @@ class PassiveTraining(Machine):
         """Of all trees: an earlier attempt may have had another policy."""
         for tree in saved:
             self._withheld = self._withheld.and_of(tree.withheld)
+        self._most_sums_bytes = most_sums_bytes
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
         """The trees of earlier attempts, until the active party has chosen which of them stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
@@ -165,6 +168,7 @@ class PassiveTraining(Machine):
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
             engine.start_session(learning, self._terms.value_bits)
+            check_sums_bytes(self._party, engine, self._terms, self._most_sums_bytes)
         except FedmqError as error:
             raise Refused(str(error)) from error
         setup = yield from engine.setup()

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fedmq.errors import Refused
 from fedmq.messages.training import TrainingOpen
-from fedmq.protocol.answered_sums import AnsweredSums, RowSet, most_sums
+from fedmq.privacy.engine import PassiveHalf
+from fedmq.protocol.answered_sums import AnsweredSums, RowSet, most_nodes, most_sums
 from fedmq.protocol.events import AgreeToSums, AnswerSums
 
-__all__ = ["SumsCounter"]
+__all__ = ["SumsCounter", "check_sums_bytes"]
 
 
 class SumsCounter:
@@ -79,3 +80,16 @@ class SumsCounter:
                 f"{before:,.1f} were answered before about these {self._row_set.rows:,} rows, and "
                 f"{what} {per_row:,.1f}"
             )
+
+
+def check_sums_bytes(
+    party: str, engine: PassiveHalf, terms: TrainingOpen, most: int | None
+) -> None:
+    """Raise Refused where the sums of a tree may take more than ``most`` bytes of memory."""
+    needed = engine.sums_bytes(most_nodes(terms.max_depth, terms.rows))
+    if most is not None and needed > most:
+        raise Refused(
+            f"{party} takes {most / 1e9:,g} GB for the sums of a tree at most (most_sums_bytes), "
+            f"and depth {terms.max_depth} with max_bin = {terms.max_bin} may take "
+            f"{needed / 1e9:,.1f} GB"
+        )

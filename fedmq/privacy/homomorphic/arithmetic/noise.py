@@ -10,13 +10,17 @@ from __future__ import annotations
 import secrets
 from functools import lru_cache
 
-from gmpy2 import mpz
+from gmpy2 import mpz, powmod
 
 __all__ = ["draw_exponents", "exponent_bytes", "order_bits", "powers_of", "public_noise"]
 
 # Exponents exceed the order of the noise by so many bits before they are reduced by it, or where it
 # is not known: they are 2^-64 from uniform.
 _STATISTICAL_BITS = 64
+
+# Bytes of a table. Its length follows from somebody else's key: beyond this it is done without, as
+# for keys above 4096 bits whose noise is as long as they are.
+_MOST_TABLE = 160_000_000
 
 
 def order_bits(key_bits: int, prime_bits: int) -> int:
@@ -53,8 +57,11 @@ def public_noise(base: mpz, modulus: mpz, base_order_bits: int, count: int) -> l
     They are uniform among its powers up to 2^-64 if it has fewer than 2^``base_order_bits``.
     """
     size = exponent_bytes(base_order_bits)
-    table = _table(base, modulus, size)
     drawn = secrets.token_bytes(count * size)
+    if size * 256 * -(-modulus.bit_length() // 8) > _MOST_TABLE:
+        exponents = (drawn[start : start + size] for start in range(0, len(drawn), size))
+        return [powmod(base, mpz.from_bytes(digits, "little"), modulus) for digits in exponents]
+    table = _table(base, modulus, size)
     return [
         _power(table, drawn[start : start + size], modulus) for start in range(0, len(drawn), size)
     ]
@@ -67,7 +74,7 @@ def _power(table: tuple[list[mpz], ...], exponent: bytes, modulus: mpz) -> mpz:
     return product
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _table(base: mpz, modulus: mpz, places: int) -> tuple[list[mpz], ...]:
     return tuple(powers_of(base, modulus, places))
 
