@@ -10,6 +10,7 @@ from fedmq.errors import FedmqError
 from fedmq.leakage.audit import AuditReport, audit
 from fedmq.leakage.encrypted_gradients import encrypted_gradients
 from fedmq.party.sessions.recording import Recording
+from fedmq.simulation.comparison import XGBoostComparison, compare_with_xgboost
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.simulate import simulate
 
@@ -21,7 +22,9 @@ __all__ = [
     "Recording",
     "SimulatedModel",
     "TrainParams",
+    "XGBoostComparison",
     "audit",
+    "compare_with_xgboost",
     "encrypted_gradients",
     "simulate",
 ]

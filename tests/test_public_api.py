@@ -41,7 +41,9 @@ def test_the_package_shows_few_names() -> None:
         "Recording",
         "SimulatedModel",
         "TrainParams",
+        "XGBoostComparison",
         "audit",
+        "compare_with_xgboost",
         "encrypted_gradients",
         "simulate",
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 
 import click
 
@@ -32,35 +33,35 @@ from fedmq.cli.setup.broker import broker
 from fedmq.cli.setup.data import data
 from fedmq.cli.setup.init import init
 from fedmq.cli.setup.keys import keys
+from fedmq.cli.stages import StagedGroup
 from fedmq.errors import ConfigError, FedmqError
 
 __all__ = ["cli", "main"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=StagedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fedmq")
 def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
-for command in (init, data, run, align, estimate, train, follow, predict, demo):
-    cli.add_command(command)
-for command in (status, health, cancel, pause, resume, models):
-    cli.add_command(command)
-for command in (activate, rollback, serving, bench, audit, trace):
-    cli.add_command(command)
-for command in (keys, broker, dead, audit_log):
-    cli.add_command(command)
+assert isinstance(cli, StagedGroup)
+cli.add_stage("Set up", demo, init, keys, broker)
+cli.add_stage("Data", data, align)
+cli.add_stage("Train", estimate, train, follow, pause, resume, cancel)
+cli.add_stage("Use", models, predict, activate, rollback, serving)
+cli.add_stage("Operate", run, status, health, dead, audit_log, audit, trace, bench)
 
 
 def main() -> None:
     """Run the command line; every expected error becomes one line and its exit code."""
     # The AMQP client logs a lost connection in its own words; ours are in the error or the log.
     logging.getLogger("aiormq").setLevel(logging.CRITICAL)
+    named: dict[str, Path] = {}
     try:
-        cli.main(standalone_mode=False)
+        cli.main(standalone_mode=False, obj=named)
     except FedmqError as error:
-        print_error(error)
+        print_error(error, named.get("party"))
         sys.exit(error.exit_code)
     except OSError as error:  # a file or folder that no command expected to be out of reach
         print_error(ConfigError(f"{error.filename or 'a file'}: {error.strerror or error}"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +18,9 @@ from fedmq.cli.table import joined, printable
 from fedmq.errors import FedmqError
 
 __all__ = ["json_option", "print_error", "print_result"]
+
+_PARTY = re.compile(r"\bPARTY(\.toml)?\b(?=[^=]|$)")
+"""How messages name a party's file that they do not know; ``PARTY=COUNT`` is something else."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 
@@ -37,7 +42,9 @@ def _with_nulls(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def print_error(error: FedmqError) -> None:
-    """Print the error as one line to standard error."""
+def print_error(error: FedmqError, party: Path | None = None) -> None:
+    """Print the error as one line to standard error, with ``party`` for PARTY in what to do."""
     line = " ".join(str(error).split())
+    if party is not None:
+        line = _PARTY.sub(lambda _: str(party), line)
     print(f"fedmq: {printable(line)}", file=sys.stderr)

@@ -22,6 +22,7 @@ from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.lane import OnlineLane
 from fedmq.party.operations.broker_access import BrokerAccess
 from fedmq.party.operations.control import ControlServer
+from fedmq.party.operations.data_check import DataCheck
 from fedmq.party.operations.dead_letters import DeadLetterNotes
 from fedmq.party.operations.health import Probe
 from fedmq.party.operations.owner_commands import OwnerCommands
@@ -67,6 +68,7 @@ class DaemonParts:
     deployment: DeploymentService
     resumption: Resumption
     reload: FileReload
+    data_check: DataCheck
     control: ControlServer
     http: HttpServer | None
     telemetry: Telemetry | None
@@ -82,6 +84,10 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         DataError: a state file is damaged.
     """
     config, federation, sealer = files.config, files.federation, files.sealer
+    if config.state.exists() and not config.state.is_dir():
+        raise ConfigError(
+            f"state: {config.state} is no folder; name another one under state in the party's file"
+        )
     link = _link(config, federation.name, on_link_state)
     sealer.connect_by(HandshakeSender(link).send)
     counters = Counters()
@@ -132,7 +138,13 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     )
     # Late, for the services that take messages open sessions, which the inbox delivers to.
     inbox.on_stray, inbox.on_online = stray_messages.take, online.receive
-    probe = Probe(link, context.sessions, online.scorer)
+    data_check = DataCheck(lambda: context.config)
+    probe = Probe(
+        link,
+        context.sessions,
+        online.scorer,
+        warnings=lambda: (*data_check.troubles, *online.troubles),
+    )
     reload = FileReload(files, context)
     owner = OwnerCommands(
         context,
@@ -143,6 +155,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         stray_messages=stray_messages,
         probe=probe,
         reload=reload,
+        data_check=data_check,
     )
     return DaemonParts(
         context=context,
@@ -154,6 +167,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         deployment=deployment,
         resumption=resumption,
         reload=reload,
+        data_check=data_check,
         control=ControlServer(config.state, _commands(owner, *services)),
         http=_http_server(context, online, counters, probe),
         telemetry=telemetry,

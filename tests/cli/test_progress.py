@@ -69,4 +69,4 @@ def test_a_terminal_shows_what_matters_first_and_cuts_none_of_it(
     assert max(map(len, lines)) <= width
     assert ("waiting for telco" in last) == (width >= 80)
     assert ("━" in last) == (width >= 80)
-    assert ("train-auc" in last) == (width >= 130)
+    assert ("train-logloss" in last) == (width >= 130)

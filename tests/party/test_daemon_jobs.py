@@ -234,3 +234,21 @@ async def test_a_model_of_a_party_that_left_is_refused_at_once(federation: Daemo
             await federation.ask("bank", do, model="m", **more)
         assert refused.value.exit_code == Refused.exit_code
         assert str(refused.value).startswith(f"model m cannot be used without {asked[1]}, which")
+
+
+async def test_a_daemon_without_its_table_stays_up_and_says_so(
+    federation: DaemonsInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await federation.stop("telco")
+    table = federation.folder / "telco" / "data.csv"
+    aside = table.rename(table.with_suffix(".aside"))
+    await federation.start("telco")
+    line = f"telco: {table}: there is no such file"
+    assert (await federation.ask("telco", "status"))["warnings"] == [line]
+    health = await federation.ask("telco", "health")
+    assert (health["ready"], health["warnings"]) == (True, [line])
+    assert caplog.messages.count(line) == 1
+
+    aside.rename(table)
+    federation.daemons["telco"].parts.data_check._looked = None
+    assert (await federation.ask("telco", "status"))["warnings"] == []

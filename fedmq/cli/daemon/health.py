@@ -31,4 +31,4 @@ def health(party: Path, as_json: bool) -> None:
 
 def _in_words(found: Any) -> str:
     away = [f"{party} answers no questions for scores" for party in found["away"]]
-    return "; ".join([*(found["reasons"] or ["ready"]), *away])
+    return "; ".join([*(found["reasons"] or ["ready"]), *away, *found["warnings"]])

@@ -113,4 +113,4 @@ def _notes(result: Any) -> list[str]:
         shown = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         lines.append(f"messages since the start: {shown}")
     lines += [f"no keys with {peer}: {why}" for peer, why in result["refusals"].items()]
-    return [*lines, result["store"]]
+    return [*lines, result["store"], *result["warnings"]]

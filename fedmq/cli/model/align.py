@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import state_folder
 from fedmq.cli.progress import ProgressBar
@@ -36,6 +37,7 @@ def align(job: Path, as_json: bool) -> None:
 
         result = request_daemon(state_folder(description.party), request, show)
     print_result(result, as_json, _in_words)
+    print_next_step(as_json, "train", job.with_name("train.toml"))
 
 
 def _in_words(result: Any) -> str:

@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError, LinkError
 from fedmq.party.configuration.federation import Federation
@@ -98,6 +99,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         },
     }
     print_result(result, as_json, _in_words)
+    print_next_step(as_json, "train", job)
 
 
 def _latency(party: PartyFile, federation: Federation) -> BrokerLatency | None:

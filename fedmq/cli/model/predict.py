@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.progress import ProgressBar
@@ -55,11 +56,14 @@ def predict(
     and the column reason names the party. Ctrl-C only stops waiting (see: fedmq cancel).
     """
     config, _ = PartyFile.read(party)
-    column = (config.serving or config.data).id
+    section = config.serving or config.data
+    column = section.id
     aligned = all_aligned or alignment is not None
     if (ids is None) != aligned:
         raise click.UsageError("write either a file IDS, or --all-aligned")
-    names = None if ids is None else read_ids(ids, column)
+    names = None
+    if ids is not None:
+        names = read_ids(ids, column, section.separator, section.encoding)
     _check_no_loss(output)  # before the other parties learn which people are scored
     request = {
         "do": "predict",
@@ -85,6 +89,7 @@ def predict(
         "output": str(output),
     }
     print_result(summary, as_json, _in_words)
+    print_next_step(as_json, "activate", party, result["model"])
 
 
 def _in_words(done: Any) -> str:
@@ -96,7 +101,9 @@ def _in_words(done: Any) -> str:
     )
 
 
-def read_ids(path: Path, column: str | None) -> list[str]:
+def read_ids(
+    path: Path, column: str | None, separator: str = ",", encoding: str = "utf-8"
+) -> list[str]:
     """The ids in ``column`` of a CSV file, in the file's order.
 
     Without ``column`` the file has to have a single one.
@@ -104,7 +111,7 @@ def read_ids(path: Path, column: str | None) -> list[str]:
     Raises:
         DataError: there is no such column, or no id in it.
     """
-    with CsvFile(str(path), path) as file:
+    with CsvFile(str(path), path, separator, encoding) as file:
         if column is None and len(file.columns) == 1:
             column = file.columns[0]
         if column is None or column not in file.columns:

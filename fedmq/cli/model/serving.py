@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
@@ -34,6 +35,7 @@ def activate(party: Path, model: str | None, name: str, mode: str | None, as_jso
     """
     request = {"do": "activate", "model": model, "name": name, "mode": mode}
     print_result(_watched(party, request, as_json), as_json, _switched)
+    print_next_step(as_json, "serving", party)
 
 
 @click.command(epilog=PARTY_HELP)
@@ -69,15 +71,14 @@ def _switched(result: Any) -> str:
 
 
 def _in_words(result: Any) -> Text:
-    trouble = result["source_trouble"]
-    warning = f"rows cannot be looked up: {trouble}" if trouble else ""
+    warnings = result["troubles"]
     if "questions" in result:
         models = [(model,) for model in result["models"]]
         answers = (
             f"{result['party']}: {result['questions']} questions, "
             f"{result['turned_away']} turned away"
         )
-        return joined(answers, table(("model",), models) if models else "no model", warning)
+        return joined(answers, table(("model",), models) if models else "no model", *warnings)
     rows = [
         (name, model["model"], model["mode"], model["rounds"])
         for name, model in result["models"].items()
@@ -89,5 +90,5 @@ def _in_words(result: Any) -> Text:
         table(columns, rows) if rows else "no model; serve one with: fedmq activate PARTY",
         f"{counts['requests']} requests, {counts['rows']} rows, {counts['failed']} failed, "
         f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}",
-        warning,
+        *warnings,
     )

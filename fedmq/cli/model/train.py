@@ -11,6 +11,7 @@ import click
 
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.departures import departures_in_words
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.progress import ProgressBar
@@ -47,10 +48,11 @@ def train(job: Path, trace: Path | None, as_json: bool) -> None:
     }
     if trace is not None:
         check_writable(trace)
-    result = _watched(state_folder(description.party), request, as_json, description)
+    result = _watched(description.party, request, as_json, description)
     if trace is not None:
         write_trace(result.pop("trace"), trace)
     print_result(result, as_json, _in_words)
+    print_next_step(as_json, "predict", description.party, "IDS.csv --output scores.csv")
 
 
 @click.command(epilog=PARTY_HELP)
@@ -63,13 +65,15 @@ def follow(party: Path, session: str, as_json: bool) -> None:
     Ctrl-C only stops watching it.
     """
     request = {"do": "follow", "session": session}
-    print_result(_watched(state_folder(party), request, as_json), as_json, _in_words)
+    print_result(_watched(party, request, as_json), as_json, _in_words)
+    print_next_step(as_json, "predict", party, "IDS.csv --output scores.csv")
 
 
 def _watched(
-    state: Path, request: Mapping[str, Any], quiet: bool, job: TrainingJob | None = None
+    party: Path, request: Mapping[str, Any], quiet: bool, job: TrainingJob | None = None
 ) -> Any:
     """The result of a request whose progress is shown in trees."""
+    state = state_folder(party)
     expected = job.params.num_boost_round if job else None
     opened: list[str] = [request["session"]] if "session" in request else []
     with ProgressBar("training, trees", "tree", quiet=quiet) as bar:
@@ -87,8 +91,8 @@ def _watched(
         except KeyboardInterrupt:
             session = opened[0] if opened else "SESSION"
             click.echo(
-                f"\nthe training goes on; watch it with: fedmq follow PARTY {session}; "
-                f"end it with: fedmq cancel PARTY {session}",
+                f"\nthe training goes on; watch it with: fedmq follow {party} {session}; "
+                f"end it with: fedmq cancel {party} {session}",
                 err=True,
             )
             raise

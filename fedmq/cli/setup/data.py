@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from fedmq.boosting.binning import Cuts
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.progress import ProgressBar
+from fedmq.cli.table import joined, table
 from fedmq.errors import DataError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.table import ReadTable
@@ -47,6 +50,7 @@ def check(party: Path, serving: bool, as_json: bool) -> None:
             if count == 1
             else f"{config.party}: {section.place}: {count} things would be refused"
         )
+    print_next_step(as_json, "run", party)
 
 
 @data.command(epilog=PARTY_HELP)
@@ -59,28 +63,32 @@ def bins(party: Path, max_bin: int, as_json: bool) -> None:
     Nothing is sent: the owner passes these numbers on, or does not.
     """
     config, _ = PartyFile.read(party)
-    table = ReadTable(config.party, config.data).run()
-    counts = Cuts.of(table.values, max_bin).n_bins.tolist()
+    read = ReadTable(config.party, config.data).run()
+    counts = Cuts.of(read.values, max_bin).n_bins.tolist()
     result = {"party": config.party, "bins": counts}
     print_result(
         result, as_json, lambda found: f"{found['party']}={','.join(map(str, found['bins']))}"
     )
 
 
-def _in_words(found: Any) -> str:
-    lines = [f"{found['place']}: {found['rows']} rows"]
-    keys = ("name", "role", "type")
-    widths = {key: max(len(column[key]) for column in found["columns"]) for key in keys}
-    for column in found["columns"]:
-        line = "  " + "  ".join(column[key].ljust(widths[key]) for key in keys)
-        if column["missing"] is not None:
-            line += f"  {column['missing']:7.2%} missing"
-        if column["categories"] is not None:
-            line += f", {column['categories']} categories"
-        lines.append(line.rstrip())
+def _in_words(found: Any) -> Text:
+    columns = ("column", "role", "type", "missing", "categories")
+    rows = [
+        (
+            column["name"],
+            column["role"],
+            column["type"],
+            "" if column["missing"] is None else f"{column['missing']:.2%}",
+            "" if column["categories"] is None else column["categories"],
+        )
+        for column in found["columns"]
+    ]
+    lines = []
     if found["repeated"]:
         some = ", ".join(found["repeated_ids"])
         kept = "refused" if found["duplicates"] == "refuse" else f"the {found['duplicates']} counts"
         lines.append(f"{found['repeated']} repeated ids, such as {some}: {kept}")
-    lines += [f"would be refused: {refusal}" for refusal in found["refused"]]
-    return "\n".join(lines)
+    lines += [f"look at this: {warning}" for warning in found["warnings"]]
+    if len(found["refused"]) > 1:  # a single one is the error that follows
+        lines += [f"would be refused: {refusal}" for refusal in found["refused"]]
+    return joined(f"{found['place']}: {found['rows']} rows", table(columns, rows), *lines)

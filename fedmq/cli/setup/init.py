@@ -15,7 +15,7 @@ from fedmq.cli.output import json_option, print_result
 from fedmq.cli.setup.broker_folder import BrokerFolder
 from fedmq.cli.setup.compose_file import compose_file
 from fedmq.cli.setup.example_data import ExampleData, breast_cancer
-from fedmq.cli.setup.templates import federation_toml, party_toml, train_toml
+from fedmq.cli.setup.templates import align_toml, federation_toml, party_toml, train_toml
 from fedmq.errors import ConfigError
 from fedmq.party.identity import private_keys
 from fedmq.party.identity.private_keys import KeyRing
@@ -84,13 +84,15 @@ def init(
             for file, pem in certificates.get(party, {}).items():
                 _write(folder / party / "tls" / file, pem.decode(), _PRIVATE_MODE)
         _write(folder / "docker-compose.yml", compose_file(parties, passwords), _PRIVATE_MODE)
-        _write(folder / active / "train.toml", train_toml(trees=5 if example else 50))
+        alignment = None if example else "customers"
+        _write(folder / active / "align.toml", align_toml("customers"))
+        _write(folder / active / "train.toml", train_toml(5 if example else 50, alignment))
         if data is not None:
             _write_example(folder, active, data)
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be written: {error.strerror}") from None
     result = {"folder": str(folder), "federation": name, "parties": list(parties)}
-    print_result(result, as_json, lambda _: _next_steps(folder, parties, broker))
+    print_result(result, as_json, lambda _: _next_steps(folder, parties, broker, example))
 
 
 def _host(broker: str) -> str:
@@ -128,11 +130,24 @@ def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[object
         writer.writerows(rows)
 
 
-def _next_steps(folder: Path, parties: Sequence[str], broker: str) -> str:
-    port = broker.rpartition(":")[2]
-    runs = "\n".join(f"  fedmq run {folder}/{party}/party.toml" for party in parties)
-    return (
-        f"{folder} is written. A broker, then one daemon per party:\n"
-        f"  {folder}/broker/node start {folder}/broker --port {port}\n{runs}\n"
-        f"Then: fedmq train {folder}/{parties[0]}/train.toml"
+def _next_steps(folder: Path, parties: Sequence[str], broker: str, example: bool) -> str:
+    """What everybody does from here on; with ``example`` the tables are there already."""
+    active, port = parties[0], broker.rpartition(":")[2]
+    files = [f"{folder}/{party}/party.toml" for party in parties]
+    begin = [
+        "A broker, then one daemon per party:",
+        f"  {folder}/broker/node start {folder}/broker --port {port}",
+        *(f"  fedmq run {file}" for file in files),
+    ]
+    tables = [
+        "Every party names its table under [data] in its party.toml, and looks at it:",
+        *(f"  fedmq data check {file}" for file in files),
+    ]
+    shared = [
+        "Then find the people that all share, and train:",
+        f"  fedmq align {folder}/{active}/align.toml",
+    ]
+    steps = [*begin, "Then:"] if example else [*tables, *begin, *shared]
+    return "\n".join(
+        [f"{folder} is written.", *steps, f"  fedmq train {folder}/{active}/train.toml"]
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fedmq.transport.sealing.keys import PublicKeys
 
-__all__ = ["federation_toml", "party_toml", "train_toml"]
+__all__ = ["align_toml", "federation_toml", "party_toml", "train_toml"]
 
 _FEDERATION = """\
 # The same file at every party.
@@ -40,7 +40,8 @@ key = "tls/party.key"
 """
 
 _DATA = """\
-# A CSV file with a header. Every column but these is a feature.
+# A CSV file with a header. Every column but these is a feature. Parquet, SQL, other
+# separators, dates and more: docs/how-to/describe-your-data.md
 [data]
 path = "data.csv"
 id = "id"
@@ -77,9 +78,20 @@ most_equations_per_row = 10000
 smallest_cell = 10
 """
 
+_ALIGN = """\
+# Finds the people that all parties hold, without showing the others: fedmq align align.toml
+party = "party.toml"
+name = "{name}"
+"""
+
+_ALIGNMENT = """\
+# The people that fedmq align found; without it, all tables must hold exactly the same ids.
+alignment = "{name}"
+"""
+
 _TRAIN = """\
 party = "party.toml"
-engine = "paillier"
+{alignment}engine = "paillier"
 # The share of the people that is scored after each tree, but not learned from.
 evaluation = 0.2
 
@@ -123,6 +135,12 @@ def party_toml(party: str, url: str, *, labelled: bool, serving: bool) -> str:
     return "".join([*sections, _POLICY])
 
 
-def train_toml(trees: int) -> str:
-    """``train.toml`` of the active party: a training of so many trees."""
-    return _TRAIN.format(trees=trees)
+def align_toml(name: str) -> str:
+    """``align.toml`` of the active party: the alignment ``name``."""
+    return _ALIGN.format(name=name)
+
+
+def train_toml(trees: int, alignment: str | None) -> str:
+    """``train.toml`` of the active party: so many trees, on the people of an ``alignment``."""
+    of = "" if alignment is None else _ALIGNMENT.format(name=alignment)
+    return _TRAIN.format(trees=trees, alignment=of)

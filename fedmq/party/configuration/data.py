@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
+from fedmq.party.configuration.columns import ColumnSection
 from fedmq.party.configuration.toml_file import FilePath, Section, in_folder
 
 __all__ = ["ColumnType", "DataSection", "Duplicates", "NormaliseStep", "SourceType", "normalised"]
@@ -38,9 +40,22 @@ def normalised(ids: Sequence[str], steps: Sequence[NormaliseStep]) -> list[str]:
 
 def _database(url: str | None, info: ValidationInfo) -> str | None:
     """The URL; a relative SQLite file is taken from the folder of the configuration file."""
+    if url is not None and "://" not in url:  # it may hold a password, so it is not quoted
+        raise ValueError(
+            "this is no database URL; a SQLite file is written sqlite:///people.sqlite, and "
+            "PostgreSQL postgresql+psycopg://user@host/name"
+        )
     if url is None or not url.startswith(_SQLITE):
         return url
     return _SQLITE + str(in_folder(Path(url.removeprefix(_SQLITE)), info))
+
+
+def _encoding(name: str) -> str:
+    try:
+        codecs.lookup(name)
+    except LookupError:
+        raise ValueError(f"{name!r} is no encoding; write utf-8, cp1252 or utf-16") from None
+    return name
 
 
 def _hash_last(steps: tuple[NormaliseStep, ...]) -> tuple[NormaliseStep, ...]:
@@ -60,6 +75,14 @@ class DataSection(Section):
     """The database as SQLAlchemy names it, such as ``postgresql+psycopg://user@host/name``."""
     query: str | None = None
     """The SELECT that yields the table, where ``type`` is sql."""
+    separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """What stands between the cells of a CSV file: ``;``, a bar, or a tab (``"\\t"``)."""
+    encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
+    """How a CSV file is encoded, such as ``cp1252``, which older spreadsheets write."""
+    decimal: Literal[".", ","] = "."
+    """What stands before the decimals of numbers that are text."""
+    thousands: Literal[".", ",", "'", " "] | None = None
+    """What stands between the thousands of numbers that are text; nothing when left out."""
     id: str
     """The column that names each row; the same people have the same ids at every party."""
     label: str | None = None
@@ -73,6 +96,8 @@ class DataSection(Section):
     label holder learns a sign per opaque candidate."""
     types: Mapping[str, ColumnType] = Field(default_factory=dict)
     """What a column holds. Left out, a column without any number in it is a category."""
+    columns: Mapping[str, ColumnSection] = Field(default_factory=dict)
+    """What single columns hold, a table each; dates are declared here."""
     max_categories: Annotated[int, Field(ge=2, le=4096)] = 64
     """A category column with more categories is refused: each becomes a feature."""
     missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "null")
@@ -93,6 +118,13 @@ class DataSection(Section):
                 raise ValueError(f"{key} does not go with type = {self.type!r}")
             if not given and key in wanted:
                 raise ValueError(f"{key} is missing; type = {self.type!r} needs it")
+        if self.decimal == self.thousands:
+            raise ValueError(f"decimal and thousands are both {self.decimal!r}")
+        if self.type == "csv" and self.separator == self.decimal == ",":
+            raise ValueError('decimal = "," needs another separator, such as separator = ";"')
+        both = sorted({*self.types} & {*self.columns})
+        if both:
+            raise ValueError(f"column {both[0]!r} stands below types and below columns")
         if self.hashed and "sha256" not in self.normalise:
             raise ValueError("hashed ids need sha256 among the steps of normalise")
         twice = {*self.features} & {self.id, self.label, *self.ignore}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import ColumnType
+from fedmq.party.data.number_spelling import PLAIN, NumberSpelling
 from fedmq.party.data.sources.source import Cells
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "FeatureColumn",
     "LabelColumn",
     "NumberColumn",
+    "Where",
     "reads_as_number",
 ]
 
@@ -50,9 +52,10 @@ class NumberColumn(Column):
         'or declare the column a "category" under types'
     )
 
-    def __init__(self, name: str, markers: Sequence[str]) -> None:
+    def __init__(self, name: str, markers: Sequence[str], spelling: NumberSpelling = PLAIN) -> None:
         self._name = name
         self._markers = frozenset(markers)
+        self._spelling = spelling
         self._parts: list[NDArray[np.floating[Any]]] = []
 
     def take(self, cells: Cells, where: Where) -> None:
@@ -86,7 +89,7 @@ class NumberColumn(Column):
     def _number(self, cell: Any) -> float:
         if isinstance(cell, str):
             cell = cell.strip()
-            return np.nan if cell in self._markers else float(cell)
+            return np.nan if cell in self._markers else self._spelling.number(cell)
         return np.nan if cell is None else float(cell)
 
     def _first_non_number(self, cells: Sequence[Any], where: Where) -> DataError:
@@ -115,11 +118,19 @@ class CategoryColumn(Column):
     column holds numbers, and a stray word.
     """
 
-    def __init__(self, name: str, markers: Sequence[str], most: int, declared: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        markers: Sequence[str],
+        most: int,
+        declared: bool,
+        spelling: NumberSpelling = PLAIN,
+    ) -> None:
         self._name = name
         self._markers = frozenset(markers)
         self._most = most
         self._declared = declared
+        self._spelling = spelling
         self._code: dict[str, int] = {}
         self._first = ""
         self._parts: list[NDArray[np.int32]] = []
@@ -162,7 +173,7 @@ class CategoryColumn(Column):
         }
 
     def _new(self, text: str, index: int, where: Where) -> int:
-        if not self._declared and reads_as_number(text):
+        if not self._declared and self._spelling.reads(text):
             word = next(iter(self._code))
             raise DataError(
                 f"{self._first}, column {self._name!r}: {word[:_SHOWN]!r} is no number, as "
@@ -183,11 +194,17 @@ class FeatureColumn(Column):
     """A column of the ``declared`` type; without one, its first value decides."""
 
     def __init__(
-        self, name: str, markers: Sequence[str], most: int, declared: ColumnType | None
+        self,
+        name: str,
+        markers: Sequence[str],
+        most: int,
+        declared: ColumnType | None,
+        spelling: NumberSpelling = PLAIN,
     ) -> None:
         self._markers = frozenset(markers)
-        self._number = NumberColumn(name, markers)
-        self._category = CategoryColumn(name, markers, most, declared == "category")
+        self._spelling = spelling
+        self._number = NumberColumn(name, markers, spelling)
+        self._category = CategoryColumn(name, markers, most, declared == "category", spelling)
         self._column: Column | None = None
         if declared:
             self._column = self._number if declared == "number" else self._category
@@ -214,7 +231,7 @@ class FeatureColumn(Column):
             text = _text(cell)
             if text is None or text in self._markers:
                 continue
-            if not isinstance(cell, str) or reads_as_number(text):
+            if not isinstance(cell, str) or self._spelling.reads(text):
                 return self._number
             # All earlier cells are missing; the category column must have them, too.
             empty = len(self._number.values)
@@ -236,8 +253,4 @@ def _text(cell: Any) -> str | None:
 
 def reads_as_number(text: str) -> bool:
     """Whether ``text`` is a number as Python spells them."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return PLAIN.reads(text)

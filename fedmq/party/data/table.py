@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +14,23 @@ from numpy.typing import NDArray
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
+from fedmq.party.data.date_column import DateColumn
 from fedmq.party.data.id_column import IdColumn
+from fedmq.party.data.number_spelling import NumberSpelling
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Source
 
-__all__ = ["ReadTable", "Roles", "Table", "feature_column", "in_batch", "table_of"]
+__all__ = [
+    "ReadTable",
+    "Roles",
+    "Table",
+    "feature_column",
+    "in_batch",
+    "label_column",
+    "table_of",
+]
+
+_SHOWN = 8  # columns that a message quotes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,11 +113,14 @@ class Roles:
         """Raises DataError naming a column that the source lacks."""
         label = data.label if labelled else None
         named = [("id", data.id), ("label", label)]
-        named += [("", column) for column in (*data.features, *data.ignore, *data.types)]
+        others = (*data.features, *data.ignore, *data.types, *data.columns)
+        named += [("", column) for column in others]
         for role, column in named:
             if column is not None and column not in source.columns:
                 raise DataError(
-                    f"{source.name}: there is no column {column!r}" + f" ({role})" * bool(role)
+                    f"{source.name}: there is no column {column!r}"
+                    + f" ({role})" * bool(role)
+                    + f"; {_columns(source.columns, column)}"
                 )
         left_out = {data.id, data.label, *data.ignore}
         wanted = data.features or source.columns
@@ -113,8 +129,8 @@ class Roles:
     def narrowed(self, wanted: Sequence[str]) -> Roles:
         """The same, with only the feature columns that the features ``wanted`` can come from."""
         sources = {*wanted}
-        for name in wanted:
-            sources |= {name[:end] for end, letter in enumerate(name) if letter == "="}
+        for name in wanted:  # COLUMN=CATEGORY, or COLUMN.PART of a date
+            sources |= {name[:end] for end, letter in enumerate(name) if letter in "=."}
         features = tuple(column for column in self.features if column in sources)
         return Roles(self.id, self.label, features)
 
@@ -122,6 +138,16 @@ class Roles:
     def all(self) -> tuple[str, ...]:
         """All columns to read."""
         return (self.id, *([self.label] if self.label else []), *self.features)
+
+
+def _columns(columns: Sequence[str], wanted: str) -> str:
+    """The columns that there are, in a few words, and the one that may be meant."""
+    spelt = {name.strip().lower(): name for name in columns}
+    near = difflib.get_close_matches(wanted.strip().lower(), list(spelt), n=1)
+    some = ", ".join(map(repr, columns[:_SHOWN]))
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    guess = f"; did you mean {spelt[near[0]]!r}?" if near else ""
+    return f"there are {some}{more}{guess}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +187,7 @@ def table_of(
         DataError: naming the source, row and column.
     """
     ids = IdColumn(source.name, source.unit, data)
-    label = LabelColumn(roles.label or "", data.missing)
+    label = label_column(roles.label or "", data)
     features = {name: feature_column(name, data) for name in roles.features}
     for batch in source.batches(roles.all):
         where = in_batch(source, batch.numbers)
@@ -178,8 +204,12 @@ def table_of(
     vectors: list[NDArray[np.float32]] = []
     uncategorised = {}
     for name, column in features.items():
-        decided = column.decided
-        if isinstance(decided, CategoryColumn):
+        decided = column.decided if isinstance(column, FeatureColumn) else column
+        if isinstance(decided, DateColumn):
+            for part, vector in decided.parts().items():
+                names.append(part)
+                vectors.append(vector[rows])
+        elif isinstance(decided, CategoryColumn):
             uncategorised[name] = decided.missing[rows]
             for category, indicator in decided.indicators().items():
                 names.append(f"{name}={category}")
@@ -196,9 +226,20 @@ def table_of(
     return Table(tuple(ids.values(rows)), tuple(names), values, checked, uncategorised)
 
 
-def feature_column(name: str, data: DataSection) -> FeatureColumn:
+def feature_column(name: str, data: DataSection) -> FeatureColumn | DateColumn:
     """An empty column of the type that ``data`` declares for it."""
-    return FeatureColumn(name, data.missing, data.max_categories, data.types.get(name))
+    section = data.columns.get(name)
+    if section is not None and section.kind == "date":
+        return DateColumn(name, data.missing, section)
+    declared = data.types.get(name) if section is None else section.kind
+    assert declared != "date"
+    spelling = NumberSpelling.of(data)
+    return FeatureColumn(name, data.missing, data.max_categories, declared, spelling)
+
+
+def label_column(name: str, data: DataSection) -> LabelColumn:
+    """An empty label column."""
+    return LabelColumn(name, data.missing, NumberSpelling.of(data))
 
 
 def in_batch(source: Source, numbers: Sequence[int]) -> Callable[[int], str]:

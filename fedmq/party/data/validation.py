@@ -11,10 +11,12 @@ import numpy as np
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
+from fedmq.party.data.date_column import DateColumn
 from fedmq.party.data.id_column import IdColumn
+from fedmq.party.data.source_warnings import SourceWarnings
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Cells, Source
-from fedmq.party.data.table import Roles, feature_column, in_batch
+from fedmq.party.data.table import Roles, feature_column, in_batch, label_column
 
 __all__ = ["ValidatedColumn", "Validation", "validate_source"]
 
@@ -43,6 +45,8 @@ class Validation:
     duplicates: str
     columns: tuple[ValidatedColumn, ...]
     refused: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    """What nothing refuses, and is seldom meant: a line each."""
 
 
 @dataclass(slots=True)
@@ -69,12 +73,12 @@ class _Columns:
     roles: Roles
     ids: IdColumn = field(init=False)
     label: LabelColumn = field(init=False)
-    features: Mapping[str, FeatureColumn] = field(init=False)
+    features: Mapping[str, FeatureColumn | DateColumn] = field(init=False)
     checks: dict[str, _Check] = field(init=False)
 
     def __post_init__(self) -> None:
         self.ids = IdColumn(self.source.name, self.source.unit, self.data)
-        self.label = LabelColumn(self.roles.label or "", self.data.missing)
+        self.label = label_column(self.roles.label or "", self.data)
         self.features = {name: feature_column(name, self.data) for name in self.roles.features}
         self.checks = {
             self.roles.id: _Check(lambda cells, batch: self.ids.take(cells, batch.numbers))
@@ -89,6 +93,17 @@ class _Columns:
                 )
             )
 
+    def warnings(self, rows: int) -> list[str]:
+        """What is odd in what the columns hold, a line each."""
+        lines = [
+            f"{self.source.name}: column {name!r} has no value in any row; leave it out with ignore"
+            for name, column in self.features.items()
+            if self.checks[name].problem is None and rows and column.missing.all()
+        ]
+        if self.roles.label and self.checks[self.roles.label].problem is None:
+            lines += _of_labels(f"{self.source.name}, column {self.roles.label!r}", self.label)
+        return lines
+
     def described(self, name: str) -> ValidatedColumn:
         broken = self.checks[name].problem is not None if name in self.checks else False
         if name == self.roles.id:
@@ -102,6 +117,8 @@ class _Columns:
             return ValidatedColumn(name, "feature", "refused")
         column = self.features[name]
         share = _share(column.missing)
+        if isinstance(column, DateColumn):
+            return ValidatedColumn(name, "feature", "date", share)
         if isinstance(column.decided, CategoryColumn):
             count = len(column.decided.categories)
             return ValidatedColumn(name, "feature", "category", share, count)
@@ -124,7 +141,9 @@ def validate_source(
     rows = 0
     with source_of(party, data) as source:
         columns = _Columns(source, data, Roles.of(source, data, labelled))
+        warnings = SourceWarnings(source, columns.roles)
         for batch in source.batches(columns.roles.all):
+            warnings.look_at(batch)
             for name, check in columns.checks.items():
                 check.run_on(batch.cells[name], batch)
             rows += len(batch.numbers)
@@ -148,8 +167,19 @@ def validate_source(
             duplicates=data.duplicates,
             columns=tuple(columns.described(name) for name in source.columns),
             refused=tuple(refused),
+            warnings=(*warnings.lines(), *columns.warnings(rows)),
         )
 
 
 def _share(missing: Any) -> float:
     return round(float(np.mean(missing)), 6) if len(missing) else 0.0
+
+
+def _of_labels(where: str, label: LabelColumn) -> list[str]:
+    """What is odd in the labels: a single class, or 1 and 2."""
+    found = np.unique(label.values[~label.missing])
+    if len(found) == 1:
+        return [f"{where}: every label is {found[0]:g}; there is nothing to learn"]
+    if found.tolist() == [1, 2]:
+        return [f"{where}: labels are 1 and 2; binary:logistic takes 0 and 1, so subtract 1"]
+    return []

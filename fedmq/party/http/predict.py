@@ -145,8 +145,9 @@ def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
         raise RequestError(422, f"id: {kind} is neither text nor a whole number")
     for field in reader.schema:
         numeric = types.is_integer(field.type) or types.is_floating(field.type)
-        if field.name != "id" and not numeric and not types.is_boolean(field.type):
-            raise RequestError(422, f"{field.name}: {field.type} is no number")
+        text = types.is_string(field.type) or types.is_large_string(field.type)
+        if field.name != "id" and not (numeric or text or types.is_boolean(field.type)):
+            raise RequestError(422, f"{field.name}: {field.type} is neither a number nor text")
     batches, rows = [], 0
     for batch in reader:
         rows += batch.num_rows

@@ -123,6 +123,13 @@ class OnlineLane:
         if self._question_log is not None:
             await self._question_log.close()
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why requests or rows cannot be read now, a line each."""
+        rows = self.source.trouble and f"rows cannot be looked up: {self.source.trouble}"
+        requests = self._requests.trouble if self._requests is not None else ""
+        return tuple(filter(None, (rows, requests)))
+
     def receive(self, envelope: Envelope) -> None:
         """Take what came on the online lane: at the label holder answers, elsewhere questions."""
         if self._is_active:

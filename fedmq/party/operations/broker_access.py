@@ -8,6 +8,8 @@ from typing import Self
 
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.party import PartyFile
+from fedmq.transport.rabbitmq.certificates import common_name
+from fedmq.transport.rabbitmq.topology import is_name
 
 __all__ = ["BrokerAccess"]
 
@@ -27,6 +29,14 @@ class BrokerAccess:
             return cls(url, None)
         if not url.startswith("amqps://"):
             raise ConfigError("tls: the broker's URL is not encrypted; write it as amqps://")
+        context = tls.context()
         if tls.certificate is not None:
+            owner = common_name(tls.certificate.read_bytes())
+            # A broker may take users by another name than that; then it is no party's name.
+            if owner is not None and owner != config.party and is_name(owner):
+                raise ConfigError(
+                    f"tls.certificate: {tls.certificate} is the certificate of {owner!r}, not of "
+                    f"{config.party}; put its own beside the party's file"
+                )
             url += ("&" if "?" in url else "?") + "auth=external"
-        return cls(url, tls.context())
+        return cls(url, context)

@@ -82,7 +82,8 @@ class ControlServer:
                 os.umask(before)
         except OSError as error:
             raise ConfigError(
-                f"{self._path.parent}: the state folder cannot be used: {error.strerror}"
+                f"state: the folder {self._path.parent} cannot be used: {error.strerror}; name "
+                "another one under state in the party's file"
             ) from None
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ class Health:
 
     reasons: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What the owner should mend, though the daemon serves: tables, certificates, requests."""
 
     @property
     def ready(self) -> bool:
@@ -32,22 +35,34 @@ class Health:
 
     def described(self) -> dict[str, Any]:
         """As plain data."""
-        return {"ready": self.ready, "reasons": list(self.reasons), "away": list(self.away)}
+        return {
+            "ready": self.ready,
+            "reasons": list(self.reasons),
+            "away": list(self.away),
+            "warnings": list(self.warnings),
+        }
 
 
 class Probe:
     """Looks at the parts of a daemon that can be in trouble, whenever somebody asks."""
 
-    def __init__(self, link: Link, sessions: Sessions, scorer: Scorer) -> None:
+    def __init__(
+        self,
+        link: Link,
+        sessions: Sessions,
+        scorer: Scorer,
+        warnings: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
         self._link = link
         self._sessions = sessions
         self._scorer = scorer
+        self._warnings = warnings
 
     def health(self) -> Health:
         """Whether the daemon can serve now."""
         link = self._link.state
         reasons = () if link.connected else (f"the broker is not connected: {link.reason}",)
-        return Health(reasons, tuple(self._scorer.away))
+        return Health(reasons, tuple(self._scorer.away), tuple(self._warnings()))
 
     def gauges(self) -> Gauges:
         """What a scraper of metrics sees beside the counters."""

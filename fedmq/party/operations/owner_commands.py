@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from fedmq.party.identity.sealer import Sealer
+from fedmq.party.operations.data_check import DataCheck
 from fedmq.party.operations.dead_letters import Redelivery
 from fedmq.party.operations.health import Probe
 from fedmq.party.operations.reload import FileReload
@@ -38,6 +39,7 @@ class OwnerCommands(Service):
         stray_messages: StrayMessages,
         probe: Probe,
         reload: FileReload,
+        data_check: DataCheck,
     ) -> None:
         super().__init__(context)
         self._link = link
@@ -47,6 +49,7 @@ class OwnerCommands(Service):
         self._stray_messages = stray_messages
         self._probe = probe
         self._files = reload
+        self._data_check = data_check
 
     @property
     def commands(self) -> Mapping[str, Command]:
@@ -60,6 +63,7 @@ class OwnerCommands(Service):
 
     async def _status(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         context, counters = self.context, self._inbox.counters
+        await self._data_check.look()
         active = context.federation.active
         trouble = context.session_store.database.trouble or self._stray_messages.disk_trouble
         return {
@@ -82,6 +86,7 @@ class OwnerCommands(Service):
             "sealed": self._sealer.sealed,
             "refusals": dict(self._sealer.refusals),
             "store": trouble,
+            "warnings": list(self._probe.health().warnings),
             "answered": None if context.is_active else await self._answered(),
         }
 
@@ -130,6 +135,7 @@ class OwnerCommands(Service):
         return {"session": session}
 
     async def _health(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
+        await self._data_check.look()
         return self._probe.health().described()
 
     async def _reload(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:

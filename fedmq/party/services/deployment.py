@@ -231,7 +231,11 @@ class DeploymentService(Service):
 
     async def _status(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         online, party = self._online, self.context.party
-        source = {"party": party, "source_trouble": online.source.trouble}
+        source = {
+            "party": party,
+            "source_trouble": online.source.trouble,
+            "troubles": list(online.troubles),
+        }
         if self.context.is_active:
             return {**source, **online.scorer.status()}
         return {

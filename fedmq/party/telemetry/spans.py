@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 __all__ = ["SessionSpans", "Telemetry", "trace_context"]
+
+log = logging.getLogger(__name__)
 
 _EXPORT_SECONDS = 2  # a collector that is away must not hold up the end of a daemon
 
@@ -58,6 +61,18 @@ class _Ids(RandomIdGenerator):
         return super().generate_span_id() if chosen is None else chosen
 
 
+class _CollectorAway(logging.Handler):
+    """Says in one line what the library says in its own words: spans are lost."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(logging.WARNING)
+        self._endpoint = endpoint
+
+    def emit(self, _: logging.LogRecord) -> None:
+        """Log it; whoever reads the log is spared repetitions."""
+        log.warning("telemetry.endpoint: %s takes no spans; they are lost", self._endpoint)
+
+
 class Telemetry:
     """The exporter of one party's spans."""
 
@@ -73,6 +88,9 @@ class Telemetry:
     @classmethod
     def to(cls, endpoint: str, party: str) -> Self:
         """Send the spans to a collector in the background; it may be away."""
+        # Its own lines name no cause that an owner could mend, and some are tracebacks.
+        library = logging.getLogger("opentelemetry")
+        library.handlers, library.propagate = [_CollectorAway(endpoint)], False
         exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS)
         return cls(party, BatchSpanProcessor(exporter))
 

@@ -15,6 +15,8 @@ from fedmq.protocol.checkpoint import PassiveTree
 
 __all__ = ["ActiveTable", "PassiveTable"]
 
+_ALIGN = "find the people that all share with: fedmq align"
+
 
 @dataclass(frozen=True, slots=True)
 class ActiveTable:
@@ -72,11 +74,13 @@ class PassiveTable:
                 f"{peer}; make it anew with: fedmq align"
             )
         if terms.rows != rows or terms.evaluation.count != rows:
-            raise Refused(f"the rows do not match: {party} holds {rows}, {peer} {terms.rows}")
+            raise Refused(
+                f"the rows do not match: {party} holds {rows}, {peer} {terms.rows}{_ALIGN}"
+            )
         if terms.alignment != self.alignment:
             raise Refused(
                 f"the ids do not match: {party} and {peer} hold {rows} rows each, "
-                "but not the same ids"
+                f"but not the same ids; {_ALIGN}"
             )
         for tree in saved:
             if tree.records.feature_names != self.features:

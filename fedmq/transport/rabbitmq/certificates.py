@@ -29,7 +29,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedmq.errors import ConfigError
 
-__all__ = ["Authority", "Certificate"]
+__all__ = ["Authority", "Certificate", "common_name"]
 
 _YEARS = 10
 _CLOCK_SKEW = timedelta(hours=1)
@@ -108,6 +108,16 @@ class Authority:
             )
         )
         return Certificate(_pem(builder.sign(self._key, SHA256())), _key_pem(key))
+
+
+def common_name(pem: bytes) -> str | None:
+    """Whose the certificate ``pem`` is: RabbitMQ's user; None where it names nobody."""
+    try:
+        subject = x509.load_pem_x509_certificate(pem).subject
+    except ValueError:
+        return None
+    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else None
 
 
 def _builder(

@@ -33,12 +33,14 @@ def test_a_sound_table_is_described_without_a_daemon_or_a_broker(party: Path) ->
     assert outcome.code == 0, outcome.err
     assert outcome.out.splitlines() == [
         f"{party.parent}/data.csv: 3 rows",
-        "  id    id       id",
-        "  y     label    number      0.00% missing",
-        "  age   feature  number     33.33% missing",
-        "  city  feature  category    0.00% missing, 2 categories",
-        "  note  ignored  not read",
+        "COLUMN  ROLE     TYPE      MISSING  CATEGORIES",
+        "id      id       id",
+        "y       label    number    0.00%",
+        "age     feature  number    33.33%",
+        "city    feature  category  0.00%    2",
+        "note    ignored  not read",
     ]
+    assert outcome.err.splitlines()[-1] == f"next: fedmq run {party}"
     assert "reading, rows 3" in outcome.err
 
 

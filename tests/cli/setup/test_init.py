@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.table import ReadTable
 from tests.cli.command import Outcome, fedmq
@@ -33,7 +33,7 @@ def test_a_new_federation_has_what_each_side_needs(made: tuple[Path, Outcome]) -
         "broker/rabbitmq.conf",
         *(f"broker/authority/{name}" for name in ("ca.key", "ca.pem")),
         *(f"broker/tls/{name}" for name in ("ca.pem", "server.pem", "server.key")),
-        *(f"bank/{name}" for name in ("party.toml", "train.toml", "ids.csv")),
+        *(f"bank/{name}" for name in ("party.toml", "align.toml", "train.toml", "ids.csv")),
         *(
             f"{party}/{name}"
             for party in ("bank", "telco", "retail")
@@ -48,10 +48,30 @@ def test_a_new_federation_has_what_each_side_needs(made: tuple[Path, Outcome]) -
 def test_it_says_what_to_type_next(made: tuple[Path, Outcome]) -> None:
     folder, outcome = made
     assert outcome.out.splitlines()[1:] == [
+        "A broker, then one daemon per party:",
         f"  {folder}/broker/node start {folder}/broker --port 5671",
         *(f"  fedmq run {folder}/{party}/party.toml" for party in ("bank", "telco", "retail")),
-        f"Then: fedmq train {folder}/bank/train.toml",
+        "Then:",
+        f"  fedmq train {folder}/bank/train.toml",
     ]
+
+
+def test_without_an_example_it_leads_to_tables_and_an_alignment(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    outcome = fedmq("init", folder, "--active", "bank", "--passive", "telco")
+    files = [f"{folder}/{party}/party.toml" for party in ("bank", "telco")]
+    assert outcome.out.splitlines()[1:] == [
+        "Every party names its table under [data] in its party.toml, and looks at it:",
+        *(f"  fedmq data check {file}" for file in files),
+        "A broker, then one daemon per party:",
+        f"  {folder}/broker/node start {folder}/broker --port 5671",
+        *(f"  fedmq run {file}" for file in files),
+        "Then find the people that all share, and train:",
+        f"  fedmq align {folder}/bank/align.toml",
+        f"  fedmq train {folder}/bank/train.toml",
+    ]
+    alignment = AlignmentJob.read(folder / "bank" / "align.toml")
+    assert TrainingJob.read(folder / "bank" / "train.toml").alignment == alignment.name
 
 
 def test_its_files_can_be_read(made: tuple[Path, Outcome]) -> None:

@@ -72,6 +72,7 @@ async def test_a_daemon_in_trouble_lives_but_is_not_ready(
         "ready": False,
         "reasons": ["the broker is not connected: it is gone"],
         "away": [],
+        "warnings": [],
     }
 
 
@@ -81,7 +82,7 @@ async def test_a_party_that_is_away_is_told_and_no_reason_to_go_elsewhere(
     daemon.condition = Health(away=("telco",))
     answer = await client.get("/health/ready")
     assert answer.status_code == 200
-    assert answer.json() == {"ready": True, "reasons": [], "away": ["telco"]}
+    assert answer.json() == {"ready": True, "reasons": [], "away": ["telco"], "warnings": []}
 
 
 async def test_where_there_are_tokens_the_reasons_are_for_who_shows_one(daemon: Daemon) -> None:
@@ -97,7 +98,12 @@ async def test_where_there_are_tokens_the_reasons_are_for_who_shows_one(daemon: 
             assert answer.status_code == 503
             assert answer.json() == {"ready": False}
         answer = await client.get("/health/ready", headers={"Authorization": f"Bearer {token}"})
-        assert answer.json() == {"ready": False, "reasons": [reason], "away": ["telco"]}
+        assert answer.json() == {
+            "ready": False,
+            "reasons": [reason],
+            "away": ["telco"],
+            "warnings": [],
+        }
     await server.close()
 
 

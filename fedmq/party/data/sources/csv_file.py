@@ -4,39 +4,50 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
 from fedmq.errors import DataError, SourceAway
+from fedmq.party.data.sources.file_kind import mistaken_for
 from fedmq.party.data.sources.source import Batch, Source
 
 __all__ = ["CsvFile"]
 
 _BATCH = 10_000
-_OTHER_SEPARATORS = ";\t|"
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 class CsvFile(Source):
-    """The file at ``path``: UTF-8, commas, quotes as spreadsheets write them."""
+    """The file at ``path``: quotes as spreadsheets write them; UTF-8 and commas by default."""
 
     unit = "line"
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(
+        self, name: str, path: Path, separator: str = ",", encoding: str = "utf-8"
+    ) -> None:
         super().__init__(name)
         self._path = path
+        self._separator = separator
+        # A byte order mark, as spreadsheets write it, is no part of the first column's name.
+        self._encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
         self._file: IO[str]
         self._reader: Any
 
     def __enter__(self) -> Self:
         try:
-            self._file = self._path.open(newline="", encoding="utf-8-sig")
+            kinds = ("text", "utf-16") if self._encoding.startswith("utf-16") else ("text",)
+            mistaken = mistaken_for(self._path, *kinds)
+            if mistaken:
+                raise DataError(f"{self.name}: no CSV file: {mistaken}")
+            self._file = self._path.open(newline="", encoding=self._encoding)
         except FileNotFoundError:
             raise SourceAway(f"{self.name}: there is no such file") from None
         except OSError as error:
             raise SourceAway(f"{self.name}: cannot be read: {error.strerror}") from None
-        self._reader = csv.reader(self._file, strict=True)
+        self._reader = csv.reader(self._file, strict=True, delimiter=self._separator)
         try:
             self.columns = self._header()
         except DataError:
@@ -67,10 +78,14 @@ class CsvFile(Source):
         header = next(self._rows(), None)
         if not header:
             raise DataError(f"{self.name}: the file is empty")
-        other = next((mark for mark in _OTHER_SEPARATORS if mark in header[0]), None)
+        others = (mark for mark in _SEPARATORS if mark != self._separator)
+        other = next((mark for mark in others if mark in header[0]), None)
         if len(header) == 1 and other is not None:
+            written = json.dumps(other)
             raise DataError(
-                f"{self.name}: its cells are separated by {other!r}; write it with commas"
+                f"{self.name}: its cells are separated by {other!r}; "
+                f"write it with {_SEPARATORS.get(self._separator, repr(self._separator))}, or say "
+                f"separator = {written} beside path"
             )
         twice = [column for column in header if header.count(column) > 1]
         if twice:
@@ -92,7 +107,11 @@ class CsvFile(Source):
         try:
             yield from self._reader
         except UnicodeDecodeError:
-            raise DataError(f"{self.name}: is not UTF-8; save it as that") from None
+            name = self._encoding.removesuffix("-sig").upper()
+            raise DataError(
+                f"{self.name}: is not {name}; save it as that, or name its encoding, such as "
+                'encoding = "cp1252"'
+            ) from None
         except (OSError, csv.Error) as error:
             line = self._reader.line_num
             raise DataError(f"{self.name}, line {line}: cannot be read: {error}") from None

@@ -18,4 +18,6 @@ def source_of(party: str, data: DataSection) -> Source:
         assert data.url is not None and data.query is not None
         return SqlQuery(name, data.url, data.query)
     assert data.path is not None
-    return (CsvFile if data.type == "csv" else ParquetFile)(name, data.path)
+    if data.type == "csv":
+        return CsvFile(name, data.path, data.separator, data.encoding)
+    return ParquetFile(name, data.path)

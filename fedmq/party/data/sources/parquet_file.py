@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fedmq.errors import ConfigError, DataError, SourceAway
+from fedmq.party.data.sources.file_kind import mistaken_for
 from fedmq.party.data.sources.source import Batch, Cells, Source
 
 __all__ = ["ParquetFile"]
@@ -36,7 +37,7 @@ class ParquetFile(Source):
         except FileNotFoundError:
             raise SourceAway(f"{self.name}: there is no such file") from None
         except (OSError, arrow.ArrowException) as error:
-            raise DataError(f"{self.name}: not a Parquet file: {_line(error)}") from None
+            raise DataError(f"{self.name}: not a Parquet file: {self._why(error)}") from None
         self.columns = tuple(self._file.schema_arrow.names)
         self.rows = self._file.metadata.num_rows
         return self
@@ -48,6 +49,12 @@ class ParquetFile(Source):
         traceback: TracebackType | None,
     ) -> None:
         self._file.close()
+
+    def _why(self, error: BaseException) -> str:
+        try:
+            return mistaken_for(self._path, "parquet") or _line(error)
+        except OSError:
+            return _line(error)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
         import pyarrow as arrow

@@ -20,8 +20,9 @@ class PredictRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     ids: Annotated[list[Id], Field(min_length=1)]
-    features: list[dict[str, float | None]] | None = None
-    """The label holder's own features of each row, in place of what it has stored."""
+    features: list[dict[str, float | str | None]] | None = None
+    """The label holder's own columns of each row, in place of what it has stored: numbers, and the
+    text of categories."""
     output: Literal["prediction", "margin"] = "prediction"
     deadline_ms: Annotated[float, Field(ge=1, le=60_000)] | None = None
 

@@ -34,6 +34,8 @@ class RequestQueue:
     """
 
     def __init__(self, section: RequestsSection, predictions: PredictionService) -> None:
+        self.trouble = ""
+        """Why no requests are read now; empty while they are."""
         self._section = section
         self._predictions = predictions
         self._tasks = BackgroundTasks()
@@ -58,7 +60,7 @@ class RequestQueue:
                     await connection.close()
                 delays = Backoff(limit=5.0).delays(Random())
             except LinkError as error:
-                log.warning("requests: %s", error)
+                self._note(str(error))
             await asyncio.sleep(next(delays))
 
     async def _serve(self, connection: BrokerConnection) -> None:
@@ -67,7 +69,12 @@ class RequestQueue:
 
         await connection.consume(self._section.queue, receive)
         log.info("requests are read from %s", self._section.queue)
-        log.warning("requests: %s", await connection.ended())
+        self.trouble = ""
+        self._note(await connection.ended())
+
+    def _note(self, trouble: str) -> None:
+        self.trouble = f"online.requests: {trouble}"
+        log.warning("%s", self.trouble)
 
     async def _answer(self, connection: BrokerConnection, message: Received) -> None:
         answer = json.dumps(await self._response(message.body)).encode()

@@ -17,7 +17,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.scoring.batcher import Batcher, RequestPiece
 from fedmq.party.online.scoring.circuit_breaker import CircuitBreaker, PeerAvailability
-from fedmq.party.online.scoring.request_features import features_of_request
+from fedmq.party.online.scoring.request_features import RequestRow, features_of_request
 from fedmq.party.online.scoring.served_model import ServedModel
 from fedmq.protocol.online.computations import OnlineScores
 from fedmq.protocol.online.options import Mode
@@ -84,7 +84,7 @@ class Scorer:
         self,
         name: str,
         ids: Sequence[str],
-        features: Sequence[Mapping[str, float | None]] | None = None,
+        features: Sequence[RequestRow] | None = None,
         seconds: float | None = None,
     ) -> ScoredRequest:
         """Scores of ``ids`` by the model or name ``name``, within ``seconds``.
@@ -230,7 +230,7 @@ class Scorer:
         self,
         model: ServedModel,
         ids: Sequence[str],
-        features: Sequence[Mapping[str, float | None]] | None,
+        features: Sequence[RequestRow] | None,
         seconds: float,
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """This party's values of the rows, and which rows it does not know."""

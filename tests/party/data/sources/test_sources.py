@@ -341,7 +341,7 @@ def test_a_wrong_query_is_named_and_a_database_that_breaks_off_too(
 @pytest.mark.parametrize(
     ("url", "line"),
     [
-        ("no url", "url: not a database URL"),
+        ("://h", "url: not a database URL"),
         ("postgresql://u:se@cret:word@h/db", "^[^/]*//h/db: url: not a database URL$"),
         ("postgresql://u:se/cret@h:port/db", "^[^/]*//h:port/db: url: not a database URL$"),
         ("nosuch://host/db", "driver is not installed"),

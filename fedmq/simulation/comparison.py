@@ -1,0 +1,75 @@
+"""The same data trained here and by XGBoost on the joined table: which nodes are the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.export import import_xgboost
+from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.party.data.data_frame import feature_table
+from fedmq.simulation.model import ACTIVE
+from fedmq.simulation.simulate import simulate
+
+__all__ = ["XGBoostComparison", "compare_with_xgboost"]
+
+
+@dataclass(frozen=True, slots=True)
+class XGBoostComparison:
+    """How a federated model and XGBoost's differ on the same rows.
+
+    ``identical`` of ``nodes`` are the same where both choose among the same cuts; the first that is
+    not is in ``first_difference``, in words. XGBoost chooses cuts in its own way when it is given
+    the values themselves: ``own_cuts_difference`` is how far its prediction of a training row is
+    then from ours at most, and ``own_cuts_mean`` how far on average.
+    """
+
+    identical: int
+    nodes: int
+    first_difference: str | None
+    own_cuts_difference: float
+    own_cuts_mean: float
+
+
+def compare_with_xgboost(
+    *,
+    active: Any,
+    label: ArrayLike,
+    passive: Mapping[str, Any],
+    params: TrainParams | Mapping[str, Any] | None = None,
+    engine: str = "plain",
+) -> XGBoostComparison:
+    """Train on these tables by :func:`fedmq.simulate` and by XGBoost, and compare the models.
+
+    The arguments are those of ``simulate``. Needs the extra ``fedmq[xgboost]``.
+
+    Raises:
+        ConfigError: xgboost is not installed, a parameter is wrong, or it draws rows or columns at
+            random, which XGBoost does otherwise.
+        DataError: a table is wrong.
+    """
+    if not isinstance(params, TrainParams):
+        params = TrainParams.parse(params or {}, "params")
+    xgb = import_xgboost()
+    model = simulate(active=active, label=label, passive=passive, params=params, engine=engine)
+    tables = {ACTIVE: active, **passive}
+    values = np.hstack([feature_table(data, party)[0] for party, data in tables.items()])
+    labels = np.asarray(label, dtype=np.float32).reshape(len(values))
+    bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
+    parity = compare(train_reference(bins, labels, params), model.joined_trees(), bins)
+    rows = xgb.DMatrix(values, label=labels)
+    booster = xgb.train(params.to_xgboost(), rows, params.num_boost_round)
+    apart = np.abs(booster.predict(rows) - model.predict(active=active, passive=passive))
+    return XGBoostComparison(
+        parity.identical,
+        parity.total,
+        parity.first_difference,
+        float(apart.max()),
+        float(apart.mean()),
+    )
