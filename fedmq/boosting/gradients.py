@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.fixed_point import RESOLUTION_BITS, FixedPoint
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import one_side_sample, rounding_lots, salt_of, sampled_rows
 
@@ -47,11 +47,17 @@ class Gradients:
         training: NDArray[np.bool_],
         params: TrainParams,
         tree: int,
+        weight: NDArray[np.float32] | None = None,
     ) -> Gradients:
-        """Gradients of the objective at ``margins`` (rows,) for the rows that ``tree`` sees."""
+        """Gradients of the objective at ``margins`` (rows,) for the rows that ``tree`` sees.
+
+        ``weight`` (rows,) says how often each row counts; None where all count once.
+        """
         chosen = sampled_rows(len(labels), params.subsample, seed=params.seed, tree=tree)
         carried = training & chosen
-        floats = OBJECTIVES[params.objective].gradients(margins[carried], labels[carried])
+        floats = objective_of(params).gradients(
+            margins[carried], labels[carried], None if weight is None else weight[carried]
+        )
         if params.goss:
             chosen_rows, weights = one_side_sample(
                 floats[:, 0],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from pydantic import (
@@ -16,12 +16,18 @@ from pydantic import (
     model_validator,
 )
 
+from fedmq.boosting.objective_name import (
+    AftDistribution,
+    ObjectiveName,
+    check_metric,
+    default_metric,
+    own_parameters,
+)
+from fedmq.boosting.xgboost.parameters import XGBOOST_PARAMETERS
 from fedmq.errors import ConfigError
 
-__all__ = ["ALIASES", "MetricName", "ObjectiveName", "TrainParams"]
+__all__ = ["ALIASES", "TrainParams"]
 
-ObjectiveName = Literal["binary:logistic", "reg:squarederror"]
-MetricName = Literal["logloss", "auc", "rmse"]
 Sign = Literal[-1, 0, 1]
 
 ALIASES: Mapping[str, str] = {
@@ -35,11 +41,6 @@ ALIASES: Mapping[str, str] = {
 """XGBoost's other names for a parameter, each accepted wherever the parameter is."""
 
 _LARGEST = float(np.finfo(np.float32).max)
-
-_METRICS_OF: Mapping[str, tuple[MetricName, ...]] = {
-    "binary:logistic": ("logloss", "auc", "rmse"),
-    "reg:squarederror": ("rmse",),
-}
 
 
 class TrainParams(BaseModel):
@@ -80,9 +81,15 @@ class TrainParams(BaseModel):
     gradient_bits: Annotated[int, Field(ge=2, le=16)] | None = None
     monotone_constraints: Mapping[str, Sign] = {}
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
-    base_score: Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)] = 0.5
+    base_score: Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)] | None = None
+    scale_pos_weight: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
+    huber_slope: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
+    quantile_alpha: Annotated[float, Field(ge=0, le=1)] | None = None
+    tweedie_variance_power: Annotated[float, Field(gt=1, lt=2)] = 1.5
+    aft_loss_distribution: AftDistribution = "normal"
+    aft_loss_distribution_scale: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    eval_metric: tuple[MetricName, ...] = ()
+    eval_metric: tuple[str, ...] = ()
     early_stopping_rounds: Annotated[int, Field(ge=1)] | None = None
     active_only_trees: Annotated[int, Field(ge=0)] = 0
 
@@ -95,11 +102,7 @@ class TrainParams(BaseModel):
             params = handler(value)
         except ValidationError as error:
             raise ConfigError("; ".join(_line(wrong) for wrong in error.errors())) from None
-        if params.objective == "binary:logistic" and not 0 < params.base_score < 1:
-            raise ConfigError(
-                f"base_score = {params.base_score}: a probability strictly between 0 and 1 "
-                "is needed for binary:logistic"
-            )
+        _check_objective(params)
         if params.goss and params.subsample < 1:
             raise ConfigError("goss and subsample are two ways to draw rows; leave subsample at 1")
         if params.goss and params.top_rate + params.other_rate > 1:
@@ -107,13 +110,8 @@ class TrainParams(BaseModel):
                 f"top_rate = {params.top_rate} and other_rate = {params.other_rate}: together "
                 "they are more than all rows"
             )
-        allowed = _METRICS_OF[params.objective]
         for metric in params.eval_metric:
-            if metric not in allowed:
-                raise ConfigError(
-                    f"eval_metric = {metric!r} does not fit {params.objective}; "
-                    f"use {', '.join(allowed)}"
-                )
+            check_metric(metric, params.objective)
         return params
 
     @classmethod
@@ -130,7 +128,7 @@ class TrainParams(BaseModel):
 
     def to_xgboost(self) -> dict[str, Any]:
         """The same as ``params`` of ``xgboost.train``, which takes the rounds apart."""
-        return {
+        settings = {
             "tree_method": "hist",
             "objective": self.objective,
             "max_depth": self.max_depth,
@@ -145,10 +143,11 @@ class TrainParams(BaseModel):
             "colsample_bylevel": self.colsample_bylevel,
             "colsample_bynode": self.colsample_bynode,
             "max_bin": self.max_bin,
-            "base_score": self.base_score,
             "seed": self.seed,
             "eval_metric": list(self.eval_metric),
+            **{name: getattr(self, name) for name in own_parameters(self.objective)},
         }
+        return settings if self.base_score is None else settings | {"base_score": self.base_score}
 
 
 def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,14 +165,38 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     elif isinstance(metrics, list):
         metrics = tuple(metrics)
     if metrics in (None, ()):
-        objective = named.get("objective", "binary:logistic")
-        metrics = _METRICS_OF.get(objective, ())[:1] if isinstance(objective, str) else ()
+        metrics = _default_metrics(named)
     return {**named, "eval_metric": metrics}
+
+
+def _default_metrics(named: Mapping[str, Any]) -> tuple[str, ...]:
+    objective = named.get("objective", "binary:logistic")
+    power = named.get("tweedie_variance_power", 1.5)
+    if objective not in get_args(ObjectiveName) or not isinstance(power, (int, float)):
+        return ()  # which is refused by its own name
+    return (default_metric(objective, power),)
+
+
+def _check_objective(params: TrainParams) -> None:
+    objective, score = params.objective, params.base_score
+    if objective in ("binary:logistic", "reg:logistic") and score is not None and not 0 < score < 1:
+        raise ConfigError(
+            f"base_score = {score}: a probability strictly between 0 and 1 "
+            f"is needed for {objective}"
+        )
+    positive = objective in ("reg:gamma", "reg:tweedie", "survival:aft")
+    if positive and score is not None and np.float32(score) <= 0:
+        raise ConfigError(f"base_score = {score}: {objective} predicts positive numbers")
+    watches_quantile = objective == "reg:quantileerror" or "quantile" in params.eval_metric
+    if watches_quantile and params.quantile_alpha is None:
+        raise ConfigError("quantile_alpha is missing: which quantile, from 0 to 1?")
 
 
 def _line(error: Any) -> str:
     key = str(error["loc"][0]) if error["loc"] else "params"
     if error["type"] != "extra_forbidden":
         return f"{key} = {error['input']!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+    if key in XGBOOST_PARAMETERS:
+        return f"{key}: XGBoost has this parameter, fedmq does not yet"
     near = difflib.get_close_matches(key, [*TrainParams.model_fields, *ALIASES], n=1)
     return f"{key}: no such parameter" + (f"; did you mean {near[0]}?" if near else "")

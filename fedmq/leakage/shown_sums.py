@@ -17,7 +17,7 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.node_numbers import ROOT, children, parent, sibling
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.leakage.attacks.bins_from_sums import (
     NodeSums,
     followed,
@@ -103,7 +103,7 @@ def _pairs(
     if number > weights.values.shape[1]:
         return None
     params = weights.params
-    base = OBJECTIVES[params.objective].base_margin(params.base_score)
+    base = objective_of(params).base_margin(weights.base_score)
     margins = np.full(len(labels), base, dtype=np.float32)
     for added in weights.values.T[:number]:
         margins = margins + added

@@ -37,9 +37,9 @@ from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.in_process import MEMORY, run_machines
 from fedmq.simulation.memory_watch import MemoryWatch
-from fedmq.simulation.model import ACTIVE
 
 __all__ = ["Calibration", "Measurement"]
 

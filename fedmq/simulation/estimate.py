@@ -21,9 +21,9 @@ from fedmq.computation import Given
 from fedmq.party.compute.process_pool import ProcessPool
 from fedmq.party.operations.broker_latency import BrokerLatency
 from fedmq.privacy.registry import engine_named
+from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.calibration import Calibration, Measurement
 from fedmq.simulation.in_process import in_own_loop
-from fedmq.simulation.model import ACTIVE
 
 __all__ = ["Estimate", "PartyEstimate", "estimate"]
 

@@ -22,15 +22,13 @@ from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
+from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 
 if TYPE_CHECKING:
     import xgboost
 
-__all__ = ["ACTIVE", "SimulatedModel"]
-
-ACTIVE = "active"
-"""The label holder's name in a simulation."""
+__all__ = ["SimulatedModel"]
 
 
 class SimulatedModel:
@@ -133,7 +131,7 @@ class SimulatedModel:
         per_tree = (
             np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
         )
-        return LeafWeights(per_tree, params.eta, params.reg_lambda, params.base_score, params)
+        return LeafWeights(per_tree, params.eta, params.reg_lambda, self.share.base_score, params)
 
     def joined_trees(self) -> list[PooledTree]:
         """The trees with everybody's thresholds: what no party could see alone."""

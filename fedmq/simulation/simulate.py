@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fedmq.boosting.objective import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
@@ -26,9 +24,10 @@ from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.tables import PassiveTable
+from fedmq.simulation.active_table import ACTIVE, active_table
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
-from fedmq.simulation.model import ACTIVE, SimulatedModel
+from fedmq.simulation.model import SimulatedModel
 from fedmq.transport.rabbitmq.topology import check_name
 
 __all__ = ["simulate"]
@@ -39,6 +38,8 @@ def simulate(
     active: Any,
     label: ArrayLike,
     passive: Mapping[str, Any],
+    weight: ArrayLike | None = None,
+    base_margin: ArrayLike | None = None,
     params: TrainParams | Mapping[str, Any] | None = None,
     engine: str = "paillier",
     engine_options: Mapping[str, Any] | None = None,
@@ -57,8 +58,12 @@ def simulate(
     Args:
         active: the label holder's features, (rows, features): a NumPy array, or a pandas, Polars
             or Arrow data frame. Missing values are NaN or null.
-        label: (rows,); 0 and 1 for ``binary:logistic``.
+        label: (rows,); 0 and 1 for ``binary:logistic``. For ``survival:aft`` (rows, 2): lower and
+            upper bounds of times, inf above where all is known is that nothing happened yet.
         passive: each other party's features by its name, rows in the same order.
+        weight: (rows,) how often each row counts; the other parties do not learn it.
+        base_margin: (rows,) the margin that each row starts from, instead of the base score's: the
+            logarithm of an exposure, say.
         params: XGBoost's parameters, as :class:`TrainParams` or a dict; its defaults where left
             out.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
@@ -67,7 +72,8 @@ def simulate(
         broker: ``memory://``, or the ``amqp://`` URL of a RabbitMQ where this user may declare
             queues; they are deleted afterwards.
         evaluation: rows that are scored after each tree, but not learned from: a bool mask
-            (rows,) or row numbers.
+            (rows,) or row numbers; or a dict of several such sets by name, of which early stopping
+            watches the last.
         workers: worker processes for encryption and encrypted sums; all cores by default.
         compute: ``dask://host:port`` of a Dask scheduler, whose workers compute instead.
         on_report: called after each tree, on another thread.
@@ -86,8 +92,10 @@ def simulate(
         raise ConfigError(f"smallest_cell = {smallest_cell}: no fewer than 0 rows")
     spec = _engine(engine, engine_options or {}, key)
     values, names = feature_table(active, ACTIVE)
-    labels = OBJECTIVES[params.objective].labels(_column(label), ACTIVE)
-    rows = len(labels)
+    own = active_table(
+        values, names, params, label, weight=weight, base_margin=base_margin, evaluation=evaluation
+    )
+    rows = len(own.label)
     _check_parties(passive)
     tables = {party: feature_table(data, party) for party, data in passive.items()}
     for party, (table, _) in {ACTIVE: (values, names), **tables}.items():
@@ -95,8 +103,6 @@ def simulate(
             raise DataError(f"{party} has {len(table)} rows, there are {rows} labels")
     if rows == 0:
         raise DataError(f"{ACTIVE}: there are no rows")
-    mask = _mask(evaluation, rows)
-    own = ActiveTable(values, names, labels, mask)
     traffic = Traffic()
     folder = None if record is None else Path(record)
 
@@ -147,22 +153,6 @@ def _pool(compute: str | None, workers: int | None, engine: Engine) -> ComputePo
     return ThreadPool() if engine.light else ProcessPool(workers)
 
 
-def _column(label: Any) -> Any:
-    try:
-        values = label.to_numpy() if hasattr(label, "to_numpy") else np.asarray(label)
-    except ValueError:
-        raise DataError(f"{ACTIVE}: the label is no array, one value per row is needed") from None
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1:
-        raise DataError(
-            f"{ACTIVE}: the label has shape {values.shape}, one value per row is needed"
-        )
-    if values.dtype.kind not in "fiub":
-        raise DataError(f"{ACTIVE}: the label holds {values.dtype}, numbers are needed")
-    return values
-
-
 def _check_parties(tables: Any) -> None:
     if not isinstance(tables, Mapping):
         raise ConfigError("passive: a dict of tables by the parties' names is needed")
@@ -172,22 +162,3 @@ def _check_parties(tables: Any) -> None:
         check_name("party", party)
         if party == ACTIVE:
             raise ConfigError(f"passive: {ACTIVE!r} is the name of the label holder here")
-
-
-def _mask(evaluation: ArrayLike | None, rows: int) -> NDArray[np.bool_]:
-    if evaluation is None:
-        return np.zeros(rows, dtype=np.bool_)
-    try:
-        given = np.asarray(evaluation)
-    except ValueError:  # of several lengths, such as (X, y)
-        given = np.empty((0, 0))
-    mask = np.zeros(rows, dtype=np.bool_)
-    if given.dtype == np.bool_ and given.shape == (rows,):
-        mask = given.copy()
-    elif given.dtype.kind in "iu" and given.ndim == 1 and ((given >= 0) & (given < rows)).all():
-        mask[given] = True
-    else:
-        raise DataError(f"evaluation: a bool mask of {rows} rows, or numbers of rows, is needed")
-    if mask.all():
-        raise DataError("evaluation: no rows are left to learn from")
-    return mask

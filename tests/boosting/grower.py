@@ -13,7 +13,7 @@ from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import GrowingTree, Tree
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, is_worthwhile, leaf_weights, split_gains
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
@@ -32,8 +32,10 @@ class Grown:
 
 
 def grow(bins: BinMatrix, labels: NDArray[np.float32], params: TrainParams) -> Grown:
-    objective = OBJECTIVES[params.objective]
-    margins = np.full(len(labels), objective.base_margin(params.base_score), np.float32)
+    objective = objective_of(params)
+    score = params.base_score
+    start = objective.base_margin(objective.base_score(labels, None) if score is None else score)
+    margins = np.full(len(labels), start, np.float32)
     table = LookupTable.empty(tuple(f"f{index}" for index in range(bins.cuts.n_features)))
     trees = []
     for _ in range(params.num_boost_round):

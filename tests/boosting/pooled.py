@@ -11,7 +11,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.xgboost.pooled_tree import walk_pooled
 
 
@@ -50,7 +50,7 @@ def joint_margins(
     ``tables[i]`` and ``X[i]`` (rows, features of party i) belong to ``share.parties[i]``. Leaves
     are added in float32, tree by tree, as XGBoost does.
     """
-    start = OBJECTIVES[share.params.objective].base_margin(share.params.base_score)
+    start = objective_of(share.params).base_margin(share.base_score)
     margins = np.full(len(X[0]), start, dtype=np.float32)
     for tree in share.used_trees:
         margins += tree.weight[walk_pooled(tree, tables, X)]

@@ -3,7 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.metric import METRICS, EarlyStopping, auc, logloss
+from fedmq.boosting.metrics.curves import auc
+from fedmq.boosting.metrics.early_stopping import EarlyStopping
+from fedmq.boosting.metrics.losses import logloss
+from fedmq.boosting.metrics.registry import metric_of
+from fedmq.boosting.params import TrainParams
 from tests.boosting.tables import scattered
 
 
@@ -25,7 +29,7 @@ def test_metrics_are_those_of_xgboost(objective: str, metric: str) -> None:
     booster = xgb.train(
         params, data, 3, evals=[(data, "train")], evals_result=history, verbose_eval=False
     )
-    ours = METRICS[metric].of(y, booster.predict(data))
+    ours = metric_of(metric, TrainParams()).of(y, booster.predict(data), None)
     # Early stopping compares them: rmse is equal to the last bit, a logarithm may be rounded apart.
     apart = {"rmse": 0, "logloss": 1e-9, "auc": 1e-6}[metric]
     assert ours == pytest.approx(history["train"][metric][-1], abs=apart, rel=0)
@@ -59,7 +63,7 @@ def test_early_stopping_ends_where_xgboost_ends(metric: str) -> None:
         early_stopping_rounds=4,
         verbose_eval=False,
     )
-    state = EarlyStopping(rounds=4, maximize=METRICS[metric].maximize)
+    state = EarlyStopping(rounds=4, maximize=metric_of(metric, TrainParams()).maximize)
     scores = history["test"][metric]
     due = []
     for iteration, score in enumerate(scores):

@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.logistic import BinaryLogistic
+from fedmq.boosting.objectives.squared import SquaredError
 from fedmq.errors import DataError
 
-logistic = OBJECTIVES["binary:logistic"]
-squared = OBJECTIVES["reg:squarederror"]
+logistic = BinaryLogistic()
+squared = SquaredError()
 
 
 def test_logistic_gradients_are_the_derivatives_of_the_log_loss() -> None:
@@ -56,7 +57,7 @@ def test_the_base_margin_is_bounded() -> None:
 )
 def test_a_label_that_does_not_fit_is_refused_by_row(objective, wrong, shown) -> None:
     with pytest.raises(
-        DataError, match=rf"^bank\.csv: label in row 3 is {shown}; {objective.name}"
+        DataError, match=rf"^bank\.csv: label in row 3 is {shown}; {objective.wanted}"
     ):
         objective.labels([0, 1, wrong, wrong], "bank.csv")
 

@@ -20,7 +20,7 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import LEAF
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
@@ -252,7 +252,7 @@ def _growth(
 ) -> Iterator[Secret]:
     """Gradients, sums and row sets of every node, grown again from the finished shares."""
     active = share.parties[0]
-    base = OBJECTIVES[share.params.objective].base_margin(share.params.base_score)
+    base = objective_of(share.params).base_margin(share.base_score)
     margins = np.full(len(label), base, np.float32)
     for number, tree in enumerate(share.trees):
         held = Gradients.of(margins, label, ~evaluation, share.params, number)

@@ -13,7 +13,7 @@ from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.record_chains import NONE, Chains
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.errors import DataError
 
 __all__ = ["ServedForest"]
@@ -103,7 +103,7 @@ class ServedForest:
 
     def scores(self, leaves: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Leaves (rows, trees) to margins and predictions, float32 (rows,) each."""
-        objective = OBJECTIVES[self.share.params.objective]
-        base = objective.base_margin(self.share.params.base_score)
+        objective = objective_of(self.share.params)
+        base = objective.base_margin(self.share.base_score)
         margins = self.forest.margins(leaves, base)
         return margins, objective.predictions(margins)

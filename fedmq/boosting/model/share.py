@@ -88,9 +88,10 @@ class ActiveShare(_Share):
     """What the active party keeps: the trees, and its own lookup table.
 
     ``parties`` names the owners by index, itself first. ``history`` has the evaluation by metric
-    and round. ``best_iteration`` is set by early stopping, and ends the trees used for predictions.
-    ``withheld``: the sums that owners did not show, by their names; ``inexact_engine``: the engine,
-    if its sums were not exact. Shares of earlier versions have neither, and say nothing of it.
+    and round. ``params.base_score`` is never left out. ``best_iteration`` is set by early stopping,
+    and ends the trees used for predictions. ``withheld``: the sums that owners did not show, by
+    their names; ``inexact_engine``: the engine, if its sums were not exact. Shares of earlier
+    versions have neither, and say nothing of it.
     """
 
     format: Literal["fedmq.active-share"] = "fedmq.active-share"
@@ -116,9 +117,17 @@ class ActiveShare(_Share):
                 raise ValueError(
                     f"the trees name record {records.max()} of {party}, which has {len(records)}"
                 )
+        if self.params.base_score is None:
+            raise ValueError("params.base_score is missing")
         if self.best_iteration is not None and self.best_iteration >= len(self.trees):
             raise ValueError("best_iteration is beyond the trees")
         return self
+
+    @property
+    def base_score(self) -> float:
+        """The prediction before the first tree: given, or estimated from the labels."""
+        assert self.params.base_score is not None
+        return self.params.base_score
 
     @property
     def departures(self) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedmq.boosting.objective_name import own_parameters
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError
@@ -20,6 +21,19 @@ __all__ = ["import_xgboost", "to_booster"]
 
 _NO_PARENT = 2**31 - 1
 _NO_CHILD = -1
+_LARGEST = np.finfo(np.float32).max
+
+_SECTIONS: Mapping[str, str] = {
+    "reg:pseudohubererror": "pseudo_huber_param",
+    "reg:quantileerror": "quantile_loss_param",
+    "reg:tweedie": "tweedie_regression_param",
+    "survival:aft": "aft_loss_param",
+    **dict.fromkeys(
+        ("binary:logistic", "binary:logitraw", "reg:logistic", "reg:squarederror", "reg:gamma"),
+        "reg_loss_param",
+    ),
+}
+"""Under which name XGBoost's JSON keeps an objective's parameters."""
 
 
 def import_xgboost() -> ModuleType:
@@ -58,10 +72,7 @@ def _document(
         "tree_info": [0] * len(trees),
         "trees": [_tree(index, tree, len(feature_names)) for index, tree in enumerate(trees)],
     }
-    objective: dict[str, Any] = {
-        "name": params.objective,
-        "reg_loss_param": {"scale_pos_weight": "1"},
-    }
+    assert params.base_score is not None  # of a finished model
     return {
         "learner": {
             "attributes": {},
@@ -75,16 +86,28 @@ def _document(
                 "num_feature": str(len(feature_names)),
                 "num_target": "1",
             },
-            "objective": objective,
+            "objective": _objective(params),
         },
         "version": [3, 2, 0],
     }
 
 
+def _objective(params: TrainParams) -> dict[str, Any]:
+    """The objective's name and parameters, as its ``LoadConfig`` reads them."""
+    own: dict[str, Any] = {
+        name: str(getattr(params, name)) for name in own_parameters(params.objective)
+    }
+    if "quantile_alpha" in own:
+        own["quantile_alpha"] = json.dumps([params.quantile_alpha])
+    section = _SECTIONS.get(params.objective)
+    return {"name": params.objective} | ({} if section is None else {section: own})
+
+
 def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
     tree = joined.tree
     leaf = tree.is_leaf
-    above = np.nextafter(joined.threshold, np.float32(np.inf))
+    # JSON has no inf, and no training value lies above the largest float32.
+    above = np.minimum(np.nextafter(joined.threshold, np.float32(np.inf)), _LARGEST)
     parents = np.full(len(tree), _NO_PARENT, np.int64)
     parents[tree.left[~leaf]] = np.flatnonzero(~leaf)
     parents[tree.right[~leaf]] = np.flatnonzero(~leaf)

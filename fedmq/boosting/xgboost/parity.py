@@ -24,9 +24,9 @@ from fedmq.errors import ConfigError, DataError
 if TYPE_CHECKING:
     import xgboost
 
-__all__ = ["Parity", "compare", "train_reference"]
+__all__ = ["Parity", "compare", "labelled", "train_reference"]
 
-_LEAF_TOLERANCE = 1e-6
+_LEAF_TOLERANCE = 1e-6  # of leaves up to 1, and of larger ones relative to them
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,13 @@ def train_reference(
     bins: BinMatrix,
     labels: NDArray[np.float32],
     params: TrainParams,
+    weight: NDArray[np.float32] | None = None,
+    base_margin: NDArray[np.float32] | None = None,
     signs: Sequence[int] = (),
 ) -> xgboost.Booster:
     """XGBoost's ``hist`` trained on the bin indices of the joined columns.
 
+    Its cuts are those of the bins, which no weight moves: each bin is a value of its own.
     ``signs``: the monotone constraint of each column, where there is any.
 
     Raises:
@@ -71,10 +74,29 @@ def train_reference(
     max_bin = max(int(bins.cuts.n_bins.max()) + 1, 2)
     reference: xgboost.Booster = xgb.train(
         params.to_xgboost() | constraints | {"max_bin": max_bin, "nthread": 1},
-        xgb.DMatrix(indices, label=labels, nthread=1),
+        labelled(indices, labels, weight, base_margin),
         params.num_boost_round,
     )
     return reference
+
+
+def labelled(
+    values: NDArray[np.float32],
+    labels: NDArray[np.float32],
+    weight: NDArray[np.float32] | None = None,
+    base_margin: NDArray[np.float32] | None = None,
+) -> xgboost.DMatrix:
+    """A DMatrix of ``values`` and their labels: bounds of times where ``labels`` are (rows, 2)."""
+    xgb = import_xgboost()
+    rows = {"weight": weight, "base_margin": base_margin, "nthread": 1}
+    if labels.ndim == 1:
+        made: xgboost.DMatrix = xgb.DMatrix(values, label=labels, **rows)
+        return made
+    low, high = np.ascontiguousarray(labels.T)
+    bounded: xgboost.DMatrix = xgb.DMatrix(
+        values, label_lower_bound=low, label_upper_bound=high, **rows
+    )
+    return bounded
 
 
 def compare(reference: xgboost.Booster, trees: Sequence[PooledTree], bins: BinMatrix) -> Parity:
@@ -191,8 +213,9 @@ def _difference(
     ours: _BinnedTree, our: int, theirs: _BinnedTree, their: int, *, directed: bool
 ) -> str | None:
     both_leaves = ours.left[our] == LEAF and theirs.left[their] == LEAF
-    apart = abs(float(ours.weight[our]) - float(theirs.weight[their]))
-    if both_leaves and apart <= _LEAF_TOLERANCE:
+    our_weight, their_weight = float(ours.weight[our]), float(theirs.weight[their])
+    apart = abs(our_weight - their_weight)
+    if both_leaves and apart <= _LEAF_TOLERANCE * max(1.0, abs(their_weight)):
         return None
     our_words = ours.in_words(our, directed=directed)
     their_words = theirs.in_words(their, directed=directed)

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.logistic import BinaryLogistic
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.audit import audit as mount_attacks
@@ -98,7 +98,7 @@ class _Truth:
 
     def labels(self, path: Path, column: str) -> NDArray[Any]:
         data = self._section(path, label=column)
-        table = ReadTable("--labels", data, OBJECTIVES["binary:logistic"].labels).run()
+        table = ReadTable("--labels", data, BinaryLogistic().labels).run()
         label = self._rows("--labels", table).label
         assert label is not None
         return np.asarray(label)

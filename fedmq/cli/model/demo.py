@@ -9,13 +9,13 @@ import click
 import numpy as np
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.metric import auc
+from fedmq.boosting.metrics.curves import auc
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.cli.progress import ProgressBar
 from fedmq.cli.setup.example_data import breast_cancer
 from fedmq.protocol.events import Report
-from fedmq.simulation.model import ACTIVE
+from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.simulate import simulate
 
 __all__ = ["demo"]

@@ -23,7 +23,7 @@ from fedmq.party.operations.broker_latency import BrokerLatency, latency_of_brok
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.protocol.answered_sums import most_sums
 from fedmq.simulation import estimate as estimation
-from fedmq.simulation.model import ACTIVE
+from fedmq.simulation.active_table import ACTIVE
 
 __all__ = ["estimate"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError, Refused
 from fedmq.party.configuration.data import DataSection
@@ -84,7 +84,7 @@ class LoadActiveTable:
     aligned: Aligned | None = None
 
     def run(self) -> ActiveTable:
-        table = ReadTable(self.party, self.data, OBJECTIVES[self.params.objective].labels).run()
+        table = ReadTable(self.party, self.data, objective_of(self.params).labels).run()
         alignment, name = table.digest(self.salt), ""
         if self.aligned is not None:
             table, alignment = self.aligned.rows_of(self.party, table)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import LABEL_HOLDER
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 
 __all__ = ["AnswerHop", "Hop", "Scores", "SumLeaves", "WalkOn", "Walked"]
@@ -118,7 +118,8 @@ class SumLeaves:
     unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def run(self) -> Scores:
-        objective = OBJECTIVES[self.params.objective]
+        objective = objective_of(self.params)
+        assert self.params.base_score is not None  # of a finished model
         base = objective.base_margin(self.params.base_score)
         margins = self.forest.margins(self.leaves, base)
         predictions = objective.predictions(margins)

@@ -152,6 +152,7 @@ class ActiveTraining(Machine):
         learning = ~self._table.evaluation
         computation = BinTable(self._table.values, learning, self._params.max_bin)
         bins = yield from single(computation)
+        yield from self._model.start()
         public = yield from self._engine.open()
         return bins, public
 
@@ -199,9 +200,7 @@ class ActiveTraining(Machine):
     # A tree begins
 
     def _derive(self) -> None:
-        computation = DeriveGradients(
-            self._params, self._model.margin, self._table.label, self._table.evaluation, self.tree
-        )
+        computation = DeriveGradients(self._params, self._model.margin, self._table, self.tree)
         self._run(GRADIENTS, single(computation), self._with_gradients)
 
     def _with_gradients(self, derived: tuple[Gradients, dict[str, float]]) -> None:
@@ -249,7 +248,9 @@ class ActiveTraining(Machine):
         self._records = RecordNumbers(self._model.next_records(self._parties))
         signed = self._handshake.signed
         constrained = bool(signed) or bool(self._constraints.signs.any())
-        self._builder = TreeBuilder(gradients, self._params, constrained=constrained)
+        self._builder = TreeBuilder(
+            gradients, self._params, self._model.residuals(), constrained=constrained
+        )
         self._candidate_signs = CandidateSigns(signed)
         self._answers = Answers(self._builder, self._params, self._spec, self._candidate_signs)
         self._candidates = OwnCandidates(

@@ -14,18 +14,21 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
-from fedmq.boosting.metric import METRICS, EarlyStopping
+from fedmq.boosting.metrics.early_stopping import EarlyStopping
+from fedmq.boosting.metrics.registry import metric_of, watched_metric
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.monotone import MonotoneNode
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, first_order_gains, split_gains
 from fedmq.errors import ConfigError, DataError
 from fedmq.privacy.engine import Best
+from fedmq.protocol.training.tables import ActiveTable
 
 __all__ = [
     "BinTable",
     "DeriveGradients",
+    "EstimateBaseScore",
     "ScoreCandidates",
     "ScoreOwnCandidates",
     "early_stopping",
@@ -66,8 +69,9 @@ def early_stopping(params: TrainParams, evaluated: bool) -> EarlyStopping | None
         return None
     if not evaluated:
         raise ConfigError("early_stopping_rounds needs evaluation rows, and there are none")
-    watched = METRICS[params.eval_metric[-1]]
-    return EarlyStopping(rounds=params.early_stopping_rounds, maximize=watched.maximize)
+    return EarlyStopping(
+        rounds=params.early_stopping_rounds, maximize=watched_metric(params).maximize
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +88,23 @@ class BinTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class EstimateBaseScore:
+    """The prediction before the first tree, from the labels of the training rows of ``table``."""
+
+    label: ClassVar[str] = "EstimateBaseScore"
+    params: TrainParams
+    table: ActiveTable
+
+    def run(self) -> float:
+        training = ~self.table.evaluation
+        weight = self.table.weight
+        score = objective_of(self.params).base_score(
+            self.table.label[training], None if weight is None else weight[training]
+        )
+        return float(score)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DeriveGradients:
     """The gradients from which the next tree grows, and the metrics of the model so far.
 
@@ -94,32 +115,38 @@ class DeriveGradients:
     label: ClassVar[str] = "DeriveGradients"
     params: TrainParams
     margins: NDArray[np.float32]
-    labels: NDArray[np.float32]
-    evaluation: NDArray[np.bool_]
+    table: ActiveTable
     tree: int
 
     def run(self) -> tuple[Gradients, dict[str, float]]:
-        training = ~self.evaluation
-        gradients = Gradients.of(self.margins, self.labels, training, self.params, self.tree)
+        table = self.table
+        training = ~table.evaluation
+        gradients = Gradients.of(
+            self.margins, table.label, training, self.params, self.tree, table.weight
+        )
         if self.tree == 0:
             self._check_spread(training)
-        predictions = OBJECTIVES[self.params.objective].predictions(self.margins)
+        evaluated = objective_of(self.params).evaluated(self.margins)
         metrics = {
-            f"{name}-{metric}": METRICS[metric].of(self.labels[rows], predictions[rows])
-            for name, rows in (("train", training), ("eval", self.evaluation))
-            if rows.any()
+            f"{name}-{metric}": metric_of(metric, self.params).of(
+                table.label[rows],
+                evaluated[rows],
+                None if table.weight is None else table.weight[rows],
+            )
+            for name, rows in {"train": training, **table.evaluation_sets}.items()
             for metric in self.params.eval_metric
         }
         return gradients, metrics
 
     def _check_spread(self, training: NDArray[np.bool_]) -> None:
-        objective = OBJECTIVES[self.params.objective]
-        g = np.abs(objective.gradients(self.margins, self.labels)[training, 0])
+        objective, table = objective_of(self.params), self.table
+        g = np.abs(objective.gradients(self.margins, table.label, table.weight)[training, 0])
         most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0
         if usual < most * _NARROWEST:
+            what = "label" if table.weight is None else "label or weight"
             raise DataError(
-                f"label: one lies {most:g} from base_score, and half of them within {usual:g}; "
-                "sums would lose the small ones: clip the label, or take its logarithm"
+                f"{what}: one lies {most:g} from base_score, and half of them within {usual:g}; "
+                "sums would lose the small ones: clip it, or take its logarithm"
             )
 
 

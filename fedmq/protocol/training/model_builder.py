@@ -12,12 +12,14 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import Tree
 from fedmq.boosting.model.withheld import Withheld
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.privacy.engine import Engine
+from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.checkpoint import ActiveTree, all_records, last_records
-from fedmq.protocol.training.computations import early_stopping, recorded
+from fedmq.protocol.training.computations import EstimateBaseScore, early_stopping, recorded
 from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.tree_builder import Residuals
 
 __all__ = ["ModelBuilder"]
 
@@ -42,23 +44,35 @@ class ModelBuilder:
         self._engine = engine
         self._before: Mapping[str, float] = {}
         self._records_before = 0
+        self.trees: list[Tree] = []
+        self._stopping = early_stopping(params, bool(table.evaluation.any()))
+
+    def start(self) -> Plan[None]:
+        """Find the prediction before the first tree, and begin without trees."""
+        if self._params.base_score is None:
+            score = yield from single(EstimateBaseScore(self._params, self._table))
+            self._params = self._params.model_copy(update={"base_score": score})
         self.rewind(0)
 
     def rewind(self, trees: int) -> None:
         """Go back to the first ``trees`` saved trees; to none if their margins are lost."""
         margin = self.saved[trees - 1].margin if trees else None
         kept = self.saved[:trees] if margin is not None else ()
-        base = OBJECTIVES[self._params.objective].base_margin(self._params.base_score)
-        self.margin = (
-            np.full(len(self._table.label), base, dtype=np.float32) if margin is None else margin
-        )
+        self.margin = self._first_margin() if margin is None else margin
         self.records = all_records(self._table.features, kept)
-        self.trees: list[Tree] = [saved.tree for saved in kept]
+        self.trees = [saved.tree for saved in kept]
         self._owned = Counter(owner for tree in self.trees for owner in tree.owner.tolist())
         self._history: dict[str, list[float]] = {}
         self._stopping = early_stopping(self._params, bool(self._table.evaluation.any()))
         for number, saved in enumerate(kept[1:], start=1):
             self._remember(number, saved.before)
+
+    def _first_margin(self) -> NDArray[np.float32]:
+        if self._table.base_margin is not None:
+            return self._table.base_margin
+        assert self._params.base_score is not None
+        base = objective_of(self._params).base_margin(self._params.base_score)
+        return np.full(len(self._table.label), base, dtype=np.float32)
 
     def add_metrics(self, metrics: Mapping[str, float]) -> None:
         """Add the metrics of the model with its trees so far; of a model without trees, nothing."""
@@ -71,6 +85,13 @@ class ModelBuilder:
         """Whether all trees have grown, or early stopping is due."""
         stopped = self._stopping is not None and self._stopping.is_due
         return stopped or len(self.trees) == self._params.num_boost_round
+
+    def residuals(self) -> Residuals | None:
+        """What labels are off by, where leaves are made of it; None where sums make them."""
+        quantile = objective_of(self._params).leaf_quantile
+        if quantile is None:
+            return None
+        return Residuals(self._table.label - self.margin, self._table.weight, quantile)
 
     def begin_tree(self) -> None:
         """What is recorded from here on belongs to the next tree."""
@@ -116,5 +137,6 @@ class ModelBuilder:
         for name, value in metrics.items():
             self._history.setdefault(name, []).append(value)
         if self._stopping is not None:
-            score = metrics[f"eval-{self._params.eval_metric[-1]}"]
+            watched = list(self._table.evaluation_sets)[-1]  # as XGBoost does
+            score = metrics[f"{watched}-{self._params.eval_metric[-1]}"]
             self._stopping = self._stopping.after(trees - 1, score)

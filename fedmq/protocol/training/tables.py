@@ -22,8 +22,11 @@ _ALIGN = "find the people that all share with: fedmq align"
 class ActiveTable:
     """The label holder's rows, in the common order.
 
-    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,);
-    ``evaluation`` bool (rows,): rows that are scored but not learned from; ``alignment``: what
+    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), or (rows, 2)
+    for bounds of times; ``evaluation`` bool (rows,): rows that are scored but not learned from, and
+    ``evaluation_sets`` how they are divided, "eval" being all of them where nothing is given;
+    ``weight`` float32 (rows,): how often each row counts; ``base_margin`` float32 (rows,): where
+    each row starts instead of at the base score. Neither leaves this party. ``alignment``: what
     tells the common rows from others, empty where rows are matched by position; it is that of the
     stored alignment ``alignment_name``, if there is one. ``digest`` tells this table from any
     other, and never leaves its party; empty where no session outlives a crash. ``signs``: 1 or -1
@@ -39,8 +42,13 @@ class ActiveTable:
     alignment_name: str = ""
     digest: str = ""
     signs: Mapping[str, int] = field(default_factory=dict)
+    weight: NDArray[np.float32] | None = None
+    base_margin: NDArray[np.float32] | None = None
+    evaluation_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not self.evaluation_sets and self.evaluation.any():
+            object.__setattr__(self, "evaluation_sets", {"eval": self.evaluation})
         if len(self.label) > MOST_ROWS:
             raise DataError(
                 f"{len(self.label):,} rows; a training takes {MOST_ROWS:,} at most: draw some"

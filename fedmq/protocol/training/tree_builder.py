@@ -11,10 +11,28 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import GrowingTree, Tree
 from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
 from fedmq.boosting.node_numbers import ROOT, children, depth, parent
+from fedmq.boosting.objectives.intercept import quantile
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import leaf_weights, node_weights
 
-__all__ = ["TreeBuilder"]
+__all__ = ["Residuals", "TreeBuilder"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residuals:
+    """What labels are off by, ``values`` float32 (rows,): leaves are the ``quantile`` of them.
+
+    XGBoost's ``UpdateTreeLeaf``; ``weight`` (rows,) as in :class:`ActiveTable`.
+    """
+
+    values: NDArray[np.float32]
+    weight: NDArray[np.float32] | None
+    quantile: float
+
+    def leaf_weight(self, rows: NDArray[np.int32], eta: float) -> np.float32:
+        """What a leaf of ``rows``, at least one, adds to the margin: a float32."""
+        weight = None if self.weight is None else self.weight[rows]
+        return quantile(self.values[rows], self.quantile, weight) * np.float32(eta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +51,18 @@ class TreeBuilder:
     """
 
     def __init__(
-        self, gradients: Gradients, params: TrainParams, *, constrained: bool = False
+        self,
+        gradients: Gradients,
+        params: TrainParams,
+        residuals: Residuals | None = None,
+        *,
+        constrained: bool = False,
     ) -> None:
         self.gradients = gradients
         self.level: tuple[int, ...] = (ROOT,)
         """The nodes of the current level that may still be split."""
         self._params = params
+        self._residuals = residuals
         self._rows = {ROOT: np.arange(len(gradients.pairs), dtype=np.int32)}
         self._bounds: dict[int, NDArray[np.int64]] = {}
         self._constrained = constrained
@@ -129,10 +153,16 @@ class TreeBuilder:
         increments = np.zeros(len(self.gradients.pairs), dtype=np.float32)
         for node, rows in self._rows.items():
             sums = self._sums(node)
-            weight = leaf_weights(sums, self._params, self._above(node))
+            weight = self._leaf_weight(node, sums)
             tree.leaf(place[node], float(weight), cover=sums[1])
             increments[rows] = weight
         return tree.finished(), increments
+
+    def _leaf_weight(self, node: int, sums: NDArray[np.float64]) -> np.float32:
+        carrying = self.carrying(node)
+        if self._residuals is not None and len(carrying):
+            return self._residuals.leaf_weight(carrying, self._params.eta)
+        return np.float32(leaf_weights(sums, self._params, self._above(node)))
 
     def check(self) -> None:
         """Raise AssertionError unless leaves and open nodes partition the rows."""

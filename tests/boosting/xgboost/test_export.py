@@ -34,7 +34,7 @@ def test_a_booster_gives_our_margins_bit_for_bit(objective: str, base_score: flo
 
 def test_a_booster_of_real_data_gives_our_margins_bit_for_bit() -> None:
     X, y = pooled("credit1", 5_000)
-    params = TrainParams(max_bin=32)
+    params = TrainParams(max_bin=32, base_score=0.5)
     grown = grow(BinMatrix.of(X, Cuts.of(X, params.max_bin)), y, params)
     booster = to_booster(grown.joined, params, grown.table.feature_names)
     data = xgb.DMatrix(X, feature_names=list(grown.table.feature_names))
@@ -70,7 +70,7 @@ def test_features_carry_their_partys_name_and_importance_survives() -> None:
     ]
     names = pooled_feature_names(["bank", "shop"], tables)
     assert names == ["bank.age", "shop.income", "shop.debt"]
-    booster = to_booster([PooledTree.of(small_tree(), tables)], TrainParams(), names)
+    booster = to_booster([PooledTree.of(small_tree(), tables)], TrainParams(base_score=0.5), names)
     assert booster.get_score(importance_type="gain") == {"bank.age": 2.0, "shop.debt": 1.0}
     assert booster.get_score(importance_type="cover") == {"bank.age": 3.0, "shop.debt": 2.0}
 

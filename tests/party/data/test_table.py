@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.objective import OBJECTIVES
+from fedmq.boosting.objectives.logistic import BinaryLogistic
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.model.predict import read_ids
 from fedmq.errors import DataError
@@ -28,7 +28,7 @@ def section(path: Path, **values: Any) -> DataSection:
 
 def table(path: Path, text: str, **values: Any) -> Table:
     path.write_text(text)
-    return ReadTable("bank", section(path, **values), OBJECTIVES["binary:logistic"].labels).run()
+    return ReadTable("bank", section(path, **values), BinaryLogistic().labels).run()
 
 
 def test_rows_come_in_the_order_of_their_ids(path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What is minimised? Labels, first margins, gradients and predictions of each objective."""

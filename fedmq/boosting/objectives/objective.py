@@ -1,0 +1,129 @@
+"""What every objective offers, whatever it minimises.
+
+All arithmetic is float32 in the order of XGBoost 3.2's ``src/objective``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmq.boosting.objectives.intercept import newton_step, sample_mean
+from fedmq.errors import DataError
+
+__all__ = ["Objective", "RegressionLoss", "pairs"]
+
+
+def pairs(
+    g: NDArray[np.float32], h: NDArray[np.float32], weight: NDArray[np.float32] | None
+) -> NDArray[np.float32]:
+    """g and h (rows,) side by side, each times the weight of its row: float32 (rows, 2)."""
+    both: NDArray[np.float32] = np.stack((g, h), axis=1)
+    return both if weight is None else both * weight[:, None]
+
+
+_SCALED = 1e-6  # XGBoost's kRtEps
+
+
+class Objective(ABC):
+    """What is minimised. Rows come as ``margins`` and ``labels`` (rows,), float32.
+
+    ``weight`` float32 (rows,) says how often a row counts; None where all count once.
+    """
+
+    wanted: ClassVar[str]
+    """Which labels fit, in words."""
+    leaf_quantile: float | None = None
+    """Which quantile of a leaf's residuals is its weight; None where sums of g and h give it."""
+
+    def labels(self, values: ArrayLike, where: str) -> NDArray[np.float32]:
+        """``values`` (rows,) as labels: float32 (rows,).
+
+        Raises:
+            DataError: a label does not fit; the text names its row, counted from 1.
+        """
+        with np.errstate(over="ignore"):
+            labels = np.array(values, dtype=np.float32)
+        wrong = ~self._fits(labels)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(f"{where}: label in row {row + 1} is {labels[row]:g}; {self.wanted}")
+        return labels
+
+    @abstractmethod
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]: ...
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """What XGBoost predicts before the first tree where nobody says: the mean label."""
+        return sample_mean(labels, weight)
+
+    @abstractmethod
+    def base_margin(self, base_score: float) -> np.float32:
+        """The margin that every row starts from.
+
+        Raises:
+            ConfigError: ``base_score`` is none that this objective can predict.
+        """
+
+    @abstractmethod
+    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Margins as predictions, float32 of the same shape."""
+
+    def evaluated(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Margins as metrics take them: as predictions, unless an objective says otherwise."""
+        return self.predictions(margins)
+
+    @abstractmethod
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """First and second derivatives g, h of the loss per row; float32 (rows, 2)."""
+
+    def _newton_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """The prediction after one step of Newton's method from margin 0."""
+        gradients = self.gradients(np.zeros(len(labels), np.float32), labels, weight)
+        step = np.full(1, newton_step(gradients), np.float32)
+        return np.float32(self.predictions(step)[0])
+
+
+@dataclass(frozen=True)
+class RegressionLoss(Objective):
+    """One of XGBoost's ``RegLossObj``: rows of label 1 count ``scale_pos_weight`` times."""
+
+    scale_pos_weight: float = 1.0
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """The mean label; one step of Newton's method where label 1 has a scale of its own."""
+        if abs(np.float32(self.scale_pos_weight) - np.float32(1)) > _SCALED:
+            return self._newton_score(labels, weight)
+        return sample_mean(labels, weight)
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """g and h of the loss, times the weight of the row."""
+        rows = np.ones_like(labels) if weight is None else weight
+        scaled = np.where(labels == 1, rows * np.float32(self.scale_pos_weight), rows)
+        return self._derivatives(margins, labels) * scaled[:, None]
+
+    @abstractmethod
+    def _derivatives(
+        self, margins: NDArray[np.float32], labels: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """g and h of a row that counts once: float32 (rows, 2)."""

@@ -1,0 +1,44 @@
+"""Which objective do parameters name?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fedmq.boosting.objective_name import ObjectiveName
+from fedmq.boosting.objectives.adaptive import AbsoluteError, QuantileError
+from fedmq.boosting.objectives.log_link import Gamma, Tweedie
+from fedmq.boosting.objectives.logistic import BinaryLogistic, LogitRaw, RegLogistic
+from fedmq.boosting.objectives.objective import Objective
+from fedmq.boosting.objectives.squared import PseudoHuberError, SquaredError, SquaredLogError
+from fedmq.boosting.objectives.survival import AcceleratedFailureTime
+from fedmq.boosting.params import TrainParams
+
+__all__ = ["OBJECTIVES", "objective_of"]
+
+
+def _quantile_error(params: TrainParams) -> Objective:
+    assert params.quantile_alpha is not None
+    return QuantileError(params.quantile_alpha)
+
+
+OBJECTIVES: Mapping[ObjectiveName, Callable[[TrainParams], Objective]] = {
+    "reg:squarederror": lambda params: SquaredError(params.scale_pos_weight),
+    "reg:squaredlogerror": lambda _: SquaredLogError(),
+    "reg:logistic": lambda params: RegLogistic(params.scale_pos_weight),
+    "binary:logistic": lambda params: BinaryLogistic(params.scale_pos_weight),
+    "binary:logitraw": lambda params: LogitRaw(params.scale_pos_weight),
+    "reg:pseudohubererror": lambda params: PseudoHuberError(params.huber_slope),
+    "reg:absoluteerror": lambda _: AbsoluteError(),
+    "reg:quantileerror": _quantile_error,
+    "reg:gamma": lambda params: Gamma(params.scale_pos_weight),
+    "reg:tweedie": lambda params: Tweedie(params.tweedie_variance_power),
+    "survival:aft": lambda params: AcceleratedFailureTime(
+        params.aft_loss_distribution, params.aft_loss_distribution_scale
+    ),
+}
+"""How each objective is made of the parameters that concern it."""
+
+
+def objective_of(params: TrainParams) -> Objective:
+    """The objective of a training."""
+    return OBJECTIVES[params.objective](params)

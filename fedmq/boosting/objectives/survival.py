@@ -1,0 +1,245 @@
+"""Accelerated failure time (arXiv 2006.04920): labels are bounds of the time of an event.
+
+``survival_util.h`` and ``probability_distribution.h`` of XGBoost, all in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmq.boosting import single_precision
+from fedmq.boosting.objective_name import AftDistribution
+from fedmq.boosting.objectives.objective import Objective, pairs
+from fedmq.errors import ConfigError, DataError
+
+__all__ = ["AcceleratedFailureTime", "survival_loss"]
+
+_SMALLEST = 1e-12
+_BOUND = 15.0
+_SMALLEST_HESSIAN = 1e-16
+_DEFAULT_SCORE = np.float32(0.5)
+
+_Doubles = NDArray[np.float64]
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+@dataclass(frozen=True)
+class _Density:
+    """A distribution at z: density, its first two derivatives, and the share below z."""
+
+    pdf: _Doubles
+    slope: _Doubles
+    curvature: _Doubles
+    cdf: _Doubles
+
+    def cut(self, beyond: NDArray[np.bool_], cdf: float) -> _Density:
+        """The same, but for rows ``beyond`` of which there is no bound: ``cdf`` lies below it."""
+        pdf, slope, curvature = (
+            np.where(beyond, 0.0, part) for part in (self.pdf, self.slope, self.curvature)
+        )
+        return _Density(pdf, slope, curvature, np.where(beyond, cdf, self.cdf))
+
+
+def _normal(z: _Doubles) -> _Density:
+    pdf = np.exp(-z * z / 2.0) / np.sqrt(2.0 * np.pi)
+    below = 0.5 * (1 + np.asarray(_erf(z / np.sqrt(2.0)), np.float64))
+    return _Density(pdf, -z * pdf, (z * z - 1.0) * pdf, below)
+
+
+def _logistic(z: _Doubles) -> _Density:
+    w = np.exp(z)
+    large = np.isinf(w) | np.isinf(w * w)
+    pdf = np.where(large, 0.0, w / ((1 + w) * (1 + w)))
+    slope = np.where(np.isinf(w), 0.0, pdf * (1 - w) / (1 + w))
+    curvature = np.where(large, 0.0, pdf * (w * w - 4 * w + 1) / ((1 + w) * (1 + w)))
+    return _Density(pdf, slope, curvature, np.where(np.isinf(w), 1.0, w / (1 + w)))
+
+
+def _extreme(z: _Doubles) -> _Density:
+    w = np.exp(z)
+    pdf = np.where(np.isinf(w), 0.0, w * np.exp(-w))
+    slope = np.where(np.isinf(w), 0.0, (1 - w) * pdf)
+    large = np.isinf(w) | np.isinf(w * w)
+    curvature = np.where(large, 0.0, (w * w - 3 * w + 1) * pdf)
+    return _Density(pdf, slope, curvature, 1 - np.exp(-w))
+
+
+_DENSITIES = {"normal": _normal, "logistic": _logistic, "extreme": _extreme}
+
+
+def _limits(distribution: AftDistribution, scale: float) -> tuple[_Doubles, _Doubles]:
+    """What g and h tend to far from the label, where their quotients are 0/0: (2, 4) each.
+
+    By whether z is above 0, and by censoring: none, right, left, interval.
+    """
+    slope, curvature, least = 1 / scale, 1 / (scale * scale), _SMALLEST_HESSIAN
+    symmetric = [[slope, 0.0, slope, slope], [-slope, -slope, 0.0, -slope]]
+    bounded = [[_BOUND, 0.0, _BOUND, _BOUND], [-_BOUND, -_BOUND, 0.0, -_BOUND]]
+    none = [least] * 4
+    g, h = {
+        "normal": (
+            bounded,
+            [[curvature, least, curvature, curvature], [curvature, curvature, least, curvature]],
+        ),
+        "logistic": (symmetric, [none, none]),
+        "extreme": ([symmetric[0], bounded[1]], [none, [_BOUND, _BOUND, least, _BOUND]]),
+    }[distribution]
+    return np.array(g), np.array(h)
+
+
+@dataclass(frozen=True)
+class _At:
+    """Where the bounds of the labels lie in the distribution around the predictions."""
+
+    uncensored: NDArray[np.bool_]
+    right: NDArray[np.bool_]
+    left: NDArray[np.bool_]
+    positive: NDArray[np.bool_]
+    lower: _Density
+    upper: _Density
+
+    @classmethod
+    def of(
+        cls,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        distribution: AftDistribution,
+        scale: float,
+    ) -> _At:
+        low, high = labels.astype(np.float64).T
+        with np.errstate(all="ignore"):
+            predicted = margins.astype(np.float64)
+            z_low = (np.log(low) - predicted) / scale
+            z_high = (np.log(high) - predicted) / scale
+            density = _DENSITIES[distribution]
+            uncensored, right, left = low == high, np.isinf(high), low <= 0
+            positive = np.where(
+                uncensored, z_low > 0, (~left & (z_low > 0)) | (~right & (z_high > 0))
+            )
+            lower = density(np.where(left, 0.0, z_low))
+            upper = density(np.where(right, 0.0, z_high))
+        return cls(
+            uncensored, right & ~left, left, positive, lower.cut(left, 0.0), upper.cut(right, 1.0)
+        )
+
+    @property
+    def censoring(self) -> NDArray[np.int64]:
+        """0 none, 1 right, 2 left, 3 interval."""
+        chosen = np.where(self.left, 2, np.where(self.right, 1, 3))
+        return np.where(self.uncensored, 0, chosen)
+
+
+@dataclass(frozen=True)
+class AcceleratedFailureTime(Objective):
+    """Negative log likelihood of times between two bounds; predictions are times.
+
+    Labels are float32 (rows, 2): lower and upper bound, the same where the time is known, and inf
+    above where all that is known is that nothing has happened yet.
+    """
+
+    distribution: AftDistribution = "normal"
+    scale: float = 1.0
+
+    wanted = "survival:aft takes times from 0 on, with an upper bound that is no smaller"
+
+    def labels(self, values: ArrayLike, where: str) -> NDArray[np.float32]:
+        """``values`` (rows,) or (rows, 2) as bounds: float32 (rows, 2).
+
+        Raises:
+            DataError: bounds do not fit; the text names their row, counted from 1.
+        """
+        with np.errstate(over="ignore"):
+            given = np.array(values, dtype=np.float32)
+        bounds = np.stack((given, given), axis=1) if given.ndim == 1 else given
+        wrong = ~self._fits(bounds)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            low, high = bounds[row].tolist()
+            raise DataError(
+                f"{where}: label in row {row + 1} is {low:g} to {high:g}; {self.wanted}"
+            )
+        return bounds
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        low, high = labels.T
+        fits: NDArray[np.bool_] = np.isfinite(low) & (low >= 0) & (high >= low) & (high > 0)
+        return fits
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """0.5, for XGBoost does not estimate it here."""
+        return _DEFAULT_SCORE
+
+    def base_margin(self, base_score: float) -> np.float32:
+        """``log(base_score)``."""
+        if not np.float32(base_score) > 0:
+            raise ConfigError(f"base_score = {base_score:g}: a positive time is needed")
+        return single_precision.log_of(base_score)
+
+    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``exp(margin)``."""
+        return single_precision.exp(margins)
+
+    def evaluated(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The margins themselves: the metrics of survival take logarithms of times."""
+        return margins
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """g within [-15, 15] and h within [1e-16, 15] (section 3 of the paper)."""
+        scale = float(np.float32(self.scale))
+        at = _At.of(margins, labels, self.distribution, scale)
+        limits = _limits(self.distribution, scale)
+        with np.errstate(all="ignore"):
+            g = _quotient(at, *self._first(at, scale), limits[0])
+            h = _quotient(at, *self._second(at, scale), limits[1])
+        return pairs(
+            np.clip(g, -_BOUND, _BOUND).astype(np.float32),
+            np.clip(h, _SMALLEST_HESSIAN, _BOUND).astype(np.float32),
+            weight,
+        )
+
+    def _first(self, at: _At, scale: float) -> tuple[_Doubles, _Doubles]:
+        numerator = np.where(at.uncensored, at.lower.slope, at.upper.pdf - at.lower.pdf)
+        mass = np.where(at.uncensored, at.lower.pdf, at.upper.cdf - at.lower.cdf)
+        return numerator, scale * mass
+
+    def _second(self, at: _At, scale: float) -> tuple[_Doubles, _Doubles]:
+        known = at.lower
+        exact = -(known.pdf * known.curvature - known.slope * known.slope)
+        mass = at.upper.cdf - at.lower.cdf
+        density = at.upper.pdf - at.lower.pdf
+        between = -(mass * (at.upper.slope - at.lower.slope) - density * density)
+        root = scale * mass
+        squares = np.where(at.uncensored, scale * scale * known.pdf * known.pdf, root * root)
+        return np.where(at.uncensored, exact, between), squares
+
+
+def _quotient(at: _At, numerator: _Doubles, denominator: _Doubles, limits: _Doubles) -> _Doubles:
+    quotient = numerator / denominator
+    lost = (denominator < _SMALLEST) & ~np.isfinite(quotient)
+    return np.where(lost, limits[at.positive.astype(int), at.censoring], quotient)
+
+
+def survival_loss(
+    margins: NDArray[np.float32],
+    labels: NDArray[np.float32],
+    distribution: AftDistribution,
+    scale: float,
+) -> _Doubles:
+    """The negative log likelihood of bounds ``labels`` (rows, 2): float64 (rows,)."""
+    scale = float(np.float32(scale))
+    at = _At.of(margins, labels, distribution, scale)
+    with np.errstate(all="ignore"):
+        known = at.lower.pdf / (scale * labels[:, 0].astype(np.float64))
+        likely = np.where(at.uncensored, known, at.upper.cdf - at.lower.cdf)
+        return -np.log(np.fmax(likely, _SMALLEST))

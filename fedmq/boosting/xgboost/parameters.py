@@ -1,0 +1,56 @@
+"""The names of XGBoost's parameters, where fedmq's do not have them all.
+
+Those that fedmq has, too, are the fields of ``TrainParams`` and their aliases.
+"""
+
+from __future__ import annotations
+
+__all__ = ["XGBOOST_PARAMETERS"]
+
+XGBOOST_PARAMETERS = frozenset(
+    (
+        "alpha",
+        "base_margin",
+        "booster",
+        "callbacks",
+        "colsample_bylevel",
+        "colsample_bynode",
+        "device",
+        "disable_default_eval_metric",
+        "enable_categorical",
+        "expectile_alpha",
+        "feature_selector",
+        "feature_types",
+        "feature_weights",
+        "grow_policy",
+        "importance_type",
+        "interaction_constraints",
+        "lambdarank_num_pair_per_sample",
+        "lambdarank_pair_method",
+        "max_cat_threshold",
+        "max_cat_to_onehot",
+        "max_delta_step",
+        "max_leaves",
+        "missing",
+        "monotone_constraints",
+        "multi_strategy",
+        "n_jobs",
+        "normalize_type",
+        "nthread",
+        "num_class",
+        "num_parallel_tree",
+        "num_target",
+        "one_drop",
+        "process_type",
+        "rate_drop",
+        "refresh_leaf",
+        "reg_alpha",
+        "sample_type",
+        "sampling_method",
+        "skip_drop",
+        "tree_method",
+        "updater",
+        "validate_parameters",
+        "verbosity",
+    )
+)
