@@ -5,7 +5,10 @@ The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in w
 ========================  ====================================================================
 ``params``                the training parameters, under XGBoost's names
 ``binning``               cuts of a feature, and the rows' bins
-``objective``             labels, margins and gradients of an objective
+``objective_name``        which objectives there are, and which metrics fit them
+``objectives``            labels, margins and gradients of each objective
+``single_precision``      exponentials and logarithms of float32
+``row_weights``           how often rows count, and where they start
 ``sampling``              rows and columns of a tree
 ``fixed_point``           gradients as integers, so that sums are exact
 ``gradients``             the gradients of one tree
@@ -14,7 +17,7 @@ The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in w
 ``monotone``              which splits and leaves a monotone constraint allows
 ``split``                 gain of a candidate, the best one, weight of a leaf
 ``node_numbers``          how the nodes of a tree are numbered
-``metric``                evaluation metrics and early stopping
+``metrics``               evaluation metrics and early stopping
 ``model``                 a finished model: trees of records, and the owners' lookup tables
 ``xgboost``               trees with all lookup tables joined in, beside XGBoost's own
 ========================  ====================================================================

@@ -40,6 +40,8 @@ ALIASES: Mapping[str, str] = {
 }
 """XGBoost's other names for a parameter, each accepted wherever the parameter is."""
 
+_POISSON_STEP = 0.7  # XGBoost's max_delta_step where Poisson regression is given none
+
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -159,6 +161,8 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
             other = next(given for given in values if ALIASES.get(given, given) == name)
             raise ConfigError(f"{other} and {key} are the same parameter; give one of them")
         named[name] = value.item() if isinstance(value, np.generic) else value
+    if named.get("objective") == "count:poisson":
+        named.setdefault("max_delta_step", _POISSON_STEP)
     metrics = named.pop("eval_metric", None)
     if isinstance(metrics, str):
         metrics = (metrics,)
@@ -184,7 +188,7 @@ def _check_objective(params: TrainParams) -> None:
             f"base_score = {score}: a probability strictly between 0 and 1 "
             f"is needed for {objective}"
         )
-    positive = objective in ("reg:gamma", "reg:tweedie", "survival:aft")
+    positive = objective in ("count:poisson", "reg:gamma", "reg:tweedie", "survival:aft")
     if positive and score is not None and np.float32(score) <= 0:
         raise ConfigError(f"base_score = {score}: {objective} predicts positive numbers")
     watches_quantile = objective == "reg:quantileerror" or "quantile" in params.eval_metric

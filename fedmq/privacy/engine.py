@@ -271,6 +271,8 @@ class Engine(ABC):
     """Whether the model equals, node by node, the one trained on the joined table."""
     hides_rows: ClassVar[bool] = False
     """Whether passive parties answer over all rows and never learn who stands in a node."""
+    takes_weights: ClassVar[bool] = True
+    """Whether rows may count more than once, so that their gradients grow."""
     keeps_numbers: ClassVar[bool] = False
     """Whether a candidate has one opaque number in all nodes of a tree, so that the active half can
     subtract sums of siblings. It can then follow a candidate from node to node."""

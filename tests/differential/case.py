@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import Parity, compare, train_reference
+from fedmq.boosting.xgboost.parity import Parity, compare, labelled, train_reference
+from tests.differential.labels import drawn_labels, drawn_rows
 from tests.differential.options import drawn_options, drawn_signs
 
 __all__ = ["Case"]
@@ -32,6 +35,8 @@ class Case:
     signs: Sequence[int]
     """Of the columns, in the order of ``hands``."""
     engine: str
+    rows: Mapping[str, NDArray[np.float32]]
+    """Weights and first margins, if there are any."""
 
     @classmethod
     def drawn(cls, seed: int) -> Case:
@@ -42,14 +47,14 @@ class Case:
         X = random.integers(0, values, (rows, columns)).astype(np.float32)
         signal = X @ random.normal(size=columns) / values
         noise = random.normal(size=rows) * random.choice([0.1, 1.0])
-        y = (signal + noise > np.median(signal)).astype(np.float32)
+        y, options = drawn_labels(random, signal + noise, drawn_options(random))
         X[random.random(X.shape) < random.choice([0.0, 0.1, 0.4])] = np.nan
         parties = int(random.integers(2, 5))
         ends = np.sort(random.integers(0, columns + 1, parties - 1))
         hands = np.split(random.permutation(columns), ends)
         engine = ENCRYPTED[seed // 10 % 3] if seed % 10 == 0 else "plain"
-        options, signs = drawn_options(random), drawn_signs(random, columns)
-        return cls(seed, X, y, hands, options, signs, engine)
+        signs = drawn_signs(random, columns)
+        return cls(seed, X, y, hands, options, signs, engine, drawn_rows(random, rows))
 
     @property
     def params(self) -> fedmq.TrainParams:
@@ -73,19 +78,38 @@ class Case:
             engine=self.engine,
             engine_options=WEAK if self.engine in ("paillier", "ou") else None,
             workers=1,
+            **self.rows,
         )
 
     def parity(self) -> Parity:
-        """How much of XGBoost's model on the joined table comes out."""
+        """How much of XGBoost's model on the joined table comes out.
+
+        It starts from XGBoost's base score, and as a booster it predicts the same.
+        """
         params = self.params
         values = self.X[:, np.concatenate(self.hands)]
         bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
-        return compare(
-            train_reference(bins, self.y, params, self.signs), self.train().joined_trees(), bins
-        )
+        reference = train_reference(bins, self.y, params, **self.rows, signs=self.signs)
+        model = self.train()
+        assert model.share.base_score == pytest.approx(_base_score(reference), rel=1e-5)
+        exported = model.to_xgboost()
+        first, *others = (self.X[:, hand] for hand in self.hands)
+        passive = {f"passive{number}": part for number, part in enumerate(others)}
+        margins = model.predict(active=first, passive=passive, output_margin=True)
+        data = labelled(values, self.y)
+        data.feature_names = exported.feature_names
+        # The C library's logarithm of a base score is not always the nearest float32.
+        theirs = exported.predict(data, output_margin=True)
+        np.testing.assert_allclose(theirs, margins, rtol=1e-6, atol=1e-6)
+        return compare(reference, model.joined_trees(), bins)
 
     def in_words(self) -> str:
         """What to run again when a case fails."""
         hands = [len(hand) for hand in self.hands]
         what = f"{self.X.shape}, hands {hands}, {self.engine}, {self.options}"
-        return f"seed {self.seed}: {what}, signs {list(self.signs)}"
+        return f"seed {self.seed}: {what}, {list(self.rows)}, signs {list(self.signs)}"
+
+
+def _base_score(booster: Any) -> float:
+    model = json.loads(booster.save_raw("json"))["learner"]["learner_model_param"]
+    return float(json.loads(model["base_score"])[0])

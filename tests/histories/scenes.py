@@ -29,7 +29,12 @@ OTHERS = {
 }
 IDS = [f"p{row}" for row in range(_ROWS)]
 _PARAMS = TrainParams(
-    objective="reg:squarederror", num_boost_round=3, max_depth=3, max_bin=8, eta=0.5
+    objective="reg:squarederror",
+    num_boost_round=3,
+    max_depth=3,
+    max_bin=8,
+    eta=0.5,
+    base_score=0.5,
 )
 
 

@@ -43,7 +43,9 @@ class Federation:
     label: NDArray[np.float32]
     evaluation: NDArray[np.bool_]
     params: TrainParams = field(
-        default_factory=lambda: TrainParams(num_boost_round=2, max_depth=3, max_bin=8)
+        default_factory=lambda: TrainParams(
+            num_boost_round=2, max_depth=3, max_bin=8, base_score=0.5
+        )
     )
     engine: Engine = PLAIN
     secret: int = 7
@@ -64,7 +66,8 @@ class Federation:
         """The columns of ``X`` dealt out from left to right; ``counts`` go to bank, telco, ..."""
         parties = (ACTIVE, "telco", "shop", "clinic")[: len(counts)]
         parts = np.split(X, np.cumsum(counts)[:-1], axis=1)
-        held = TrainParams(**{"num_boost_round": 2, "max_depth": 3, "max_bin": 8, **params})
+        settings = {"num_boost_round": 2, "max_depth": 3, "max_bin": 8, "base_score": 0.5}
+        held = TrainParams(**{**settings, **params})
         columns = dict(zip(parties, parts, strict=True))
         return cls(columns, label, np.zeros(len(label), np.bool_), held)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
 from fedmq.boosting.objectives.objective import Objective, RegressionLoss, pairs
-from fedmq.errors import ConfigError
+from fedmq.errors import DataError
 
 __all__ = ["Gamma", "Poisson", "Tweedie"]
 
@@ -17,13 +17,21 @@ _ONE = np.float32(1)
 
 
 class _LogLink(Objective):
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """As other objectives have it.
+
+        Raises:
+            DataError: all labels are 0, which has no logarithm.
+        """
+        score = super().base_score(labels, weight)
+        if not score > 0:
+            raise DataError("label: all are 0, so there is nothing to learn")
+        return score
+
     def base_margin(self, base_score: float) -> np.float32:
         """``log(base_score)``."""
-        if not np.float32(base_score) > 0:
-            raise ConfigError(
-                f"base_score = {base_score:g}: a positive number is needed, for the margin is its "
-                "logarithm"
-            )
         return single_precision.log_of(base_score)
 
     def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -65,11 +65,7 @@ class Objective(ABC):
 
     @abstractmethod
     def base_margin(self, base_score: float) -> np.float32:
-        """The margin that every row starts from.
-
-        Raises:
-            ConfigError: ``base_score`` is none that this objective can predict.
-        """
+        """The margin that every row starts from."""
 
     @abstractmethod
     def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from fedmq.boosting.objective_name import ObjectiveName
 from fedmq.boosting.objectives.adaptive import AbsoluteError, QuantileError
-from fedmq.boosting.objectives.log_link import Gamma, Tweedie
+from fedmq.boosting.objectives.log_link import Gamma, Poisson, Tweedie
 from fedmq.boosting.objectives.logistic import BinaryLogistic, LogitRaw, RegLogistic
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.squared import PseudoHuberError, SquaredError, SquaredLogError
@@ -30,6 +30,7 @@ OBJECTIVES: Mapping[ObjectiveName, Callable[[TrainParams], Objective]] = {
     "reg:pseudohubererror": lambda params: PseudoHuberError(params.huber_slope),
     "reg:absoluteerror": lambda _: AbsoluteError(),
     "reg:quantileerror": _quantile_error,
+    "count:poisson": lambda params: Poisson(params.max_delta_step),
     "reg:gamma": lambda params: Gamma(params.scale_pos_weight),
     "reg:tweedie": lambda params: Tweedie(params.tweedie_variance_power),
     "survival:aft": lambda params: AcceleratedFailureTime(

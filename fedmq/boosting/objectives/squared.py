@@ -82,8 +82,8 @@ class SquaredLogError(_Untransformed):
         predicted, true = single_precision.log1p(p), single_precision.log1p(labels)
         g = (predicted - true) / (p + _ONE)
         squares = (p + _ONE).astype(np.float64) ** 2
-        h = ((-predicted + true + _ONE).astype(np.float64) / squares).astype(np.float32)
-        return pairs(g, np.maximum(h, _SMALLEST_HESSIAN), weight)
+        h = (-predicted + true + _ONE).astype(np.float64) / squares
+        return pairs(g, np.maximum(h.astype(np.float32), _SMALLEST_HESSIAN), weight)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedmq.boosting import single_precision
 from fedmq.boosting.objective_name import AftDistribution
 from fedmq.boosting.objectives.objective import Objective, pairs
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import DataError
 
 __all__ = ["AcceleratedFailureTime", "survival_loss"]
 
@@ -177,8 +177,6 @@ class AcceleratedFailureTime(Objective):
 
     def base_margin(self, base_score: float) -> np.float32:
         """``log(base_score)``."""
-        if not np.float32(base_score) > 0:
-            raise ConfigError(f"base_score = {base_score:g}: a positive time is needed")
         return single_precision.log_of(base_score)
 
     def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -26,6 +26,7 @@ _LARGEST = np.finfo(np.float32).max
 _SECTIONS: Mapping[str, str] = {
     "reg:pseudohubererror": "pseudo_huber_param",
     "reg:quantileerror": "quantile_loss_param",
+    "count:poisson": "poisson_regression_param",
     "reg:tweedie": "tweedie_regression_param",
     "survival:aft": "aft_loss_param",
     **dict.fromkeys(
@@ -97,6 +98,8 @@ def _objective(params: TrainParams) -> dict[str, Any]:
     own: dict[str, Any] = {
         name: str(getattr(params, name)) for name in own_parameters(params.objective)
     }
+    if params.objective == "count:poisson":
+        own["max_delta_step"] = str(params.max_delta_step)
     if "quantile_alpha" in own:
         own["quantile_alpha"] = json.dumps([params.quantile_alpha])
     section = _SECTIONS.get(params.objective)

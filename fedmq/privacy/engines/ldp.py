@@ -44,17 +44,27 @@ from fedmq.privacy.plan import Compute, Exchange, Plan, Values
 __all__ = ["Ldp", "PerturbRows"]
 
 _LARGEST = 2.0**62
-_LOGISTIC_H = 0.25  # p (1 - p) is no larger
+
+_BOUNDS: Mapping[str, tuple[float | None, tuple[float, float]]] = {
+    **dict.fromkeys(
+        ("binary:logistic", "binary:logitraw", "reg:logistic"),
+        (1.0, (0.0, 0.25)),  # p (1 - p) is no larger
+    ),
+    **dict.fromkeys(("reg:absoluteerror", "reg:quantileerror"), (1.0, (1.0, 1.0))),
+    "reg:pseudohubererror": (None, (0.0, 1.0)),  # |g| is below the slope
+    "reg:squarederror": (None, (1.0, 1.0)),
+}
+"""Of objectives: the most that |g| can be, if there is a bound, and the least and most h."""
 
 
 @dataclass(frozen=True)
 class Ldp(Engine):
     """``mechanism`` and ``epsilon``: the noise, and its budget per tree and channel (g, h).
 
-    ``clip``: gradients are cut to [-clip, clip]; left out, 1 for ``binary:logistic``, which cuts
-    nothing, while ``reg:squarederror`` needs one. ``order`` 1 sends g only, and scores by
-    ``-G_L G_R / lambda`` (Appendix A). ``noise_seed`` makes trials repeatable; whoever knows it can
-    take the noise away.
+    ``clip``: gradients are cut to [-clip, clip]; left out, what the objective's g cannot exceed, as
+    1 for ``binary:logistic``; ``reg:squarederror`` and others without such a bound need one.
+    ``order`` 1 sends g only, and scores by ``-G_L G_R / lambda`` (Appendix A). ``noise_seed`` makes
+    trials repeatable; whoever knows it can take the noise away.
     """
 
     epsilon: float = 1.0
@@ -65,6 +75,7 @@ class Ldp(Engine):
 
     name = "ldp"
     exact = False
+    takes_weights = False
     light = True
     scores_signs = False
     leakage = Leakage(
@@ -110,6 +121,11 @@ class Ldp(Engine):
             raise ConfigError(
                 "engine ldp: gradient_bits rounds what noise hides already; leave it out"
             )
+        if params.scale_pos_weight != 1:
+            raise ConfigError(
+                "engine ldp: scale_pos_weight makes gradients larger than the noise is meant for; "
+                "leave it at 1"
+            )
         if self.order == 1 and params.reg_lambda == 0:
             raise ConfigError("engine ldp: order = 1 divides by lambda, which is 0")
         for name in ("reg_alpha", "max_delta_step"):
@@ -122,14 +138,20 @@ class Ldp(Engine):
         Raises:
             ConfigError: g has no bound.
         """
-        logistic = params.objective == "binary:logistic"
-        clip = 1.0 if self.clip is None and logistic else self.clip
+        objective = params.objective
+        bounds = _BOUNDS.get(objective)
+        clip = self.clip
+        if clip is None and bounds is not None:
+            clip = params.huber_slope if objective == "reg:pseudohubererror" else bounds[0]
         if clip is None:
             raise ConfigError(
-                "engine ldp: clip: reg:squarederror has no bound on g of its own; give one"
+                f"engine ldp: clip: {objective} has no bound on g of its own; give one"
             )
-        h = (0.0, _LOGISTIC_H) if logistic else (1.0, 1.0)
-        return [(-clip, clip), h][: self.order]
+        if bounds is None and self.order == 2:
+            raise ConfigError(
+                f"engine ldp: {objective} has no bound on h; take order = 1, which sends g alone"
+            )
+        return [(-clip, clip), *([] if bounds is None else [bounds[1]])][: self.order]
 
     def floor(self, rows: int, params: TrainParams) -> float:
         """How much h a side needs not to be noise: two deviations of the sum over ``rows``."""

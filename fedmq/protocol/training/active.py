@@ -105,6 +105,7 @@ class ActiveTraining(Machine):
         paused: bool = False,
     ) -> None:
         engine.check(params)
+        table.check_engine(engine)
         super().__init__(State.READY, peers)
         self._constraints = ColumnConstraints(party, peers, table, params, engine)
         self._model_id = model

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import DataError, Refused
+from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.training import MOST_ROWS, TrainingOpen
+from fedmq.privacy.engine import Engine
 from fedmq.protocol.answered_sums import RowSet
 from fedmq.protocol.checkpoint import PassiveTree
 
@@ -52,6 +53,14 @@ class ActiveTable:
         if len(self.label) > MOST_ROWS:
             raise DataError(
                 f"{len(self.label):,} rows; a training takes {MOST_ROWS:,} at most: draw some"
+            )
+
+    def check_engine(self, engine: Engine) -> None:
+        """Raise `ConfigError` where ``engine`` cannot train on these rows."""
+        if self.weight is not None and not engine.takes_weights:
+            raise ConfigError(
+                f"engine {engine.name}: weights make gradients larger than it is meant for; leave "
+                "weight out"
             )
 
 

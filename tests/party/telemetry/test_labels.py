@@ -26,6 +26,7 @@ LABELS = {
     "DeriveGradients",
     "Descend",
     "EncryptNode",
+    "EstimateBaseScore",
     "Given",
     "GrowSeeds",
     "HideDirections",

@@ -1,0 +1,110 @@
+"""Labels that columns explain in part, and how often each row counts, for any objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["drawn_labels", "drawn_rows"]
+
+Doubles = NDArray[np.float64]
+Options = dict[str, Any]
+Draw = Callable[[np.random.Generator, Doubles], tuple[Doubles, Options]]
+
+
+def _binary(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    scaled = {"scale_pos_weight": float(random.choice([0.5, 3.0]))} if random.random() < 0.3 else {}
+    return (signal > np.median(signal)).astype(np.float64), scaled
+
+
+def _shares(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    return np.round(1 / (1 + np.exp(-signal)), 2), {}
+
+
+def _values(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    return np.round(signal * 3, int(random.integers(0, 3))), {}
+
+
+def _amounts(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    return random.gamma(2.0, np.exp(np.clip(signal, -2, 2))) + 0.01, {}
+
+
+def _counts(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    return random.poisson(np.exp(np.clip(signal, -2, 2))).astype(np.float64), {}
+
+
+def _claims(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    power = round(float(random.uniform(1.1, 1.9)), 1)
+    return _counts(random, signal)[0], {"tweedie_variance_power": power}
+
+
+def _huber(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    return _values(random, signal)[0], {"huber_slope": float(random.choice([0.5, 1.0, 2.5]))}
+
+
+def _quantile(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    return _values(random, signal)[0], {"quantile_alpha": float(random.choice([0.1, 0.5, 0.9]))}
+
+
+def _times(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    """Bounds of times (rows, 2): exact, and censored on either side or both."""
+    low = np.round(np.exp(np.clip(signal / 2, -3, 3)), 1) + 0.1
+    high = low.copy()
+    kind = random.integers(0, 4, len(low))
+    high[kind == 1] = np.inf
+    low[kind == 2] = 0
+    high[kind == 3] += 1
+    return np.stack((low, high), axis=1), {
+        "aft_loss_distribution": str(random.choice(["normal", "logistic", "extreme"])),
+        "aft_loss_distribution_scale": float(random.choice([0.5, 1.0, 1.5])),
+    }
+
+
+DRAWS: Mapping[str, Draw] = {
+    "binary:logistic": _binary,
+    "binary:logitraw": _binary,
+    "reg:logistic": _shares,
+    "reg:squarederror": _values,
+    "reg:squaredlogerror": lambda random, signal: (np.abs(_values(random, signal)[0]), {}),
+    "reg:pseudohubererror": _huber,
+    "reg:absoluteerror": _values,
+    "reg:quantileerror": _quantile,
+    "reg:gamma": _amounts,
+    "reg:tweedie": _claims,
+    "count:poisson": _counts,
+    "survival:aft": _times,
+}
+
+_KEEPS_HESSIANS = ("binary:logistic", "reg:squarederror", "reg:absoluteerror", "reg:quantileerror")
+
+
+def drawn_labels(
+    random: np.random.Generator, signal: Doubles, options: Options
+) -> tuple[NDArray[np.float32], Options]:
+    """Labels float32 (rows,), or (rows, 2), and ``options`` with those of an objective.
+
+    Where hessians may vanish beside others, a side needs some: XGBoost subtracts the other side's
+    from the node's, and what its float64 loses there decides whether the side exists.
+    """
+    objective = str(random.choice(list(DRAWS)))
+    labels, own = DRAWS[objective](random, signal)
+    if objective not in _KEEPS_HESSIANS:
+        own["min_child_weight"] = max(0.1, options.get("min_child_weight", 1.0))
+    return labels.astype(np.float32), {**options, "objective": objective, **own}
+
+
+def drawn_rows(random: np.random.Generator, rows: int) -> dict[str, NDArray[np.float32]]:
+    """``weight`` and ``base_margin``, of some tables.
+
+    No weight is 0: what tells only such rows apart is chosen by lot.
+    """
+    given = {}
+    if random.random() < 0.4:
+        weight = np.round(random.exponential(size=rows) + 0.1, 1)
+        given["weight"] = weight.astype(np.float32)
+    if random.random() < 0.2:
+        given["base_margin"] = random.normal(size=rows).astype(np.float32) / 4
+    return given
