@@ -249,8 +249,12 @@ def _result(result: Any) -> str:
         document = result.model_dump_json(exclude={"places"})  # later than the recordings
         return digest(document.encode())
     if isinstance(result, ActiveShare):
-        later = set(TrainParams.model_fields) - RECORDED_PARAMETERS
-        return digest(result.model_dump_json(exclude={"params": later}).encode())
+        later = {
+            "params": set(TrainParams.model_fields) - RECORDED_PARAMETERS,
+            "withheld": True,
+            "inexact_engine": True,
+        }
+        return digest(result.model_dump_json(exclude=later).encode())
     if isinstance(result, Scores):
         return digest(result.margins.tobytes())
     # The common ids of an alignment, in the order in which this party keeps them.

@@ -78,7 +78,7 @@ class SquaredLogError(_Untransformed):
 
         The square of h is taken in float64, as C++ takes ``pow(float, int)``.
         """
-        p = np.maximum(margins, _LEAST_PREDICTION)
+        p: NDArray[np.float32] = np.maximum(margins, _LEAST_PREDICTION)
         predicted, true = single_precision.log1p(p), single_precision.log1p(labels)
         g = (predicted - true) / (p + _ONE)
         squares = (p + _ONE).astype(np.float64) ** 2

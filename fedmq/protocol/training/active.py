@@ -151,8 +151,7 @@ class ActiveTraining(Machine):
 
     def _keying(self) -> Plan[tuple[BinMatrix, Values]]:
         learning = ~self._table.evaluation
-        computation = BinTable(self._table.values, learning, self._params.max_bin)
-        bins = yield from single(computation)
+        bins = yield from single(BinTable(self._table.values, learning, self._params.max_bin))
         yield from self._model.start()
         public = yield from self._engine.open()
         return bins, public
