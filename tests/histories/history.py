@@ -246,7 +246,9 @@ RECORDED_PARAMETERS = {
 
 def _result(result: Any) -> str:
     if isinstance(result, PassiveShare):
-        document = result.model_dump_json(exclude={"places"})  # later than the recordings
+        document = result.model_dump_json(
+            exclude={"places", "withheld"}
+        )  # later than the recordings
         return digest(document.encode())
     if isinstance(result, ActiveShare):
         later = {

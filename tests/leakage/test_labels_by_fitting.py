@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import xgboost
-from fedmq.boosting.metrics.curves import auc
 from numpy.typing import NDArray
 
 import fedmq
+from fedmq.boosting.metrics.curves import auc
 from fedmq.messages.array import Array, Bitmap
 from fedmq.party.sessions.recording import Recording
 from fedmq.privacy.lattice import query
