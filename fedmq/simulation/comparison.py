@@ -14,7 +14,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.export import import_xgboost
 from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.party.data.data_frame import feature_table
-from fedmq.simulation.model import ACTIVE
+from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.simulate import simulate
 
 __all__ = ["XGBoostComparison", "compare_with_xgboost"]
