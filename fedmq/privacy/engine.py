@@ -156,8 +156,11 @@ class Question:
 class ActiveHalf(ABC):
     """The label holder's half of an engine, for one session."""
 
-    def start_session(self, training: NDArray[np.bool_]) -> None:
-        """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient."""
+    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
+        """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.
+
+        No g or h of a row exceeds ``2**value_bits`` in its fixed point.
+        """
         return
 
     @abstractmethod
@@ -212,6 +215,9 @@ class ActiveHalf(ABC):
 
 class PassiveHalf(ABC):
     """A feature holder's half of an engine, for one session."""
+
+    nodes_per_query: int = 1
+    """So many nodes may be asked about in one query; each sum that is answered is as many."""
 
     def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
         """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.

@@ -126,6 +126,13 @@ def test_trees_of_the_label_holder_alone_and_those_on_disk_are_not_foretold() ->
     assert agreed.foretold == 6 * most_sums(2, 100, 50) / 100 == 6 * 3 * 50 / 100
 
 
+def test_nodes_that_share_a_question_are_counted_each() -> None:
+    asked: TrainingOpen = terms(trees=1, rows=100, max_depth=2)
+    [agreed] = counter(100).agree(asked, trees=0, candidates=50, nodes_per_query=3)
+    # A level's last question may be about fewer nodes than fit, and nobody sees that.
+    assert agreed.foretold == (3 + 2 * 2) * 50 / 100
+
+
 def test_another_list_of_the_same_people_counts_with_the_first() -> None:
     [agreed] = counter(100, [*PEOPLE[1:], "new"], earlier=700).agree(terms(), 10, 1)
     assert agreed.answered == 7.0

@@ -13,6 +13,7 @@ from fedmq.messages import training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engines.lattice import Lattice
+from fedmq.privacy.lattice.layout import Layout
 from tests.protocol.federation import ACTIVE, Federation, shares, small
 from tests.simulator import Link
 
@@ -88,12 +89,25 @@ def test_one_of_two_siblings_is_asked_about_and_all_parties_the_same() -> None:
     assert {depth(node) for node in asked["telco"]} == {0, 1, 2}
 
 
+def test_gradients_of_few_bits_let_nodes_share_a_question() -> None:
+    federation = small(counts=(1, 3), num_boost_round=1, max_depth=4, gradient_bits=4)
+    asked = [
+        [query.node for query in body.nodes]
+        for body in bodies(said_in(federation.having(engine=ALL)), training.HistogramRequest)
+    ]
+    nodes = {node for level in asked for node in level}
+    assert nodes < {1, 2, 4, 6, 8, 10, 12, 14}
+    assert len(nodes) <= 5
+    assert shares(federation.having(engine=ALL).train()) == shares(federation.train())
+
+
 def test_only_rows_that_are_learned_from_travel() -> None:
     federation = small().having(engine=ALL)
     learned = int(np.count_nonzero(~federation.evaluation))
     queries = bodies(said_in(federation), training.QueryPiece)
+    layout = Layout(learned)
     rows = {body.payload["rows"].shape for body in queries if "rows" in body.payload}
-    assert rows == {(6, learned)}
+    assert rows == {(layout.sent_limbs - layout.sends_half, learned)}
     assert learned < len(federation.label)
 
 

@@ -154,6 +154,7 @@ def test_what_a_passive_party_of_a_lattice_hears_are_numbers_that_look_random() 
         ("training open", "version"),
         ("training open", "offer"),
         ("query piece", "rows"),
+        ("query piece", "half"),
         ("query piece", "masks"),
         ("directions query", "sums"),
         ("directions query", "choice"),
@@ -179,17 +180,15 @@ def test_the_tap_finds_row_sets_and_directions_where_they_are_sent() -> None:
     assert any("node assignment to" in line and "tells a partition" in line for line in found)
 
 
-def test_nothing_that_a_passive_party_of_a_lattice_hears_depends_on_how_many_stand_in_a_node() -> (
-    None
-):
+def test_questions_on_a_lattice_are_as_long_whoever_stands_in_a_node() -> None:
     envelopes, _, _ = trained(federation().having(engine=Lattice()))
     heard = [envelope for envelope in envelopes if envelope.header.recipient != ACTIVE]
-    lengths: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+    lengths: dict[tuple[str, ...], set[tuple[int, ...]]] = {}
     for envelope in heard:
         if envelope.header.kind in ("query piece", "directions query"):
-            body = envelope.body
-            for key, array in body.payload.items():
-                lengths.setdefault((envelope.header.kind, key), set()).add(array.shape)
+            payload = envelope.body.payload
+            held = lengths.setdefault((envelope.header.kind, *payload), set())
+            held.add(tuple(len(array.data) for array in payload.values()))
     assert len(lengths) == 4
     assert all(len(shapes) == 1 for shapes in lengths.values())
     scalars = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.node_numbers import parent
 from fedmq.errors import MessageError
@@ -86,11 +87,11 @@ class LatticeActive(ActiveHalf):
         self._subtracts = True
         self._sums: dict[tuple[str, int], _NodeSums] = {}
 
-    def start_session(self, training: NDArray[np.bool_]) -> None:
+    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
         self._all_rows = len(training)
         self._training = np.flatnonzero(training)
         self._places = np.cumsum(training, dtype=np.int32) - np.int32(1)
-        self._layout = Layout(len(self._training))
+        self._layout = Layout(len(self._training), value_bits=value_bits)
 
     def open(self) -> Plan[Values]:
         parts = yield Compute(shares_of(self._public_seed, self._layout, self._parallelism))
@@ -141,7 +142,7 @@ class LatticeActive(ActiveHalf):
         return ()
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
-        question = _LatticeQuestion(self, (asked,))
+        question = _LatticeQuestion(self, [asked])
         yield from question.prepare()
         [answer] = yield from question.ask(peer)
         return answer
@@ -149,34 +150,34 @@ class LatticeActive(ActiveHalf):
     def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
         """Of two siblings the left one is asked about; the right one is their parent less it.
 
-        Where nodes draw their columns, both are asked about.
+        As many nodes share a question as fit. Where nodes draw their columns, each is asked about
+        alone.
         """
         if not self._subtracts:
-            return [_LatticeQuestion(self, (asked,)) for asked in level]
+            return [_LatticeQuestion(self, [asked]) for asked in level]
         by_node = {asked.node: asked for asked in level}
+        rest = [node for node in by_node if node % 2 and node - 1 in by_node]
+        asked = [asked for node, asked in by_node.items() if node not in rest]
         questions = []
-        for node, asked in by_node.items():
-            is_right = node % 2 and node - 1 in by_node
-            if not is_right:
-                right = by_node.get(node + 1) if node % 2 == 0 else None
-                questions.append(
-                    _LatticeQuestion(self, (asked,) if right is None else (asked, right))
-                )
+        for start in range(0, len(asked), self._layout.nodes):
+            together = asked[start : start + self._layout.nodes]
+            siblings = [by_node[left.node + 1] for left in together if left.node + 1 in rest]
+            questions.append(_LatticeQuestion(self, together, siblings))
         return questions
 
-    def encrypt(self, asked: AskedNode, seed: bytes) -> Plan[list[Values]]:
-        """The query about a node, under the secrets of ``seed``."""
-        rows = self._places[asked.rows]
+    def encrypt(self, asked: Sequence[AskedNode], seed: bytes) -> Plan[list[Values]]:
+        """The query about nodes, under the secrets of ``seed``."""
+        rows = [self._places[node.rows] for node in asked]
         step = EncryptNode(self._pairs, rows, self._public, self._layout, seed)
         [query] = yield Compute([step])
         pieces: list[Values] = query
         return pieces
 
-    def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[_NodeSums]:
-        """What ``peer`` answered to the query of ``seed``."""
+    def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[list[_NodeSums]]:
+        """What ``peer`` answered to the query of ``seed``, node by node."""
         step = DecryptAnswer(pieces, self._peers[peer].hints, self._layout, seed)
-        [(numbers, left)] = yield Compute([step])
-        return _NodeSums(numbers, left)
+        [(numbers, sums)] = yield Compute([step])
+        return [_NodeSums(numbers, left) for left in sums]
 
     def keep(self, peer: str, node: int, sums: _NodeSums) -> Sums:
         """Remember what is known of a node, for its children."""
@@ -184,7 +185,7 @@ class LatticeActive(ActiveHalf):
         return Sums(sums.left)
 
     def kept(self, peer: str, node: int) -> _NodeSums:
-        """What is known of a node of the level above."""
+        """What is known of a node."""
         return self._sums[peer, node]
 
     def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
@@ -203,23 +204,31 @@ class LatticeActive(ActiveHalf):
 
 
 class _LatticeQuestion(Question):
-    """About one node, encrypted once for all peers; what it tells of a sibling follows."""
+    """About ``asked``, encrypted once for all peers; what they tell of ``siblings`` follows."""
 
-    def __init__(self, half: LatticeActive, nodes: Sequence[AskedNode]) -> None:
-        super().__init__(half, nodes)
+    def __init__(
+        self, half: LatticeActive, asked: Sequence[AskedNode], siblings: Sequence[AskedNode] = ()
+    ) -> None:
+        super().__init__(half, [*asked, *siblings])
         self._lattice = half
+        self._asked = asked
+        self._siblings = siblings
         self._seed = fresh_seed()
         self._query: list[Values] = []
 
     def prepare(self) -> Plan[None]:
-        self._query = yield from self._lattice.encrypt(self.nodes[0], self._seed)
+        self._query = yield from self._lattice.encrypt(self._asked, self._seed)
 
     def ask(self, peer: str) -> Plan[Sequence[Answer]]:
-        half, (first, *others) = self._lattice, self.nodes
+        half = self._lattice
         pieces = yield Exchange(self._query)
         sums = yield from half.decrypt(peer, pieces, self._seed)
-        answers: list[Answer] = [half.keep(peer, first.node, sums)]
-        for sibling in others:
-            above = half.kept(peer, parent(sibling.node))
-            answers.append(half.keep(peer, sibling.node, above.less(sums, peer)))
+        answers: list[Answer] = [
+            half.keep(peer, asked.node, own)
+            for asked, own in zip(self._asked, sums, strict=False)  # fewer may be asked than fit
+        ]
+        for sibling in self._siblings:
+            above, beside = parent(sibling.node), sibling.node - 1
+            rest = half.kept(peer, above).less(half.kept(peer, beside), peer)
+            answers.append(half.keep(peer, sibling.node, rest))
         return answers

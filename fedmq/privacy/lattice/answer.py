@@ -31,13 +31,14 @@ _ELEMENTS_AT_ONCE = 256
 def limb_histograms(
     bins: BinMatrix, weights: NDArray[np.float64], features: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """Sums of ``weights`` (6, rows) per cell: sums of limbs (6, cells), 0 for other features.
+    """Sums of ``weights`` (limbs, rows) per cell: (limbs, cells), 0 for other features.
 
     Two features are counted at once where their cells together are few, and told apart by the
     margins of the small table.
     """
     cuts = bins.cuts
-    sums = np.zeros((LIMBS, cuts.n_cells), np.int64)
+    limbs = len(weights)
+    sums = np.zeros((limbs, cuts.n_cells), np.int64)
     waiting = list(features.tolist())
     while waiting:
         feature = waiting.pop(0)
@@ -46,14 +47,14 @@ def limb_histograms(
         partner_cells = int(cuts.n_bins[waiting[0]]) + 1 if waiting else 0
         codes = bins.codes[:, feature].astype(np.intp)
         if not waiting or cells * partner_cells > _MOST_JOINT_CELLS:
-            for limb in range(LIMBS):
+            for limb in range(limbs):
                 sums[limb, place : place + cells] = np.bincount(codes, weights[limb], cells)
             continue
         partner = waiting.pop(0)
         partner_place = int(cuts.first_cell[partner])
         codes *= partner_cells
         codes += bins.codes[:, partner]
-        for limb in range(LIMBS):
+        for limb in range(limbs):
             table = np.bincount(codes, weights[limb], cells * partner_cells)
             table = table.reshape(cells, partner_cells)
             sums[limb, place : place + cells] = table.sum(axis=1)
@@ -62,9 +63,11 @@ def limb_histograms(
 
 
 def inner_products(
-    elements: NDArray[np.int8], limbs: NDArray[np.uint32], chosen: NDArray[np.integer]
+    elements: NDArray[np.int8],
+    limbs: NDArray[np.uint32] | NDArray[np.float64],
+    chosen: NDArray[np.integer],
 ) -> NDArray[np.int64]:
-    """Of the ``chosen`` ternary elements (elements, N) with limbs (6, N): int64 (chosen, 6)."""
+    """Of the ``chosen`` ternary elements (elements, N) with limbs (l, N): int64 (chosen, l)."""
     columns = np.ascontiguousarray(limbs.T, np.float64)
     products = np.empty((len(chosen), len(limbs)), np.int64)
     for start in range(0, len(chosen), _ELEMENTS_AT_ONCE):
@@ -106,11 +109,13 @@ class AnswerQuery:
     def run(self) -> NDArray[np.uint32]:
         query = read_query(self.pieces, self.layout)
         features = np.unique(self.candidates.feature)
-        cells = limb_histograms(self.bins, query.rows, features)
+        cells = np.zeros((LIMBS, self.bins.cuts.n_cells), np.int64)
+        lowest = LIMBS - self.layout.sent_limbs
+        cells[lowest:] = limb_histograms(self.bins, query.rows, features)
         # `left_sums` takes pairs of sums: here of two limbs.
         pairs = cells.reshape(LIMBS // 2, 2, -1).transpose(0, 2, 1)
         left = self.candidates.left_sums(pairs)[:, self.order]
         sums = np.ascontiguousarray(left.transpose(0, 2, 1)).reshape(LIMBS, -1)
-        sums += inner_products(self.masks, query.masks, self.places[self.order]).T
+        sums[lowest:] += inner_products(self.masks, query.masks, self.places[self.order]).T
         add_flood(sums, self.seed, self.layout)
         return np.ascontiguousarray(carried(sums).T)

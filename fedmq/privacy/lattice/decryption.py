@@ -27,7 +27,9 @@ _HINTS_AT_ONCE = 32
 
 @dataclass(frozen=True, eq=False)
 class DecryptAnswer:
-    """The numbers of hints that an answer names, uint32 (C,), and its sums g and h: int64 (C, 2).
+    """The numbers of hints that an answer names, uint32 (C,), and its sums: int64 (nodes, C, 2).
+
+    Those of g and h for each node that a query can be about.
 
     ``hints`` uint32 (hints, limbs, N) as `JoinHints` makes them; ``seed`` is the query's.
     Raises `MessageError` for a malformed answer.
@@ -46,10 +48,14 @@ class DecryptAnswer:
         sums[LIMBS - self.hints.shape[1] :] -= self._products(numbers).T
         add_power(sums, layout.noise_bits - 1)
         limbs = carried(sums)
-        h = signed_field(limbs, layout.noise_bits, layout.field_bits)
-        g = signed_field(limbs, layout.g_offset, layout.field_bits)
-        # A negative h borrows from g.
-        return numbers, np.stack([g + (h < 0), h], axis=1)
+        left = np.empty((layout.nodes, len(numbers), 2), np.int64)
+        borrowed = np.zeros(len(numbers), np.bool_)  # by a negative number from the field above it
+        for node in range(layout.nodes):
+            for column, offset in ((1, layout.h_offset(node)), (0, layout.g_offset(node))):
+                field = signed_field(limbs, offset, layout.field_bits)
+                left[node, :, column] = field + borrowed
+                borrowed = field < 0
+        return numbers, left
 
     def _products(self, numbers: NDArray[np.uint32]) -> NDArray[np.int64]:
         """[H·s]_0 for these hints: sums of limbs (numbers, limbs)."""

@@ -1,7 +1,8 @@
-"""How is a pair (g, h) laid out in a number modulo q, and do its sums stay exact?
+"""How are pairs (g, h) laid out in a number modulo q, and do their sums stay exact?
 
-From the top of 192 bits: ``[ g | h | noise ]``, both fields signed. All bounds are worst cases, and
-are checked before a session begins.
+From the top of 192 bits: ``[ g | h | noise ]``, both fields signed. Where gradients have few bits,
+pairs of several nodes stand side by side: ``[ g | h | g | h | noise ]``, the first node's lowest.
+All bounds are worst cases, and are checked before a session begins.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.errors import DataError
 
 __all__ = [
@@ -45,16 +47,20 @@ FLOOD_UNIFORMS = 4
 MOST_ROWS = 2**21 - 1
 """Sums of limbs stay below 2^53, where float64 counts every integer."""
 
-_VALUE_BITS = 40  # of fixed-point gradients: boosting/fixed_point.py
 _SUM_BITS = 62
-_CUT_UNIT = 16  # bits; the hint travels in units of so many
+_FLOOD_BELOW = 3  # bits; four uniform numbers stay below half of the lowest field's unit
+_LEAST_NOISE = 64  # bits, with as many rows as are let in
+_CUT_UNIT = 16  # bits; hints and queries travel in units of so many
+_LEAST_ANSWERS = 2**26  # that a session has left, whatever is put together or dropped
 _FLOOD_INFORMATION = 1.04  # Fisher information times variance of the sum of four uniform numbers
 _DISTANCE_BITS = 40  # of all answers of a session together: 2^-40
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The layout for sums over ``rows`` rows; ``degree`` is smaller than `DEGREE` in tests only.
+    """The layout for sums over ``rows`` rows of gradients below ``2**value_bits``.
+
+    ``degree`` is smaller than `DEGREE` in tests only.
 
     Raises:
         DataError: more rows than are summed exactly.
@@ -62,6 +68,7 @@ class Layout:
 
     rows: int
     degree: int = DEGREE
+    value_bits: int = RESOLUTION_BITS
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows <= MOST_ROWS:
@@ -85,22 +92,57 @@ class Layout:
     @property
     def field_bits(self) -> int:
         """Of a sum of g or h, with its sign and a bit for carries."""
-        return min(_SUM_BITS, _VALUE_BITS + (self.rows - 1).bit_length()) + 2
+        return min(_SUM_BITS, self.value_bits + (self.rows - 1).bit_length()) + 2
+
+    @property
+    def nodes(self) -> int:
+        """So many nodes are asked about in one query."""
+        most = LIMBS * LIMB_BITS // (2 * self.field_bits)
+        for nodes in range(most, 1, -1):
+            if self._answers(self._noise_beside(nodes)) >= _LEAST_ANSWERS:
+                return nodes
+        return 1
 
     @property
     def noise_bits(self) -> int:
-        """Below both fields; where h begins."""
-        return LIMBS * LIMB_BITS - 2 * self.field_bits
+        """Below all fields; where the first h begins."""
+        return self._noise_beside(self.nodes)
+
+    def _noise_beside(self, nodes: int) -> int:
+        return LIMBS * LIMB_BITS - 2 * self.field_bits * nodes
+
+    def h_offset(self, node: int) -> int:
+        """The lowest bit of h of a query's ``node``, counted from 0."""
+        return self.noise_bits + 2 * self.field_bits * node
+
+    def g_offset(self, node: int) -> int:
+        """The lowest bit of g of a query's ``node``."""
+        return self.h_offset(node) + self.field_bits
 
     @property
-    def g_offset(self) -> int:
-        """The lowest bit of g."""
-        return self.noise_bits + self.field_bits
+    def dropped_bits(self) -> int:
+        """Low bits of a query that are rounded away, a multiple of 16."""
+        noise = self.noise_bits
+        return max(
+            bits
+            for bits in range(0, noise, _CUT_UNIT)
+            if bits == 0 or self._answers(noise, bits) >= _LEAST_ANSWERS
+        )
+
+    @property
+    def sent_limbs(self) -> int:
+        """Limbs of a query that travel; of the lowest its upper half alone where that is left."""
+        return LIMBS - self.dropped_bits // LIMB_BITS
+
+    @property
+    def sends_half(self) -> bool:
+        """Whether of the lowest limb that travels only the upper half does."""
+        return self.dropped_bits % LIMB_BITS > 0
 
     @property
     def flood_bits(self) -> int:
         """Each of the uniform numbers over an answer has so many bits."""
-        return self.noise_bits - 3
+        return self.noise_bits - _FLOOD_BELOW
 
     @property
     def cut_bits(self) -> int:
@@ -128,7 +170,8 @@ class Layout:
         flood = FLOOD_UNIFORMS << (self.flood_bits - 1)
         cut = self.largest_secret << (self.cut_bits - 1)
         errors = ERROR_BITS * (self.rows + 2 * self.degree)
-        return flood + cut + errors
+        dropped = (self.rows + self.degree) * (1 << self.dropped_bits >> 1)
+        return flood + cut + errors + dropped
 
     @property
     def most_answers(self) -> int:
@@ -137,9 +180,18 @@ class Layout:
         What errors add to an answer has a root mean square B; the noise over it has deviation D.
         Q answers then differ from such without errors by a statistical distance of at most
         (B/2)·√(1.04 Q)/D: the Hellinger distance of a density and its shift is bounded by the
-        Fisher information. Q is where this reaches 2^-40.
+        Fisher information. Q is where this reaches 2^-40. What a query's dropped bits add counts as
+        an error, uniform like the bits.
         """
+        return self._answers(self.noise_bits, self.dropped_bits)
+
+    def _answers(self, noise_bits: int, dropped_bits: int = 0) -> int:
+        if noise_bits < _LEAST_NOISE:
+            return 0
         variance = ERROR_BITS / 2 * (self.rows + 4 * self.degree / 3)
-        deviation_bits = self.flood_bits + math.log2(FLOOD_UNIFORMS / 12) / 2
+        if dropped_bits:
+            variance += 4.0**dropped_bits / 12 * (self.rows + 2 * self.degree / 3)
+        flood_bits = noise_bits - _FLOOD_BELOW
+        deviation_bits = flood_bits + math.log2(FLOOD_UNIFORMS / 12) / 2
         shift_bits = math.log2(variance) / 2 - 1
         return int(2 ** (2 * (deviation_bits - _DISTANCE_BITS - shift_bits)) / _FLOOD_INFORMATION)

@@ -60,7 +60,8 @@ class LatticePassive(PassiveHalf):
         self._answered = 0
 
     def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
-        self._layout = Layout(int(np.count_nonzero(training)))
+        self._layout = Layout(int(np.count_nonzero(training)), value_bits=value_bits)
+        self.nodes_per_query = self._layout.nodes
         self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))
         length = len(self._candidates) * self._layout.hint_bytes
         if length > self._hint_bytes:

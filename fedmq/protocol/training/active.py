@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import Gradients, most_value_bits
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import is_worthwhile
@@ -114,7 +114,7 @@ class ActiveTraining(Machine):
         self._params = params
         self._spec = engine
         self._engine = engine.active(parallelism)
-        self._engine.start_session(~table.evaluation)
+        self._engine.start_session(~table.evaluation, most_value_bits(params))
         self._bins: BinMatrix
         self._handshake = Handshake(peers)
         self._model = ModelBuilder(table, params, engine, saved)

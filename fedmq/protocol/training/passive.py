@@ -163,7 +163,6 @@ class PassiveTraining(Machine):
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
         candidates = len(CandidateTable.of(bins.cuts))
         counter = SumsCounter(self._party, self._answered, table.row_set)
-        agreed = counter.agree(self._terms, self._next_tree, candidates)
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
@@ -171,6 +170,8 @@ class PassiveTraining(Machine):
             check_sums_bytes(self._party, engine, self._terms, self._most_sums_bytes)
         except FedmqError as error:
             raise Refused(str(error)) from error
+        per_query = engine.nodes_per_query
+        agreed = counter.agree(self._terms, self._next_tree, candidates, per_query)
         setup = yield from engine.setup()
         showing = Showing(bins, self._secret, self._smallest_cell, learning)
         return _Prepared(
@@ -293,6 +294,7 @@ class PassiveTraining(Machine):
                 raise ProtocolError("sums of nodes that have been split meanwhile")
             try:
                 counter, most = self._prepared.counter, len(tree.candidates.of_tree)
+                most *= self._prepared.engine.nodes_per_query
                 self._effects += counter.answer(tree.number, rows_of, most)
             except Refused as error:
                 self._fail(error)
@@ -409,7 +411,9 @@ class PassiveTraining(Machine):
         if body.tree != tree.number or self._plans:
             raise ProtocolError(f"tree {body.tree} is not complete")
         self._prepared.engine.forget_tree()
-        self._effects += self._prepared.counter.end_tree(tree.number, tree.shown.lengths)
+        per_query = self._prepared.engine.nodes_per_query
+        shown = [per_query * length for length in tree.shown.lengths]
+        self._effects += self._prepared.counter.end_tree(tree.number, shown)
         del self._growing
         records = last_records(self._records, tree.records_before)
         nodes = tuple(node for number, node in self._places if number == tree.number)

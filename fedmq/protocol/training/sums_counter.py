@@ -31,14 +31,20 @@ class SumsCounter:
         """Sums by node of the tree that grows."""
         self._by_others = 0.0 if answered is None else answered.by_others(self._row_set)
 
-    def agree(self, terms: TrainingOpen, trees: int, candidates: int) -> Sequence[AgreeToSums]:
-        """``trees`` of ``terms`` are on disk; Refused where the others may tell too much."""
+    def agree(
+        self, terms: TrainingOpen, trees: int, candidates: int, nodes_per_query: int = 1
+    ) -> Sequence[AgreeToSums]:
+        """``trees`` of ``terms`` are on disk; Refused where the others may tell too much.
+
+        A query that is about fewer than ``nodes_per_query`` nodes counts as if about so many.
+        """
         if self._answered is None:
             return ()
         left = max(0, terms.trees - max(trees, terms.active_only_trees))
         columns = terms.colsample_bytree * terms.colsample_bylevel * terms.colsample_bynode
         shown = math.ceil(candidates * columns)
         per_tree = most_sums(terms.max_depth, terms.rows, shown)
+        per_tree += (nodes_per_query - 1) * terms.max_depth * shown
         before = self._per_row()
         foretold = before + left * per_tree / max(1, self._row_set.rows)
         self._check(foretold, f"{left} trees of up to {per_tree:,} sums would make")

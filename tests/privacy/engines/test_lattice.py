@@ -135,6 +135,22 @@ def test_only_rows_that_are_learned_from_travel(trained: int) -> None:
     np.testing.assert_array_equal(answer.left, expected(bins, held, rows, candidates)[order])
 
 
+@pytest.mark.parametrize(("value_bits", "nodes"), [(40, 1), (14, 2), (5, 3)])
+def test_both_halves_know_how_many_nodes_share_a_question(value_bits: int, nodes: int) -> None:
+    training = np.ones(300, np.bool_)
+    passive = SHOWN.passive(public_of(SHOWN), table(300, 2, seed=0), 1)
+    passive.start_session(training, value_bits)
+    assert passive.nodes_per_query == nodes
+    active = SHOWN.active(1)
+    active.start_session(training, value_bits)
+    rows = np.arange(20, dtype=np.int32)
+    level = [AskedNode(0, node, rows[node : node + 1]) for node in range(8, 16)]
+    asked = [[node.node for node in question.nodes] for question in active.ask_level(level)]
+    assert len(asked) == -(-4 // nodes)
+    assert sorted(node for nodes in asked for node in nodes) == list(range(8, 16))
+    assert asked[0][:nodes] == [8, 10, 12][:nodes]
+
+
 def test_of_two_siblings_one_is_asked_about() -> None:
     pair = EnginePair(SHOWN, table(40, 2, seed=0))
     pair.start_tree(gradients(40, 0))

@@ -50,9 +50,9 @@ def binned(rows: int, seed: int = 0) -> BinMatrix:
 class Computed:
     """Everything that one session of both halves holds, over the rows of ``bins``."""
 
-    def __init__(self, bins: BinMatrix, degree: int) -> None:
+    def __init__(self, bins: BinMatrix, degree: int, value_bits: int = 40) -> None:
         self.bins = bins
-        self.layout = Layout(bins.n_rows, degree)
+        self.layout = Layout(bins.n_rows, degree, value_bits)
         self.public = PublicElements.joined(
             [share.run() for share in shares_of(PUBLIC_SEED, self.layout, 2)]
         )
@@ -75,7 +75,7 @@ class Computed:
         self.masks = TurnMasks(counts, degree, HINT_SEED).run()
         self.hints = JoinHints(pieces, self.layout).run()
 
-    def query(self, pairs: np.ndarray, rows: np.ndarray) -> list[dict[str, Any]]:
+    def query(self, pairs: np.ndarray, *rows: np.ndarray) -> list[dict[str, Any]]:
         return EncryptNode(pairs, rows, self.public, self.layout, QUERY_SEED).run()
 
     def answer(self, query: list[dict[str, Any]], seed: bytes = b"a" * 32) -> np.ndarray:
@@ -89,12 +89,13 @@ class Computed:
         return DecryptAnswer(pieces, self.hints, self.layout, QUERY_SEED).run()[1]
 
     def sums(self, pairs: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return self.decrypt(self.answer(self.query(pairs, rows)))
+        return self.decrypt(self.answer(self.query(pairs, rows)))[0]
 
     def expected(self, pairs: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return self.candidates.left_sums(histograms(self.bins, pairs, [rows]))[0]
 
 
-def drawn_pairs(rows: int, seed: int = 0) -> np.ndarray:
+def drawn_pairs(rows: int, seed: int = 0, value_bits: int = 40) -> np.ndarray:
     """As large as gradients get, of both signs."""
-    return np.random.default_rng(seed).integers(-(2**40), 2**40 + 1, (rows, 2))
+    largest = 2**value_bits
+    return np.random.default_rng(seed).integers(-largest, largest + 1, (rows, 2))

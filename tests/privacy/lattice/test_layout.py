@@ -12,12 +12,34 @@ from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, MOST_ROWS, Layout
 SIZES = [1, 2, 8191, 8192, 8193, 30_000, 2**15, 2**15 + 1, 2**17, 10**6, 2**20, MOST_ROWS]
 
 
+@pytest.mark.parametrize("value_bits", [*range(1, 16), 40])
 @pytest.mark.parametrize("rows", SIZES)
-def test_the_noise_of_the_worst_case_stays_below_the_fields(rows: int) -> None:
-    layout = Layout(rows)
+def test_the_noise_of_the_worst_case_stays_below_the_fields(rows: int, value_bits: int) -> None:
+    layout = Layout(rows, value_bits=value_bits)
     assert layout.largest_noise < 2 ** (layout.noise_bits - 1)
-    assert layout.noise_bits + 2 * layout.field_bits == LIMBS * LIMB_BITS
-    assert rows * 2**40 < 2 ** (layout.field_bits - 1)
+    assert layout.noise_bits + 2 * layout.nodes * layout.field_bits == LIMBS * LIMB_BITS
+    assert rows * 2**value_bits < 2 ** (layout.field_bits - 1)
+    assert layout.most_answers > 2**21
+    assert layout.most_answers >= 2**26 or (layout.nodes, layout.dropped_bits) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "value_bits", "nodes", "limbs"),
+    [
+        (2**15, 40, 1, 5.5),
+        (40_000, 40, 1, 6),
+        (30_000, 7, 2, 5),
+        (30_000, 3, 3, 6),
+        (30_000, 15, 1, 4),
+        (10**6, 7, 2, 6),
+    ],
+)
+def test_few_bits_leave_room_for_nodes_or_need_fewer_limbs(
+    rows: int, value_bits: int, nodes: int, limbs: float
+) -> None:
+    layout = Layout(rows, value_bits=value_bits)
+    assert layout.nodes == nodes
+    assert layout.sent_limbs - layout.sends_half / 2 == limbs
 
 
 @pytest.mark.parametrize("rows", [0, 2**21, 10**7])
@@ -26,7 +48,7 @@ def test_more_rows_than_are_summed_exactly_are_refused(rows: int) -> None:
         Layout(rows)
 
 
-@pytest.mark.parametrize(("rows", "bits"), [(30_000, 52), (150_000, 38), (10**6, 27)])
+@pytest.mark.parametrize(("rows", "bits"), [(30_000, 27), (150_000, 38), (10**6, 27)])
 def test_the_budget_of_answers(rows: int, bits: int) -> None:
     assert round(log2(Layout(rows).most_answers)) == bits
 

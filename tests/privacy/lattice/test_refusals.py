@@ -14,21 +14,22 @@ from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.query import read_query
 
 LAYOUT = Layout(100, 64)
+LIMBS = LAYOUT.sent_limbs
 UNITS = LAYOUT.hint_units
 
 
 def query() -> list[dict[str, Any]]:
     return [
-        {"rows": np.zeros((6, 64), np.uint32)},
-        {"rows": np.zeros((6, 36), np.uint32)},
-        {"masks": np.zeros((6, 64), np.uint32)},
+        {"rows": np.zeros((LIMBS, 64), np.uint32)},
+        {"rows": np.zeros((LIMBS, 36), np.uint32)},
+        {"masks": np.zeros((LIMBS, 64), np.uint32)},
     ]
 
 
 def test_a_query_is_read() -> None:
     read = read_query(query(), LAYOUT)
-    assert read.rows.shape == (6, 100)
-    assert read.masks.shape == (6, 64)
+    assert read.rows.shape == (LIMBS, 100)
+    assert read.masks.shape == (LIMBS, 64)
 
 
 @pytest.mark.parametrize(
@@ -36,14 +37,14 @@ def test_a_query_is_read() -> None:
     [
         (0, {}),
         (0, {"rows": 1}),
-        (0, {"rows": np.zeros((6, 63), np.uint32)}),
-        (0, {"rows": np.zeros((5, 64), np.uint32)}),
-        (0, {"rows": np.zeros((6, 64), np.int64)}),
-        (0, {"masks": np.zeros((6, 64), np.uint32)}),
-        (1, {"rows": np.zeros((6, 64), np.uint32)}),
-        (1, {"rows": np.zeros((6, 36), np.uint32), "more": 1}),
-        (2, {"rows": np.zeros((6, 64), np.uint32)}),
-        (2, {"masks": np.zeros((6, 36), np.uint32)}),
+        (0, {"rows": np.zeros((LIMBS, 63), np.uint32)}),
+        (0, {"rows": np.zeros((LIMBS - 1, 64), np.uint32)}),
+        (0, {"rows": np.zeros((LIMBS, 64), np.int64)}),
+        (0, {"masks": np.zeros((LIMBS, 64), np.uint32)}),
+        (1, {"rows": np.zeros((LIMBS, 64), np.uint32)}),
+        (1, {"rows": np.zeros((LIMBS, 36), np.uint32), "more": 1}),
+        (2, {"rows": np.zeros((LIMBS, 64), np.uint32)}),
+        (2, {"masks": np.zeros((LIMBS, 36), np.uint32)}),
     ],
 )
 def test_a_malformed_query_is_refused(place: int, piece: dict[str, Any]) -> None:
@@ -51,6 +52,42 @@ def test_a_malformed_query_is_refused(place: int, piece: dict[str, Any]) -> None
     pieces[place] = piece
     with pytest.raises(MessageError, match="a piece of a query that is not"):
         read_query(pieces, LAYOUT)
+
+
+def halved(**changes: Any) -> list[dict[str, Any]]:
+    """A query of which half limbs travel."""
+    layout = Layout(200)
+    assert layout.sends_half
+    pieces = [
+        {
+            name: np.zeros((layout.sent_limbs - 1, count), np.uint32),
+            "half": np.zeros(count, np.uint16),
+        }
+        for name, count in (("rows", 200), ("masks", layout.degree))
+    ]
+    pieces[0] |= changes
+    return pieces
+
+
+def test_half_limbs_are_read() -> None:
+    halves = np.arange(200, dtype=np.uint16)
+    read = read_query(halved(half=halves), Layout(200))
+    np.testing.assert_array_equal(read.rows[0], halves.astype(np.float64) * 2**16)
+
+
+@pytest.mark.parametrize(
+    "half", [None, 3, np.zeros(199, np.uint16), np.zeros(200, np.uint32), np.zeros((1, 200))]
+)
+def test_malformed_half_limbs_are_refused(half: Any) -> None:
+    with pytest.raises(MessageError, match=r"half limbs are not uint16 \(200,\)"):
+        read_query(halved(half=half), Layout(200))
+
+
+def test_a_query_without_its_half_limbs_is_refused() -> None:
+    pieces = halved()
+    del pieces[1]["half"]
+    with pytest.raises(MessageError, match="a piece of a query that is not masks"):
+        read_query(pieces, Layout(200))
 
 
 @pytest.mark.parametrize("pieces", [[], query()[:2], [*query(), *query()]])

@@ -74,6 +74,31 @@ def test_columns_of_many_bins_are_summed_one_by_one() -> None:
     np.testing.assert_array_equal(computed.sums(pairs, every), computed.expected(pairs, every))
 
 
+@pytest.mark.parametrize(("rows", "value_bits"), [(1, 1), (200, 1), (200, 6), (130, 14), (65, 25)])
+def test_nodes_side_by_side_are_summed_each_alone(rows: int, value_bits: int) -> None:
+    computed = Computed(binned(rows), DEGREE, value_bits)
+    dealt = np.random.default_rng(3).integers(0, computed.layout.nodes + 1, rows)
+    nodes = [np.flatnonzero(dealt == node) for node in range(computed.layout.nodes)]
+    largest = np.tile(np.array([[-(2**value_bits), -(2**value_bits)]]), (rows, 1))
+    for pairs in (drawn_pairs(rows, value_bits=value_bits), largest, -largest):
+        sums = computed.decrypt(computed.answer(computed.query(pairs, *nodes)))
+        for node, left in zip(nodes, sums, strict=True):
+            np.testing.assert_array_equal(left, computed.expected(pairs, node))
+    fewer = computed.decrypt(computed.answer(computed.query(pairs, nodes[0])))
+    np.testing.assert_array_equal(fewer[0], computed.expected(pairs, nodes[0]))
+    assert not fewer[1:].any()
+
+
+def limbs_of(piece: dict[str, np.ndarray], layout: Layout) -> np.ndarray:
+    """All six limbs of a piece of a query."""
+    [count] = {array.shape[-1] for array in piece.values()}
+    limbs = np.zeros((6, count), np.uint64)
+    limbs[6 - len(piece["rows"]) :] = piece["rows"]
+    if layout.sends_half:
+        limbs[6 - layout.sent_limbs] = piece["half"].astype(np.uint64) << np.uint64(16)
+    return limbs
+
+
 def test_a_query_is_the_schoolbooks_with_small_errors() -> None:
     rows = 2 * DEGREE - 5
     computed = Computed(binned(rows), DEGREE)
@@ -84,12 +109,13 @@ def test_a_query_is_the_schoolbooks_with_small_errors() -> None:
     for block, piece in enumerate(computed.query(pairs, node)[:-1]):
         element = integers(public_element(PUBLIC_SEED, block, DEGREE))
         product = negacyclic(element, secret)
-        for place, number in enumerate(integers(piece["rows"])):
+        for place, number in enumerate(integers(limbs_of(piece, layout))):
             row = block * DEGREE + place
             g, h = pairs[row].tolist() if row % 3 == 0 else (0, 0)
-            message = (g << layout.g_offset) + (h << layout.noise_bits)
+            message = (g << layout.g_offset(0)) + (h << layout.h_offset(0))
             error = (number - product[place] - message + 2**191) % 2**192 - 2**191
-            assert abs(error) <= 21
+            assert abs(error) <= 21 + (1 << layout.dropped_bits >> 1)
+            assert number % (1 << layout.dropped_bits) == 0
 
 
 def test_the_noise_over_an_answer_has_its_deviation() -> None:
@@ -115,7 +141,7 @@ def test_answers_to_one_query_differ_by_fresh_noise_only() -> None:
     assert (np.abs(deviations / wanted - 1) < 0.2).all()
     for answer in answers[:20]:
         np.testing.assert_array_equal(
-            computed.decrypt(answer), computed.expected(pairs, np.arange(100))
+            computed.decrypt(answer)[0], computed.expected(pairs, np.arange(100))
         )
 
 

@@ -46,7 +46,7 @@ def query() -> np.ndarray:
         sums = coefficients(public().blocks[block] * transformed(SECRET))
         sums = sums[:, : held.stop - held.start]
         add_shifted(sums, H[held], LAYOUT.noise_bits)
-        add_shifted(sums, G[held], LAYOUT.g_offset)
+        add_shifted(sums, G[held], LAYOUT.g_offset(0))
         blocks.append(carried(sums))
     return np.concatenate(blocks, axis=1)
 
@@ -110,6 +110,6 @@ def test_the_sums_that_it_holds() -> None:
     sums[2, 0] += 2 ** (LAYOUT.noise_bits - 1 - 64)
     read = carried(sums)
     h = int(signed_field(read, LAYOUT.noise_bits, LAYOUT.field_bits)[0])
-    g = int(signed_field(read, LAYOUT.g_offset, LAYOUT.field_bits)[0])
+    g = int(signed_field(read, LAYOUT.g_offset(0), LAYOUT.field_bits)[0])
     assert (g, h) == (-4397888194456000, 2093742168000)
     assert (G[LEFT].sum(), H[LEFT].sum()) == (g, h)
