@@ -82,7 +82,9 @@ def test_no_message_of_a_prediction_tells_a_secret() -> None:
 def test_a_passive_share_holds_its_own_splits_and_nothing_else_of_the_trees() -> None:
     _, _, simulation = trained(federation())
     share = simulation.results["telco"].model_dump()
-    assert share.keys() == {"version", "model_id", "format", "party", "lookup_table", "places"}
+    assert share.keys() == {
+        "version", "model_id", "format", "party", "lookup_table", "places", "withheld",
+    }  # fmt: skip
     assert len(share["places"]) == len(share["lookup_table"]["feature"])
     assert share["lookup_table"].keys() == {
         "feature_names",
