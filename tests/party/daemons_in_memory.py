@@ -71,7 +71,8 @@ class DaemonsInMemory:
                 f'party = "{party}"\nfederation = "../federation.toml"\n'
                 'broker = "amqp://nobody:secret@127.0.0.1:1/"\n'
                 f'[data]\npath = "data.csv"\nid = "id"\n{label}'
-                f'[policy]\nengines = ["plain"]\nallow_unsealed = true\n{settings}'
+                f'[policy]\nengines = ["plain"]\nallow_unsealed = true\n'
+                f"smallest_alignment = 1\n{settings}"
             )
 
     def write_table(self, party: str, seed: int = 1) -> None:

@@ -62,6 +62,9 @@ _POLICY = """
 #           a way to decline small nodes
 [policy]
 engines = ["paillier", "ou"]
+# With fewer common people, or shorter lists, no alignment: a list of one id would
+# ask whether this person is known here.
+smallest_alignment = 100
 # The largest training it joins, and how many a day.
 most_trees = 1000
 most_depth = 10

@@ -56,7 +56,7 @@ class PolicySection(Section):
     """Bits of the shortest key of an engine; the engine's own least when left out."""
     allow_weak_keys: bool = False
     """Whether keys below 2048 bits are accepted: for trials only."""
-    smallest_alignment: Annotated[int, Field(ge=1)] = 1
+    smallest_alignment: Annotated[int, Field(ge=1)] = 100
     """With fewer common ids this party takes part in no alignment, nor with a shorter list of
     anybody's."""
     most_alignment_ids: Annotated[int, Field(ge=1)] = 10_000_000

@@ -66,7 +66,7 @@ class Parties:
             f'broker = "{self._node.url(party)}"\nstate = "{party}"\n'
             f'[data]\nid = "id"\n{label}{data}\n'
             f'[compute]\nworkers = 1\n{RETRY}[policy]\nengines = ["plain"]\n'
-            f"allow_unsealed = true\n{policy}\n"
+            f"allow_unsealed = true\n{policy or 'smallest_alignment = 1'}\n"
         )
 
     def run(self, *parties: str) -> None:
