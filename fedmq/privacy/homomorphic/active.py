@@ -75,9 +75,12 @@ class _Decrypt:
     layout: SlotLayout
     packed: NDArray[np.uint8]
     count: int
+    vectors: bool
 
     def run(self) -> NDArray[np.int64]:
-        plaintexts = self.key.decrypt(from_wire(self.packed, self.key.public.modulus))
+        plaintexts = self.key.decrypt(
+            from_wire(self.packed, self.key.public.modulus), vectors=self.vectors
+        )
         return np.stack(self.layout.unpack(plaintexts, self.count), axis=1)
 
 
@@ -92,12 +95,14 @@ class AdditiveActive(ActiveHalf):
         pack_sums: bool = True,
         noise_ahead: bool = True,
         share_ciphertexts: bool = True,
+        vectors: bool = True,
     ) -> None:
         self._make_key = make_key
         self._parallelism = parallelism
         self._pack_sums = pack_sums
         self._noise_ahead = noise_ahead
         self._share_ciphertexts = share_ciphertexts
+        self._vectors = vectors
         self._sums_of_tree = 0
         self._noise: list[NDArray[np.uint8]] = []
         self._noise_coming = 0
@@ -218,6 +223,7 @@ class AdditiveActive(ActiveHalf):
                 self._layout,
                 packed[part * share : (part + 1) * share],
                 min(sums, count - part * sums) if part < last else count - part * sums,
+                self._vectors,
             )
             for part in range(last + 1)
         ]

@@ -69,7 +69,7 @@ class AdditiveEngine(Engine):
     - ``sum_early``: the root is summed while the gradients come in.
     - ``share_ciphertexts``: with ``gradient_bits``, several rows in a ciphertext where that takes
       less time (active party; Paillier).
-    - ``vectors``: eight ciphertexts are added at once where the processor can (passive).
+    - ``vectors``: eight ciphertexts at once are added or decrypted, if the processor can (both).
     """
 
     key_bits: int = SAFE_KEY_BITS
@@ -115,6 +115,7 @@ class AdditiveEngine(Engine):
             pack_sums=self.pack_sums,
             noise_ahead=self.noise_ahead,
             share_ciphertexts=self.share_ciphertexts,
+            vectors=self.vectors,
         )
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:

@@ -93,7 +93,7 @@ class PrivateKey(scheme.PrivateKey):
         random = _random_squares(self.q, len(residues))
         return [moduli.join(*pair) for pair in zip(residues, random, strict=True)]
 
-    def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
+    def decrypt(self, ciphertexts: Sequence[mpz], *, vectors: bool = False) -> list[mpz]:
         """Plaintexts in (-p/2, p/2): m = L(c^a mod p²) / L(g^a mod p²).
 
         a is the order of the noise modulo p².
@@ -101,7 +101,7 @@ class PrivateKey(scheme.PrivateKey):
         p, half = self.prime.p, self.prime.p // 2
         # L((1 + tp)^a) = at mod p.
         scale = invert(self.prime.order * self.t, p)
-        residues = scheme.discrete_logarithms(ciphertexts, self.prime, scale)
+        residues = scheme.discrete_logarithms(ciphertexts, self.prime, scale, vectors)
         return [m - p if m > half else m for m in residues]
 
 

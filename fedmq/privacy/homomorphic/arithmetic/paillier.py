@@ -125,7 +125,7 @@ class PrivateKey(scheme.PrivateKey):
         squares = _squares(self.first, self.second)
         return [squares.join(*residues) for residues in zip(first, second, strict=True)]
 
-    def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
+    def decrypt(self, ciphertexts: Sequence[mpz], *, vectors: bool = False) -> list[mpz]:
         """Plaintexts in (-n/2, n/2): m = L(c^a mod p²) / L((1 + n)^a mod p²) mod p, and so mod q.
 
         a is the order of the noise modulo p².
@@ -134,8 +134,12 @@ class PrivateKey(scheme.PrivateKey):
         n, half, halves = p * q, p * q // 2, Crt(p, q)
         # L((1 + n)^a) = aq mod p, so its inverse needs no power.
         residues = zip(
-            scheme.discrete_logarithms(ciphertexts, self.first, invert(self.first.order * q, p)),
-            scheme.discrete_logarithms(ciphertexts, self.second, invert(self.second.order * p, q)),
+            scheme.discrete_logarithms(
+                ciphertexts, self.first, invert(self.first.order * q, p), vectors
+            ),
+            scheme.discrete_logarithms(
+                ciphertexts, self.second, invert(self.second.order * p, q), vectors
+            ),
             strict=True,
         )
         plaintexts = (halves.join(*residue) for residue in residues)

@@ -9,7 +9,7 @@ they are.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +18,8 @@ from gmpy2 import f_divmod, gcd, is_prime, is_square, mpz, powmod_sec
 from fedmq.errors import DataError, MessageError, Refused
 from fedmq.privacy.homomorphic.arithmetic.noise import public_noise
 from fedmq.privacy.homomorphic.arithmetic.primes import Prime
+from fedmq.privacy.homomorphic.vectors.machine_code import LANES, is_available
+from fedmq.privacy.homomorphic.vectors.residues import residues_of
 
 __all__ = [
     "MOST_BITS",
@@ -92,8 +94,8 @@ class PrivateKey(ABC):
         """Ciphertexts *without noise*: they hide nothing, and may betray the key."""
 
     @abstractmethod
-    def decrypt(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
-        """The plaintexts, signed, exact.
+    def decrypt(self, ciphertexts: Sequence[mpz], *, vectors: bool = False) -> list[mpz]:
+        """The plaintexts, signed, exact; with ``vectors`` eight at once, if the processor can.
 
         Ciphertexts must lie in (0, modulus), as `ciphertext_bytes.from_wire` makes sure of. Raises
         `MessageError` for one that cannot be a product of this key's ciphertexts and noise.
@@ -140,18 +142,30 @@ class PrivateKey(ABC):
         """Ciphertexts under random powers of the noise base."""
 
 
-def discrete_logarithms(ciphertexts: Sequence[mpz], prime: Prime, scale: mpz) -> Iterator[mpz]:
+def discrete_logarithms(
+    ciphertexts: Sequence[mpz], prime: Prime, scale: mpz, vectors: bool
+) -> Iterator[mpz]:
     """L(c^order mod p²) · scale mod p with L(1 + px) = x: what plaintexts are modulo the prime.
 
     The exponent is a secret, so the power takes the time of its length, not of its bits. Raises
     `MessageError` where noise is left.
     """
     p, square = prime.p, prime.p * prime.p
-    for c in ciphertexts:
-        lifted, left = f_divmod(powmod_sec(c, prime.order, square), p)
+    for power in _powers(ciphertexts, prime.order, square, vectors):
+        lifted, left = f_divmod(power, p)
         if left != 1:
             raise MessageError("a sum that was not made of this key's ciphertexts")
         yield lifted * scale % p
+
+
+def _powers(
+    ciphertexts: Sequence[mpz], exponent: mpz, modulus: mpz, vectors: bool
+) -> Iterable[mpz]:
+    if not (vectors and is_available() and len(ciphertexts) >= LANES):
+        return (powmod_sec(c, exponent, modulus) for c in ciphertexts)
+    residues = residues_of(modulus)
+    rows = residues.from_numbers([c % modulus for c in ciphertexts])
+    return residues.to_numbers(residues.power(rows, exponent))
 
 
 MOST_BITS = 16_384

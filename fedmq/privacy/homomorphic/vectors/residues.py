@@ -36,6 +36,7 @@ Rows = NDArray[np.uint64]
 Places = NDArray[np.int64]
 """Numbers of rows."""
 
+_ALL_BITS = (1 << 64) - 1
 _MASK = np.uint64((1 << LIMB_BITS) - 1)
 _PAIR_BYTES = 2 * LIMB_BITS // 8
 
@@ -82,7 +83,8 @@ class Residues:
 
     def to_numbers(self, rows: Rows) -> list[mpz]:
         """Rows (count, words) as numbers below the modulus."""
-        return from_wire(self.to_bytes(rows), self.modulus)
+        found = numbers(self.to_bytes(rows).tobytes(), width(self.modulus))
+        return [number % self.modulus for number in found]  # zero is written as the modulus
 
     def product(self, left: Rows, right: Rows) -> Rows:
         """Row by row, left · right; ``right`` may be one row for all."""
@@ -98,6 +100,24 @@ class Residues:
         every = np.arange(len(rows))
         for _ in range(times):
             self.multiply(rows, every, rows, every, rows, every)
+
+    def power(self, rows: Rows, exponent: mpz) -> Rows:
+        """Each of the rows (count, words) to the power of a secret exponent.
+
+        Time, and which memory is read, depend on the exponent's length alone: of the powers that
+        two bits can ask for, all are read, and masks choose.
+        """
+        square = self.product(rows, rows)
+        powers = (self.ones(len(rows)), rows, square, self.product(square, rows))
+        result = self.ones(len(rows))
+        for place in reversed(range(0, exponent.bit_length(), 2)):
+            self.square(result, 2)
+            asked = int(exponent >> place & 3)
+            factor = np.zeros_like(rows)
+            for digit, power in enumerate(powers):
+                factor |= power & np.uint64(-(digit == asked) & _ALL_BITS)
+            result = self.product(result, factor)
+        return result
 
     def inverses(self, rows: Rows) -> Rows:
         """One modular inverse for all, and three products a row (Montgomery's trick, as a tree).

@@ -60,6 +60,15 @@ def test_many_squarings_are_a_power() -> None:
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("exponent", [1, 2, 3, 6, 2**64 + 1, secrets.randbits(224) | 1 << 223])
+def test_powers_are_those_of_numbers(exponent: int) -> None:
+    modulus = MODULI[2] ** 2
+    residues, numbers = Residues(modulus), [*drawn(modulus, 9), MODULI[2]]
+    found = residues.to_numbers(residues.power(residues.from_numbers(numbers), mpz(exponent)))
+    assert found == [powmod(x, exponent, modulus) for x in numbers]
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 27, 100])
 def test_inverses_are_those_of_numbers(count: int) -> None:
     modulus = MODULI[2]
