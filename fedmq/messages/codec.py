@@ -24,6 +24,7 @@ __all__ = [
     "encode",
     "frame",
     "pack",
+    "pack_body",
     "read_body",
     "read_header",
     "unframe",
@@ -84,10 +85,12 @@ def pack(envelope: Envelope) -> Parts:
     A field that has its default stays out of a body, so that parties of the version before it
     understand whoever makes no use of it.
     """
-    return Parts(
-        msgpack.packb(envelope.header.model_dump()),
-        msgpack.packb(envelope.body.model_dump(exclude_defaults=True)),
-    )
+    return Parts(msgpack.packb(envelope.header.model_dump()), pack_body(envelope.body))
+
+
+def pack_body(body: Body) -> bytes:
+    """``body`` as bytes, the same for all who have it."""
+    return bytes(msgpack.packb(body.model_dump(exclude_defaults=True)))
 
 
 def frame(parts: Parts) -> bytes:

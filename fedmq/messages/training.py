@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import FailFast, Field
+from pydantic import AfterValidator, FailFast, Field
 
 from fedmq.messages.array import Bitmap, Payload, Uint32s
 from fedmq.messages.body import Body, Count, Index, ModelId
@@ -41,6 +41,19 @@ Column = Annotated[str, Field(min_length=1, max_length=1000)]
 Piece = Annotated[int, Field(ge=0, lt=2**20)]
 Pieces = Annotated[int, Field(ge=1, lt=2**20)]
 Round = Annotated[int, Field(ge=0, lt=256)]
+
+
+def _bytes_or_none(size: int) -> AfterValidator:
+    def check(value: bytes) -> bytes:
+        if len(value) not in (0, size):
+            raise ValueError(f"expected {size} bytes or none, not {len(value)}")
+        return value
+
+    return AfterValidator(check)
+
+
+Signature = Annotated[bytes, _bytes_or_none(64)]
+"""Ed25519; empty where parties have no keys, or nothing was signed yet."""
 
 
 MOST_ROWS = 8_000_000
@@ -101,6 +114,8 @@ class SessionAccept(Body):
     """Nodes with fewer rows get no candidates of this party."""
     smallest_cell: Count = 0
     """Cells with fewer rows of a node were or are merged; 0: none."""
+    commitment: Annotated[bytes, _bytes_or_none(32)] = b""
+    """Root of a hash tree over the binned table and all that is random in the answers."""
 
 
 class EngineSetup(Body):
@@ -123,6 +138,8 @@ class TreeStarted(Body):
 
     tree: Index
     pieces: Annotated[int, Field(ge=0, lt=2**20)]
+    signature: Signature = b""
+    """Of the active party, under what the recipient signed at the end of the tree before."""
 
 
 class GradientBroadcast(Body):
@@ -249,6 +266,8 @@ class TreeFinished(Body):
     kind: ClassVar[str] = "tree finished"
 
     tree: Index
+    lot: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Trees with the lowest lots stay in a transcript that has no room for all."""
 
 
 class TreeSaved(Body):
@@ -257,6 +276,8 @@ class TreeSaved(Body):
     kind: ClassVar[str] = "tree saved"
 
     tree: Index
+    signature: Signature = b""
+    """Under the hashes of all messages so far, either way, and the commitment."""
 
 
 class SessionFinished(Body):
@@ -265,6 +286,8 @@ class SessionFinished(Body):
     kind: ClassVar[str] = "session finished"
 
     trees: Count
+    signature: Signature = b""
+    """As in :class:`TreeStarted`."""
 
 
 BODIES: tuple[type[Body], ...] = (

@@ -198,7 +198,9 @@ def _context(
     )
     consent = Consent(config.party, config.policy, AuditLog(config.state))
     model_store = ModelStore(config.state)
-    return PartyContext(config, federation, model_store, pool, sessions, consent, session_store)
+    return PartyContext(
+        config, federation, model_store, pool, sessions, consent, session_store, files.sealer
+    )
 
 
 def _openings(*services: Service) -> Mapping[type[Body], Opening]:

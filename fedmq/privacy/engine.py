@@ -219,10 +219,16 @@ class PassiveHalf(ABC):
     nodes_per_query: int = 1
     """So many nodes may be asked about in one query; each sum that is answered is as many."""
 
-    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        secret: bytes | None = None,
+    ) -> None:
         """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.
 
-        No g or h of a row exceeds ``2**value_bits`` in its fixed point.
+        No g or h of a row exceeds ``2**value_bits`` in its fixed point. All that is random in the
+        answers of an engine that ``replays`` follows from ``secret``, which no other session has.
 
         Raises:
             Refused: this half cannot work with so many rows.
@@ -287,6 +293,9 @@ class Engine(ABC):
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
     scores_signs: ClassVar[bool] = True
     """Whether the label holder scores candidates by exact sums, as monotone constraints need."""
+    replays: ClassVar[bool] = False
+    """Whether a passive party's answers follow, to the last bit, from its table, its secret and
+    what it was asked."""
     light: ClassVar[bool] = False
     """Whether its arithmetic takes less time than handing it to another process."""
 

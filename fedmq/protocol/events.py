@@ -13,6 +13,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.privacy.plan import Ended, Exchange, Plan, Reply
 from fedmq.protocol.answered_sums import RowSet
 from fedmq.protocol.checkpoint import Checkpoint
+from fedmq.protocol.transcript import Commitment, SignedStatement
 
 __all__ = [
     "AgreeToSums",
@@ -35,6 +36,8 @@ __all__ = [
     "Resume",
     "RunPlan",
     "SaveCheckpoint",
+    "SaveCommitment",
+    "SaveStatement",
     "Send",
     "SetTimer",
     "Start",
@@ -192,6 +195,20 @@ class AnswerSums:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveCommitment:
+    """Write down what this party commits to, before any message that is sent after it leaves."""
+
+    commitment: Commitment
+
+
+@dataclass(frozen=True, slots=True)
+class SaveStatement:
+    """Write down what a peer has signed."""
+
+    signed: SignedStatement
+
+
+@dataclass(frozen=True, slots=True)
 class Interrupted:
     """Only a new attempt can go on, because of ``party``: it ``reason``."""
 
@@ -263,6 +280,8 @@ Effect = (
     | SaveCheckpoint
     | AgreeToSums
     | AnswerSums
+    | SaveCommitment
+    | SaveStatement
     | Interrupted
     | Finish
     | Fail

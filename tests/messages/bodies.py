@@ -21,6 +21,7 @@ trees = naturals
 nodes = st.integers(1, 2**24 - 1)
 pieces = st.integers(0, 2**20 - 1)
 rounds = st.integers(0, 255)
+signatures = st.just(b"") | st.binary(min_size=64, max_size=64)
 text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 words = text.filter(bool)
 models = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -118,9 +119,12 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         signed=st.booleans(),
         smallest_node=naturals,
         smallest_cell=naturals,
+        commitment=st.just(b"") | st.binary(min_size=32, max_size=32),
     ),
     training.EngineSetup: st.builds(training.EngineSetup, piece=pieces, payload=payloads),
-    training.TreeStarted: st.builds(training.TreeStarted, tree=trees, pieces=pieces),
+    training.TreeStarted: st.builds(
+        training.TreeStarted, tree=trees, pieces=pieces, signature=signatures
+    ),
     training.GradientBroadcast: st.builds(
         training.GradientBroadcast, tree=trees, piece=pieces, rows=uint32s, payload=payloads
     ),
@@ -161,9 +165,11 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     training.NodeAssignment: st.builds(
         training.NodeAssignment, tree=trees, node=nodes, left=bitmaps
     ),
-    training.TreeFinished: st.builds(training.TreeFinished, tree=trees),
-    training.TreeSaved: st.builds(training.TreeSaved, tree=trees),
-    training.SessionFinished: st.builds(training.SessionFinished, trees=naturals),
+    training.TreeFinished: st.builds(training.TreeFinished, tree=trees, lot=naturals),
+    training.TreeSaved: st.builds(training.TreeSaved, tree=trees, signature=signatures),
+    training.SessionFinished: st.builds(
+        training.SessionFinished, trees=naturals, signature=signatures
+    ),
     inference.InferenceOpen: st.builds(
         inference.InferenceOpen,
         model=models,
@@ -309,6 +315,9 @@ _FIELDS: dict[str, Any] = {
     "nodes": (training.NodeQuery(node=1, pieces=0),),
     "round": 0,
     "candidates": _NUMBERS,
+    "commitment": b"",
+    "signature": b"",
+    "lot": 0,
     "record": 0,
     "records": _NUMBERS,
     "counts": _NUMBERS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ from fedmq.party import assembly
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.daemon import Daemon
+from fedmq.party.identity import private_keys
 from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.operations.control import send_request
 from fedmq.transport.link import Lane, OnState
 from fedmq.transport.memory import MemoryBroker, MemoryLink
+from fedmq.transport.sealing.keys import PrivateKeys
 
 __all__ = ["PARTIES", "DaemonsInMemory"]
 
@@ -34,9 +37,15 @@ async def _deliver(_: str, __: str, ___: str) -> bool:
 
 
 class DaemonsInMemory:
-    """Three parties. ``hold`` sees every message before it leaves."""
+    """Three parties. ``hold`` sees every message before it leaves; ``keys`` seal and sign."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, settings: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        patch: pytest.MonkeyPatch,
+        settings: str = "",
+        keys: Mapping[str, PrivateKeys] | None = None,
+    ) -> None:
         self.folder = folder
         self.hold: Hold = _deliver
         self.daemons: dict[str, Daemon] = {}
@@ -61,18 +70,24 @@ class DaemonsInMemory:
         names = json.dumps(PARTIES[1:])
         (folder / "federation.toml").write_text(
             f'name = "demo"\nactive = "bank"\npassive = {names}\n'
+            + "".join(
+                f'{"" if number else "[keys]" + chr(10)}{party} = "{own.public}"\n'
+                for number, (party, own) in enumerate((keys or {}).items())
+            )
         )
         for party in PARTIES:
             broker.declare(party)
             (folder / party).mkdir()
+            if keys is not None:
+                private_keys.write(folder / party / "keys.json", KeyRing(party, keys[party]))
             self.write_table(party)
             label = 'label = "label"\n' if party == "bank" else ""
             (folder / party / "party.toml").write_text(
                 f'party = "{party}"\nfederation = "../federation.toml"\n'
                 'broker = "amqp://nobody:secret@127.0.0.1:1/"\n'
                 f'[data]\npath = "data.csv"\nid = "id"\n{label}'
-                f'[policy]\nengines = ["plain"]\nallow_unsealed = true\n'
-                f"smallest_alignment = 1\n{settings}"
+                f'[policy]\nengines = ["plain", "paillier", "ou"]\nallow_weak_keys = true\n'
+                f"allow_unsealed = true\nsmallest_alignment = 1\n{settings}"
             )
 
     def write_table(self, party: str, seed: int = 1) -> None:
@@ -109,10 +124,10 @@ class DaemonsInMemory:
         *_, last = [event async for event in send_request(state, {"do": do, **request})]
         return last["result"]
 
-    async def train(self, model: str, trees: int) -> Any:
+    async def train(self, model: str, trees: int, engine: str = "plain", **options: Any) -> Any:
         """What the bank's daemon answers at the end of a training."""
         params = TrainParams(num_boost_round=trees, max_depth=2, max_bin=8)
-        job = TrainingJob(model=model, engine="plain", params=params)
+        job = TrainingJob(model=model, engine=engine, engine_options=options, params=params)
         return await self.ask("bank", "train", job=job.model_dump(mode="json"))
 
     async def until(self, seen: Callable[[], Awaitable[Any]]) -> Any:

@@ -88,6 +88,9 @@ class PolicySection(Section):
     and cannot verify what is encrypted."""
     most_rows_per_hour: Annotated[int, Field(ge=0)] | None = None
     """Rows that may be scored within any hour, in batches and online together."""
+    transcript_bytes: Annotated[int, Field(ge=0)] = 2**30
+    """Of each training, for the transcript with which an auditor can replay what this party
+    answered; a party that takes part with 0 commits to nothing and signs nothing."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
     allow_leaky_engines: bool = False

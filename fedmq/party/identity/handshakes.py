@@ -7,9 +7,6 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from fedmq.errors import OfferRefused, Replayed, Untrusted
 from fedmq.transport.sealing.connection import Connection
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
@@ -159,7 +156,7 @@ class Handshakes:
         if name not in self._offered or number not in REFUSALS:
             raise Untrusted(f"{self.peer} refuses what {self.party} has not offered")
         reason = REFUSALS[number].format(peer=self.peer, party=self.party)
-        proved = any(_holds(keys, signature, _refused(header, name, number)) for keys in pinned)
+        proved = any(keys.verifies(_refused(header, name, number), signature) for keys in pinned)
         return reason if proved else f"{reason} (said under a key that is not pinned here)"
 
     def drop_unpinned(self, pinned: Sequence[PublicKeys]) -> None:
@@ -199,11 +196,3 @@ def _prologue(federation: str, offer: bytes, *parties: tuple[str, PublicKeys]) -
 
 def _refused(header: bytes, name: bytes, number: int) -> bytes:
     return b"fedmq refusal 2" + name + bytes([number]) + header
-
-
-def _holds(keys: PublicKeys, signature: bytes, data: bytes) -> bool:
-    try:
-        Ed25519PublicKey.from_public_bytes(keys.sign).verify(signature, data)
-    except (InvalidSignature, ValueError):
-        return False
-    return True

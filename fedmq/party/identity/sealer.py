@@ -104,6 +104,14 @@ class Sealer(ABC):
     async def close(self) -> None:
         """End what goes on in the background."""
 
+    @abstractmethod
+    def sign(self, data: bytes) -> bytes:
+        """This party's signature under ``data``; empty where parties have no keys."""
+
+    @abstractmethod
+    def verifies(self, party: str, data: bytes, signature: bytes) -> bool:
+        """Whether ``party`` has signed ``data`` with a key that is pinned; true without keys."""
+
     @property
     def refusals(self) -> Mapping[str, str]:
         """Why nothing is sealed to a party now, or nothing of it was opened last; by party."""
@@ -136,6 +144,12 @@ class Clear(Sealer):
 
     async def close(self) -> None:
         return None
+
+    def sign(self, data: bytes) -> bytes:
+        return b""
+
+    def verifies(self, party: str, data: bytes, signature: bytes) -> bool:
+        return True
 
 
 class EndToEnd(Sealer):
@@ -215,6 +229,12 @@ class EndToEnd(Sealer):
 
     async def close(self) -> None:
         self._tasks.cancel()
+
+    def sign(self, data: bytes) -> bytes:
+        return self._ring.current.sign.sign(data)
+
+    def verifies(self, party: str, data: bytes, signature: bytes) -> bool:
+        return any(key.verifies(data, signature) for key in self._pinned.get(party, ()))
 
     def seal(self, envelope: Envelope) -> bytes:
         header = envelope.header

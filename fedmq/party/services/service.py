@@ -14,6 +14,7 @@ from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.consent import Consent
+from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.open_sessions import Sessions
 from fedmq.party.sessions.running import OnProgress
 from fedmq.party.sessions.stray_messages import Opening
@@ -39,6 +40,7 @@ class PartyContext:
     sessions: Sessions
     consent: Consent
     session_store: SessionStore
+    sealer: Sealer
 
     @property
     def party(self) -> str:

@@ -43,6 +43,7 @@ from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.sessions import StoredSession
+from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.answered_sums import AnsweredSums
@@ -51,6 +52,7 @@ from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.transcript import Signing
 
 __all__ = ["TrainingService"]
 
@@ -89,6 +91,7 @@ class TrainingService(Service):
         config, consent = self.context.config, self.context.consent
         agreed = await answered(consent.training(header, terms))
         saved = await self.context.session_store.checkpoints(header.session)
+        most_bytes = config.policy.transcript_bytes
         machine = PassiveTraining(
             self.context.party,
             header.sender,
@@ -113,6 +116,7 @@ class TrainingService(Service):
                 config.policy.most_equations_per_row,
                 await AnsweredSumsStore(self.context.session_store.database).trainings(),
             ),
+            signing=self._signing(header.session, header.attempt) if most_bytes else None,
         )
         session = StoredSession(header.session, terms.model, header.attempt)
         running = self.context.sessions.open(
@@ -126,10 +130,17 @@ class TrainingService(Service):
                 session,
                 self.context.model_store.save,
                 partial(consent.agreed_sums, header),
+                transcript=TranscriptWriter(config.state, session.id, session.attempt, most_bytes)
+                if most_bytes
+                else None,
             ),
         )
         consent.audit.follow(header, running.runner.outcome, running.traffic)
         return running
+
+    def _signing(self, session: str, attempt: int) -> Signing:
+        sealer = self.context.sealer
+        return Signing(session, attempt, sealer.sign, sealer.verifies, secrets.token_bytes(16))
 
     def _aligned(self, name: str | None) -> Aligned | None:
         return None if name is None else Aligned(AlignmentStore(self.context.config.state), name)
@@ -238,14 +249,14 @@ class TrainingService(Service):
                 if table is None:
                     table = await self._table(session, job)
                 progress = await saved_progress(store, self.context.sessions, session.id)
-                machine = self._machine(session, job, table, progress)
+                current = replace(session, attempt=number)
+                machine = self._machine(current, job, table, progress)
             except Aborted:  # its owner has ended it meanwhile
                 raise
             except FedmqError as error:
                 log.warning("session %s cannot go on: %s", session.id, error)
                 await store.end(session.id, "failed", UNLOADED)
                 raise
-            current = replace(session, attempt=number)
             running = self.context.sessions.open(
                 session.id,
                 number,
@@ -254,7 +265,12 @@ class TrainingService(Service):
                 machine,
                 on_change=on_change,
                 timeline=timeline,
-                checkpointer=StoreCheckpointer(store, current, self.context.model_store.save),
+                checkpointer=StoreCheckpointer(
+                    store,
+                    current,
+                    self.context.model_store.save,
+                    transcript=TranscriptWriter(self.context.config.state, session.id, number),
+                ),
             )
             self.context.consent.audit.accuse(
                 session.id, number, session.model, running.runner.outcome
@@ -283,6 +299,7 @@ class TrainingService(Service):
             self.context.pool.parallelism,
             [tree for tree in progress.trees if isinstance(tree, ActiveTree)],
             paused=progress.paused,
+            signing=self._signing(session.id, session.attempt),
         )
 
     # What its owner may ask

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol
 
+from fedmq.messages.envelope import Envelope
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.events import AgreeToSums, AnswerSums
+from fedmq.protocol.transcript import Commitment, SignedStatement
 
 __all__ = [
     "NULL_CHECKPOINTER",
@@ -39,6 +42,15 @@ class Checkpointer(Protocol):
     async def save(self, step: Checkpoint) -> None:
         """A tree is finished."""
 
+    async def commit(self, commitment: Commitment) -> None:
+        """This party commits to its table."""
+
+    async def attest(self, signed: SignedStatement) -> None:
+        """A peer has signed what it said."""
+
+    def note(self, envelope: Envelope) -> None:
+        """A message arrived or leaves, perhaps again; it is on disk when ``save`` returns."""
+
     async def finish(self, result: Any) -> None:
         """The session has reached its end."""
 
@@ -58,6 +70,12 @@ class NullCheckpointer:
     async def answer(self, sums: AnswerSums) -> None: ...
 
     async def save(self, step: Checkpoint) -> None: ...
+
+    async def commit(self, commitment: Commitment) -> None: ...
+
+    async def attest(self, signed: SignedStatement) -> None: ...
+
+    def note(self, envelope: Envelope) -> None: ...
 
     async def finish(self, result: Any) -> None: ...
 
@@ -82,6 +100,7 @@ class StoreCheckpointer:
     """Keeps one attempt in ``store``; ``on_result`` stores the result itself.
 
     ``on_agreed`` records what a training is foretold to tell.
+    What was said goes to ``transcript``, where there is one.
     """
 
     durable: ClassVar[bool] = True
@@ -92,12 +111,14 @@ class StoreCheckpointer:
         session: StoredSession,
         on_result: Callable[[Any], None],
         on_agreed: Callable[[AgreeToSums], Awaitable[None]] | None = None,
+        transcript: TranscriptWriter | None = None,
     ) -> None:
         self._store = store
         self._answered = AnsweredSumsStore(store.database)
         self._session = session
         self._on_result = on_result
         self._on_agreed = on_agreed
+        self._transcript = transcript
 
     async def begin(self) -> None:
         await self._store.begin(self._session)
@@ -111,11 +132,29 @@ class StoreCheckpointer:
         await self._answered.keep(session.id, session.attempt, sums.tree, sums.sums, sums.row_set)
 
     async def save(self, step: Checkpoint) -> None:
+        if self._transcript is not None:
+            await self._transcript.flush()
         await self._store.save(self._session.id, step)
 
+    async def commit(self, commitment: Commitment) -> None:
+        if self._transcript is not None:
+            await self._transcript.commit(commitment)
+
+    async def attest(self, signed: SignedStatement) -> None:
+        if self._transcript is not None:
+            await self._transcript.attest(signed)
+
+    def note(self, envelope: Envelope) -> None:
+        if self._transcript is not None:
+            self._transcript.note(envelope)
+
     async def finish(self, result: Any) -> None:
+        if self._transcript is not None:
+            await self._transcript.close()
         await until_taken(lambda: asyncio.to_thread(self._on_result, result))
         await self._store.end(self._session.id, "finished")
 
     async def fail(self, reason: str) -> None:
+        if self._transcript is not None:
+            await self._transcript.close()
         await self._store.end(self._session.id, "failed", reason[:2000])

@@ -35,6 +35,8 @@ from fedmq.protocol.events import (
     Resume,
     RunPlan,
     SaveCheckpoint,
+    SaveCommitment,
+    SaveStatement,
     SetTimer,
     Start,
     TimerFired,
@@ -124,6 +126,7 @@ class SessionRunner:
             self._trace.received(envelope.header)
         self.last_seen[envelope.header.sender] = datetime.now().astimezone()
         self._feed(Arrived(envelope))
+        self._checkpointer.note(envelope)
         if self._record is not None:
             self._record(envelope)
 
@@ -197,6 +200,7 @@ class SessionRunner:
     def _act(self, effect: Effect) -> None:
         match effect:
             case Transmit(envelope):
+                self._checkpointer.note(envelope)
                 if self._record is not None:
                     self._record(envelope)
                 self._tasks.spawn(self._transmit(envelope, self._kept))
@@ -217,6 +221,10 @@ class SessionRunner:
                 self._keep(partial(self._checkpointer.agree, effect))
             case AnswerSums():
                 self._keep(partial(self._checkpointer.answer, effect))
+            case SaveCommitment(commitment):
+                self._keep(partial(self._checkpointer.commit, commitment))
+            case SaveStatement(signed):
+                self._keep(partial(self._checkpointer.attest, signed))
             case Interrupted(party, reason):
                 if not self.interrupted.done():
                     self.interrupted.set_result(f"{party} {reason}")

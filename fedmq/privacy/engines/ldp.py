@@ -76,6 +76,7 @@ class Ldp(Engine):
     name = "ldp"
     exact = False
     takes_weights = False
+    replays = True
     light = True
     scores_signs = False
     leakage = Leakage(

@@ -37,6 +37,7 @@ class Plain(Engine):
 
     name = "plain"
     exact = True
+    replays = True
     light = True
     leakage = Leakage(
         active="the sums of g and h of every split candidate of a passive party",

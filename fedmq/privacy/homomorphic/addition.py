@@ -18,6 +18,7 @@ from fedmq.privacy.homomorphic.arithmetic.encrypted_histogram import (
     sum_bins,
 )
 from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
+from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
 
@@ -65,8 +66,9 @@ class Addition(ABC):
         runs: Sequence[NDArray[np.intp]],
         chosen: NDArray[np.integer],
         layout: SlotLayout,
+        random: SeededBytes,
     ) -> NDArray[np.uint8]:
-        """Running sums packed, masked and under fresh noise, as bytes of the wire.
+        """Running sums packed, masked and under the noise of ``random``, as bytes of the wire.
 
         ``sums`` (places, features, codes) of one node; ``runs`` of its cells are cumulated one
         after another, and of these sums the ``chosen`` are shown.
@@ -110,9 +112,10 @@ class OneByOne(Addition):
         runs: Sequence[NDArray[np.intp]],
         chosen: NDArray[np.integer],
         layout: SlotLayout,
+        random: SeededBytes,
     ) -> NDArray[np.uint8]:
         shown = [cumulate(place, runs, self.key.modulus)[chosen].tolist() for place in sums]
         packed = layout.pack(layout.by_place(shown), self.key.modulus)
         if layout.rows > 1:
-            packed = self.key.add(packed, layout.masks(len(chosen)))
-        return to_wire(self.key.rerandomise(packed), self.key.modulus)
+            packed = self.key.add(packed, layout.masks(len(chosen), random))
+        return to_wire(self.key.rerandomise(packed, random), self.key.modulus)

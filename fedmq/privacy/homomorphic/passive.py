@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
+import secrets
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -20,6 +23,7 @@ from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.homomorphic.addition import Addition, OneByOne, Sums
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import width
 from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
+from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
 from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
@@ -117,10 +121,11 @@ class _ShowCandidates:
     n_bins: NDArray[np.int32]
     candidates: CandidateTable
     order: NDArray[np.int64]
+    random: SeededBytes
 
     def run(self) -> NDArray[np.uint8]:
         runs, places = self._runs()
-        return self.addition.show(self.sums, runs, places[self.order], self.layout)
+        return self.addition.show(self.sums, runs, places[self.order], self.layout, self.random)
 
     def _runs(self) -> tuple[list[NDArray[np.intp]], NDArray[np.intp]]:
         """Runs of cells whose running sums are what goes left, and each candidate's place there.
@@ -173,11 +178,18 @@ class AdditivePassive(PassiveHalf):
         self._addition = (EightAtOnce if vectors and is_available() else OneByOne)(key, tricks)
         self._subtract_siblings = subtract_siblings
         self._sum_early = sum_early
+        self._secret = secrets.token_bytes(32)
         self._features = np.arange(bins.cuts.n_features, dtype=np.int32)
         self._ciphertexts: NDArray[np.uint8] | None = None
         self.forget_tree()
 
-    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        secret: bytes | None = None,
+    ) -> None:
+        self._secret = secret or self._secret
         self._most_sum_bits = _sum_bits(int(np.count_nonzero(training)), value_bits)
 
     def forget_tree(self) -> None:
@@ -344,10 +356,11 @@ class AdditivePassive(PassiveHalf):
                     self._features,
                     self._bins.cuts.n_bins,
                     query.candidates,
-                    share,
+                    query.order[start:stop],
+                    SeededBytes(self._seed(query), layout.packed_count(start)),
                 )
                 for query in queries
-                for share in shares[query.node]
+                for start, stop in shares[query.node]
             ]
         )
         done = iter(shown)
@@ -355,13 +368,17 @@ class AdditivePassive(PassiveHalf):
             packed = np.concatenate([next(done) for _ in shares[query.node]])
             yield Reply(query.node, self._pieces(packed, len(query.order), layout.capacity))
 
-    def _shares(self, query: Query, queries: int, layout: SlotLayout) -> list[NDArray[np.int64]]:
-        """The order of a node cut where a ciphertext is full, so that all cores are at work."""
+    def _seed(self, query: Query) -> bytes:
+        """Of an answer's noise: no other node of a session has it, and a node has one answer."""
+        return hmac.digest(self._secret, struct.pack(">QQ", query.tree, query.node), "sha256")
+
+    def _shares(self, query: Query, queries: int, layout: SlotLayout) -> list[tuple[int, int]]:
+        """Ranges of a node's order that end where a ciphertext is full: all cores are at work."""
         cores = -(-self._parallelism // queries)
         ciphertexts = max(_FEWEST_AT_ONCE, -(-layout.packed_count(len(query.order)) // cores))
         size = ciphertexts * layout.capacity
         starts = range(0, max(1, len(query.order)), size)
-        return [query.order[start : start + size] for start in starts]
+        return [(start, start + size) for start in starts]
 
     def _pieces(self, packed: NDArray[np.uint8], count: int, capacity: int) -> list[Values]:
         most = PIECE_BYTES // packed.shape[1]

@@ -59,7 +59,12 @@ class LatticePassive(PassiveHalf):
         self._masks: NDArray[np.int8]
         self._answered = 0
 
-    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        secret: bytes | None = None,
+    ) -> None:
         self._layout = Layout(int(np.count_nonzero(training)), value_bits=value_bits)
         self.nodes_per_query = self._layout.nodes
         self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))

@@ -34,7 +34,7 @@ from fedmq.protocol.events import (
     Start,
 )
 from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.machine import Machine, RunningPlan
+from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.column_constraints import ColumnConstraints
@@ -69,19 +69,22 @@ from fedmq.protocol.training.states import (
     ActiveTrainingState,
 )
 from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.transcribed import TranscribedMachine
 from fedmq.protocol.training.tree_builder import TreeBuilder
+from fedmq.protocol.transcript import Signing
 
 __all__ = ["ActiveTraining"]
 
 State = ActiveTrainingState
 
 
-class ActiveTraining(Machine):
+class ActiveTraining(TranscribedMachine):
     """Trains a model with ``peers``; finishes with an ``ActiveShare``.
 
     ``parallelism`` is the number of computations worth running at once. The order of ``peers``
     decides ties between parties: as if their columns stood side by side in this order. ``saved``
     are the trees of earlier attempts at the session; with ``paused`` none is added to them yet.
+    With ``signing`` it keeps what peers sign, and signs too.
 
     Raises:
         ConfigError: parameters, engine and table do not fit together.
@@ -103,10 +106,11 @@ class ActiveTraining(Machine):
         parallelism: int = 1,
         saved: Sequence[ActiveTree] = (),
         paused: bool = False,
+        signing: Signing | None = None,
     ) -> None:
         engine.check(params)
         table.check_engine(engine)
-        super().__init__(State.READY, peers)
+        super().__init__(State.READY, party, peers, signing, active=party)
         self._constraints = ColumnConstraints(party, peers, table, params, engine)
         self._model_id = model
         self._parties = (party, *peers)
@@ -153,8 +157,7 @@ class ActiveTraining(Machine):
         learning = ~self._table.evaluation
         bins = yield from single(BinTable(self._table.values, learning, self._params.max_bin))
         yield from self._model.start()
-        public = yield from self._engine.open()
-        return bins, public
+        return bins, (yield from self._engine.open())
 
     def _open(self, made: tuple[BinMatrix, Values]) -> None:
         self._bins, public = made
@@ -187,10 +190,8 @@ class ActiveTraining(Machine):
         if not self._handshake.is_complete:
             return
         self._move(ALL_READY)
-        common = self._handshake.common_trees(
-            len(self._model.saved), self._params.active_only_trees
-        )
-        self._model.rewind(common)
+        alone, saved = self._params.active_only_trees, len(self._model.saved)
+        self._model.rewind(self._handshake.common_trees(saved, alone))
         self._derive()
 
     @on_message(SessionRefuse)

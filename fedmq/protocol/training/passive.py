@@ -7,13 +7,11 @@ its winning candidates no more than a record id and who goes left.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import PassiveShare
@@ -23,27 +21,29 @@ from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
-from fedmq.privacy.engine import BroadcastPiece, Engine, PassiveHalf, Query
+from fedmq.privacy.engine import BroadcastPiece, Engine, Query
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.answered_sums import AnsweredSums
 from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records, last_records
 from fedmq.protocol.events import (
     ComputationFailed,
-    Effect,
     Finish,
     Interrupted,
     Report,
     SaveCheckpoint,
+    SaveCommitment,
 )
 from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import UNLOADED, Machine, RunningPlan
+from fedmq.protocol.machine import UNLOADED, RunningPlan
 from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.candidate_signs import shown_signs
 from fedmq.protocol.training.column_constraints import kept_signs
+from fedmq.protocol.training.commitment import committed, noise_secret
 from fedmq.protocol.training.computations import BinTable, recorded, went_left
 from fedmq.protocol.training.growing_tree import GrowingTree
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
+from fedmq.protocol.training.prepared import PreparedTraining
 from fedmq.protocol.training.shown_candidates import Showing, ShownCandidates
 from fedmq.protocol.training.states import (
     GRADIENTS_HERE,
@@ -57,30 +57,15 @@ from fedmq.protocol.training.states import (
 )
 from fedmq.protocol.training.sums_counter import SumsCounter, check_sums_bytes
 from fedmq.protocol.training.tables import PassiveTable
+from fedmq.protocol.training.transcribed import TranscribedMachine
+from fedmq.protocol.transcript import Signing
 
 __all__ = ["PassiveTraining"]
 
 State = PassiveTrainingState
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Prepared:
-    """What stands from the setup to the end of the session."""
-
-    spec: Engine
-    engine: PassiveHalf
-    table: PassiveTable
-    bins: BinMatrix
-    candidates: int
-    signs: NDArray[np.int8]
-    """Of the columns, under monotone constraints; 0 where there is none."""
-    setup: Sequence[Values]
-    showing: Showing
-    counter: SumsCounter
-    agreed: Sequence[Effect]
-
-
-class PassiveTraining(Machine):
+class PassiveTraining(TranscribedMachine):
     """Trains with the active party ``peer``; finishes with a :class:`PassiveShare`.
 
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
@@ -90,7 +75,7 @@ class PassiveTraining(Machine):
     are merged; 0: none. ``saved`` is this party's part of the trees of earlier
     attempts at the session; ``returning``: there were some, so a table out of reach is waited for.
     ``answered``: what was answered before, and may be; not counted without it. ``most_sums_bytes``
-    may be taken by the sums of a tree.
+    may be taken by the sums of a tree. With ``signing`` it commits to its table, and signs.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -111,9 +96,9 @@ class PassiveTraining(Machine):
         returning: bool = False,
         answered: AnsweredSums | None = None,
         most_sums_bytes: int | None = None,
+        signing: Signing | None = None,
     ) -> None:
-        super().__init__(State.READY, (peer,))
-        self._party = party
+        super().__init__(State.READY, party, (peer,), signing, active=peer)
         self._peer = peer
         self._load = load
         self._find_engine = engine
@@ -133,7 +118,7 @@ class PassiveTraining(Machine):
         self._next_tree = saved[-1].number + 1 if saved else 0
         # Set when the session opens, when all is prepared, and when a tree begins:
         self._terms: training.TrainingOpen
-        self._prepared: _Prepared
+        self._prepared: PreparedTraining
         self._records: LookupTable
         self._places: list[tuple[int, int]] = []
         """Tree and node of each record."""
@@ -155,7 +140,7 @@ class PassiveTraining(Machine):
             return
         self._run(PREPARED, self._preparing(spec), self._accept)
 
-    def _preparing(self, spec: Engine) -> Plan[_Prepared]:
+    def _preparing(self, spec: Engine) -> Plan[PreparedTraining]:
         table: PassiveTable = yield from single(self._load)
         table.check(self._party, self._peer, self._terms, self._saved or ())
         learning = ~self._terms.evaluation.numpy()
@@ -166,7 +151,7 @@ class PassiveTraining(Machine):
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
-            engine.start_session(learning, self._terms.value_bits)
+            engine.start_session(learning, self._terms.value_bits, noise_secret(self._secret))
             check_sums_bytes(self._party, engine, self._terms, self._most_sums_bytes)
         except FedmqError as error:
             raise Refused(str(error)) from error
@@ -174,13 +159,29 @@ class PassiveTraining(Machine):
         agreed = counter.agree(self._terms, self._next_tree, candidates, per_query)
         setup = yield from engine.setup()
         showing = Showing(bins, self._secret, self._smallest_cell, learning)
-        return _Prepared(
-            spec, engine, table, bins, candidates, signs, setup, showing, counter, agreed
+        commitment = None
+        if self._transcripts:
+            limits = (self._smallest_node, self._smallest_cell)
+            commitment = yield from committed(spec, table, bins, self._secret, *limits)
+        return PreparedTraining(
+            spec,
+            engine,
+            table,
+            bins,
+            candidates,
+            signs,
+            setup,
+            showing,
+            counter,
+            agreed,
+            commitment,
         )
 
-    def _accept(self, prepared: _Prepared) -> None:
-        self._prepared, setup = prepared, prepared.setup
+    def _accept(self, prepared: PreparedTraining) -> None:
+        self._prepared, setup, commitment = prepared, prepared.setup, prepared.commitment
         self._effects += prepared.agreed
+        if commitment is not None:
+            self._emit(SaveCommitment(commitment))
         accept = training.SessionAccept(
             setup_pieces=len(setup),
             trees=self._next_tree,
@@ -188,6 +189,7 @@ class PassiveTraining(Machine):
             signed=bool(prepared.signs.any()),
             smallest_node=self._withheld.smallest_node,
             smallest_cell=self._withheld.smallest_cell,
+            commitment=b"" if commitment is None else commitment.root,
         )
         self._send(self._peer, accept)
         for number, values in enumerate(setup):

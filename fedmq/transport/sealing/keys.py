@@ -7,7 +7,11 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import Self
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fedmq.errors import ConfigError
@@ -55,6 +59,14 @@ class PublicKeys:
         """
         text = self._digest()[:_FINGERPRINT_BYTES].hex()
         return " ".join(text[start : start + 4] for start in range(0, len(text), 4))
+
+    def verifies(self, data: bytes, signature: bytes) -> bool:
+        """Whether ``signature`` under ``data`` was made with the private half of these."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.sign).verify(signature, data)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
 
     def _digest(self) -> bytes:
         return hashlib.sha256(b"fedmq public keys" + self.sign + self.agree).digest()

@@ -21,6 +21,7 @@ LABELS = {
     "BlindIds",
     "ChooseRows",
     "ChooseSeeds",
+    "CommitTable",
     "CountLeft",
     "DecryptAnswer",
     "DeriveGradients",

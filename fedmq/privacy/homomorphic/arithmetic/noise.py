@@ -7,12 +7,21 @@ with precomputation", EUROCRYPT 1992). Exponents are bytes, the lowest first.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from gmpy2 import mpz, powmod
 
-__all__ = ["draw_exponents", "exponent_bytes", "order_bits", "powers_of", "public_noise"]
+__all__ = [
+    "SeededBytes",
+    "draw_exponents",
+    "exponent_bytes",
+    "order_bits",
+    "powers_of",
+    "public_noise",
+]
 
 # Exponents exceed the order of the noise by so many bits before they are reduced by it, or where it
 # is not known: they are 2^-64 from uniform.
@@ -21,6 +30,23 @@ _STATISTICAL_BITS = 64
 # Bytes of a table. Its length follows from somebody else's key: beyond this it is done without, as
 # for keys above 4096 bits whose noise is as long as they are.
 _MOST_TABLE = 160_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SeededBytes:
+    """Random bytes that whoever knows the ``seed`` (32 bytes) draws again.
+
+    SHAKE-256 (FIPS 202) of seed, number and purpose: without the seed nobody can tell them apart.
+    ``first`` is the number of the first ciphertext at hand. A fresh seed unless one is given.
+    """
+
+    seed: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    first: int = 0
+
+    def draw(self, purpose: bytes, index: int, size: int) -> bytes:
+        """``size`` bytes for ciphertext ``index`` of those at hand."""
+        number = (self.first + index).to_bytes(8, "big")
+        return hashlib.shake_256(self.seed + number + purpose).digest(size)
 
 
 def order_bits(key_bits: int, prime_bits: int) -> int:
@@ -51,20 +77,20 @@ def exponent_bytes(base_order_bits: int) -> int:
     return -(-(base_order_bits + _STATISTICAL_BITS) // 8)
 
 
-def public_noise(base: mpz, modulus: mpz, base_order_bits: int, count: int) -> list[mpz]:
+def public_noise(
+    base: mpz, modulus: mpz, base_order_bits: int, count: int, random: SeededBytes | None = None
+) -> list[mpz]:
     """``count`` random powers of ``base``, for one who knows only the whole modulus.
 
     They are uniform among its powers up to 2^-64 if it has fewer than 2^``base_order_bits``.
     """
+    random = random or SeededBytes()
     size = exponent_bytes(base_order_bits)
-    drawn = secrets.token_bytes(count * size)
+    drawn = (random.draw(b"noise", index, size) for index in range(count))
     if size * 256 * -(-modulus.bit_length() // 8) > _MOST_TABLE:
-        exponents = (drawn[start : start + size] for start in range(0, len(drawn), size))
-        return [powmod(base, mpz.from_bytes(digits, "little"), modulus) for digits in exponents]
+        return [powmod(base, mpz.from_bytes(digits, "little"), modulus) for digits in drawn]
     table = _table(base, modulus, size)
-    return [
-        _power(table, drawn[start : start + size], modulus) for start in range(0, len(drawn), size)
-    ]
+    return [_power(table, digits, modulus) for digits in drawn]
 
 
 def _power(table: tuple[list[mpz], ...], exponent: bytes, modulus: mpz) -> mpz:

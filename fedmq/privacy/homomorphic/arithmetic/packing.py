@@ -13,7 +13,6 @@ with random numbers, 2^-40 from uniform, and slots are so much wider.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from gmpy2 import mpz, powmod
 from numpy.typing import NDArray
 
 from fedmq.errors import ConfigError, DataError, MessageError
+from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
 
 __all__ = ["SlotLayout"]
 
@@ -30,6 +30,9 @@ _LARGEST_BOUND = 2**63 - 1
 
 # Masked slots hold up to two sums, and a mask 2^40 times as wide.
 _GUARD_BITS = 41
+
+# Of a mask, beyond its width: it is 2^-64 from uniform.
+_EXTRA_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -107,16 +110,22 @@ class SlotLayout:
         """
         return [c for places in zip(*reversed(sums), strict=True) for c in places]
 
-    def masks(self, count: int) -> list[int]:
-        """Plaintexts that cover all slots but those of ``count`` packed sums; fresh every time."""
+    def masks(self, count: int, random: SeededBytes | None = None) -> list[int]:
+        """Plaintexts that cover all slots but those of ``count`` packed sums.
+
+        Fresh every time, or what ``random`` draws.
+        """
+        random = random or SeededBytes()
         largest = (1 << (self.slot_bits - 1)) - (1 << self.sum_bits)
+        size = -(-self.slot_bits // 8) + _EXTRA_BYTES
         masks = []
-        for start in range(0, count, self.capacity):
-            sums = min(self.capacity, count - start)
+        for index, start in enumerate(range(0, count, self.capacity)):
+            slots = (min(self.capacity, count - start) + 1) * self.rows - 1
+            drawn = random.draw(b"masks", index, slots * size)
             masks.append(
                 sum(
-                    (secrets.randbelow(2 * largest) - largest) << slot * self.slot_bits
-                    for slot in range((sums + 1) * self.rows - 1)
+                    (_below(2 * largest, drawn, slot, size) - largest) << slot * self.slot_bits
+                    for slot in range(slots)
                     if (slot + 1) % self.rows
                 )
             )
@@ -205,6 +214,11 @@ class SlotLayout:
                 "use the same key and slot layout"
             )
         return lifted
+
+
+def _below(limit: int, drawn: bytes, index: int, size: int) -> int:
+    """Number ``index`` of ``size`` random bytes each, less than ``limit``."""
+    return int.from_bytes(drawn[index * size : (index + 1) * size], "little") % limit
 
 
 def _numbers(bits: NDArray[np.uint8]) -> NDArray[np.uint64]:

@@ -16,7 +16,7 @@ from typing import ClassVar
 from gmpy2 import f_divmod, gcd, is_prime, is_square, mpz, powmod_sec
 
 from fedmq.errors import DataError, MessageError, Refused
-from fedmq.privacy.homomorphic.arithmetic.noise import public_noise
+from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes, public_noise
 from fedmq.privacy.homomorphic.arithmetic.primes import Prime
 from fedmq.privacy.homomorphic.vectors.machine_code import LANES, is_available
 from fedmq.privacy.homomorphic.vectors.residues import residues_of
@@ -67,14 +67,17 @@ class PublicKey(ABC):
         """
         raise MessageError("rows that share a ciphertext, under a scheme that cannot mask them")
 
-    def rerandomise(self, ciphertexts: Sequence[mpz]) -> list[mpz]:
+    def rerandomise(
+        self, ciphertexts: Sequence[mpz], random: SeededBytes | None = None
+    ) -> list[mpz]:
         """The same plaintexts under fresh noise, hidden even from the key's owner.
 
         The new noise is uniform among the powers of the base up to 2^-64, so that the owner, who
-        knows the noise of every row, cannot tell which rows were summed.
+        knows the noise of every row, cannot tell which rows were summed. ``random`` makes it again
+        for whoever knows its seed.
         """
-        modulus = self.modulus
-        noise = public_noise(self.noise_base, modulus, self.noise_bits, len(ciphertexts))
+        modulus, count = self.modulus, len(ciphertexts)
+        noise = public_noise(self.noise_base, modulus, self.noise_bits, count, random)
         return [c * r % modulus for c, r in zip(ciphertexts, noise, strict=True)]
 
 

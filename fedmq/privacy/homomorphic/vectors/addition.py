@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.homomorphic.addition import Addition, OneByOne, Sums
-from fedmq.privacy.homomorphic.arithmetic.noise import exponent_bytes, powers_of
+from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes, exponent_bytes, powers_of
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
 from fedmq.privacy.homomorphic.vectors.histogram import cumulate, one_by_one, sum_bins
@@ -81,6 +80,7 @@ class EightAtOnce(Addition):
         runs: Sequence[NDArray[np.intp]],
         chosen: NDArray[np.integer],
         layout: SlotLayout,
+        random: SeededBytes,
     ) -> NDArray[np.uint8]:
         residues = self._residues
         shown = [
@@ -92,9 +92,9 @@ class EightAtOnce(Addition):
         packed = self._packed(np.stack(shown[::-1], axis=1).reshape(-1, residues.words), layout)
         if layout.rows > 1:
             numbers = residues.to_numbers(packed)
-            masked = self.key.add(numbers, layout.masks(len(chosen)))
+            masked = self.key.add(numbers, layout.masks(len(chosen), random))
             packed = residues.from_numbers(masked)
-        return residues.to_bytes(self._hidden(packed))
+        return residues.to_bytes(self._hidden(packed, random))
 
     def _packed(self, places: Rows, layout: SlotLayout) -> Rows:
         """`SlotLayout.pack`, all ciphertexts side by side."""
@@ -109,11 +109,11 @@ class EightAtOnce(Addition):
             residues.multiply(packed, holding, packed, holding, places, starts[holding] + place)
         return packed
 
-    def _hidden(self, rows: Rows) -> Rows:
+    def _hidden(self, rows: Rows, random: SeededBytes) -> Rows:
         """The same plaintexts under noise that is uniform up to 2^-64: `PublicKey.rerandomise`."""
         residues, size = self._residues, exponent_bytes(self.key.noise_bits)
-        drawn = np.frombuffer(secrets.token_bytes(len(rows) * size), np.uint8)
-        digits = drawn.reshape(len(rows), size).astype(np.int64)
+        drawn = b"".join(random.draw(b"noise", index, size) for index in range(len(rows)))
+        digits = np.frombuffer(drawn, np.uint8).reshape(len(rows), size).astype(np.int64)
         table, every = _powers(self.key, size), np.arange(len(rows))
         hidden = rows.copy()
         for place in range(size):

@@ -1,0 +1,126 @@
+"""What is signed while daemons train, and what each keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedmq.errors import FedmqError
+from fedmq.messages import training
+from fedmq.party.identity.sealer import EndToEnd
+from fedmq.party.store.transcripts import COMMITMENT, MESSAGE, STATEMENT, records_of
+from fedmq.protocol.transcript import Statement
+from fedmq.transport.sealing.keys import PrivateKeys
+from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
+
+KEYS = {party: PrivateKeys.generate() for party in PARTIES}
+TREES = 3
+
+
+@pytest.fixture
+async def federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[DaemonsInMemory]:
+    federation = DaemonsInMemory(tmp_path, monkeypatch, keys=KEYS)
+    await federation.start()
+    yield federation
+    await federation.stop()
+
+
+def kept(federation: DaemonsInMemory, party: str, kind: str) -> list[list[Any]]:
+    files = sorted((federation.folder / party / "state" / "transcripts").rglob("*.*"))
+    return [record for file in files for record in records_of(file) if record[0] == kind]
+
+
+async def test_the_label_holder_keeps_what_each_party_signed_about_each_tree(
+    federation: DaemonsInMemory,
+) -> None:
+    await federation.train("m", TREES)
+    signed = [
+        (Statement.from_bytes(data), sign)
+        for _, _, data, sign in kept(federation, "bank", STATEMENT)
+    ]
+    for party in PARTIES[1:]:
+        own = [(statement, sign) for statement, sign in signed if statement.passive == party]
+        assert [statement.tree for statement, _ in own] == list(range(TREES))
+        for statement, signature in own:
+            assert KEYS[party].public.verifies(statement.to_bytes(), signature)
+            assert not KEYS["bank"].public.verifies(statement.to_bytes(), signature)
+        [[_, _, commitment]] = kept(federation, party, COMMITMENT)
+        assert {statement.commitment for statement, _ in own} == {commitment["root"]}
+
+
+async def test_a_party_keeps_what_it_was_asked_and_hashes_of_its_sums(
+    federation: DaemonsInMemory,
+) -> None:
+    await federation.train("m", TREES)
+    messages = kept(federation, "telco", MESSAGE)
+    for incoming in (True, False):
+        sequences = sorted(record[3] for record in messages if record[2] == incoming)
+        assert sequences == list(range(1, len(sequences) + 1))
+    replies = [record for record in messages if record[4] == training.HistogramReply.kind]
+    assert replies
+    assert all(len(record[6]) == 32 and len(record[5]) < 80 for record in replies)
+
+
+async def test_who_signs_other_messages_than_it_sent_ends_the_session(
+    federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = EndToEnd.sign
+
+    def sign(self: EndToEnd, data: bytes) -> bytes:
+        return honest(self, data + b"!" if self.party == "telco" else data)
+
+    monkeypatch.setattr(EndToEnd, "sign", sign)
+    with pytest.raises(FedmqError, match="telco: tree 0: it signs other messages than were sent"):
+        await federation.train("m", TREES)
+    assert not [data for _, _, data, _ in kept(federation, "bank", STATEMENT) if b"telco" in data]
+
+
+async def test_a_label_holder_that_does_not_sign_what_it_heard_is_not_answered_again(
+    federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = EndToEnd.sign
+
+    def sign(self: EndToEnd, data: bytes) -> bytes:
+        return b"" if self.party == "bank" else honest(self, data)
+
+    monkeypatch.setattr(EndToEnd, "sign", sign)
+    with pytest.raises(FedmqError, match="the tree before are not signed by their sender"):
+        await federation.train("m", TREES)
+
+
+async def test_a_party_whose_policy_keeps_no_transcript_commits_to_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = DaemonsInMemory(tmp_path, monkeypatch, "transcript_bytes = 0\n", KEYS)
+    await federation.start()
+    assert (await federation.train("m", 1))["trees"] == 1
+    for party in PARTIES:
+        assert not (tmp_path / party / "state" / "transcripts").exists()
+    await federation.stop()
+
+
+async def test_trees_with_the_highest_lots_give_way_where_room_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = DaemonsInMemory(tmp_path, monkeypatch, "transcript_bytes = 20000\n", KEYS)
+    await federation.start()
+    await federation.train("m", 12)
+    await federation.stop()
+    lots: dict[bool, list[int]] = {True: [], False: []}
+    for record in kept(federation, "telco", MESSAGE):
+        if record[4] == training.GradientBroadcast.kind:
+            lots[bool(record[6])].append(record[1])
+    folder = next((tmp_path / "telco" / "state" / "transcripts").iterdir())
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 20000
+    whole = [int(path.stem.split("-")[2]) for path in folder.glob("*.tree")]
+    thin = [int(path.stem.split("-")[2]) for path in folder.glob("*.thin")]
+    assert len(whole) + len(thin) == 12
+    assert whole
+    assert thin
+    assert max(whole) < min(thin)
+    assert len(lots[True]) == len(thin)
