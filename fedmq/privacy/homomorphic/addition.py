@@ -66,9 +66,9 @@ class Addition(ABC):
         runs: Sequence[NDArray[np.intp]],
         chosen: NDArray[np.integer],
         layout: SlotLayout,
-        random: SeededBytes,
+        random: SeededBytes | None = None,
     ) -> NDArray[np.uint8]:
-        """Running sums packed, masked and under the noise of ``random``, as bytes of the wire.
+        """Running sums packed, masked and under noise, fresh or of ``random``, as wire bytes.
 
         ``sums`` (places, features, codes) of one node; ``runs`` of its cells are cumulated one
         after another, and of these sums the ``chosen`` are shown.
@@ -112,7 +112,7 @@ class OneByOne(Addition):
         runs: Sequence[NDArray[np.intp]],
         chosen: NDArray[np.integer],
         layout: SlotLayout,
-        random: SeededBytes,
+        random: SeededBytes | None = None,
     ) -> NDArray[np.uint8]:
         shown = [cumulate(place, runs, self.key.modulus)[chosen].tolist() for place in sums]
         packed = layout.pack(layout.by_place(shown), self.key.modulus)

@@ -80,7 +80,7 @@ class EightAtOnce(Addition):
         runs: Sequence[NDArray[np.intp]],
         chosen: NDArray[np.integer],
         layout: SlotLayout,
-        random: SeededBytes,
+        random: SeededBytes | None = None,
     ) -> NDArray[np.uint8]:
         residues = self._residues
         shown = [
@@ -109,8 +109,9 @@ class EightAtOnce(Addition):
             residues.multiply(packed, holding, packed, holding, places, starts[holding] + place)
         return packed
 
-    def _hidden(self, rows: Rows, random: SeededBytes) -> Rows:
+    def _hidden(self, rows: Rows, random: SeededBytes | None) -> Rows:
         """The same plaintexts under noise that is uniform up to 2^-64: `PublicKey.rerandomise`."""
+        random = random or SeededBytes()
         residues, size = self._residues, exponent_bytes(self.key.noise_bits)
         drawn = b"".join(random.draw(b"noise", index, size) for index in range(len(rows)))
         digits = np.frombuffer(drawn, np.uint8).reshape(len(rows), size).astype(np.int64)

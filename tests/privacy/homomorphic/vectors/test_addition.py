@@ -12,6 +12,7 @@ from fedmq.privacy.homomorphic.addition import Addition, OneByOne
 from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama, paillier
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
 from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
+from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
 from fedmq.privacy.homomorphic.vectors.histogram import one_by_one
@@ -121,3 +122,14 @@ def test_columns_of_few_or_mostly_one_value_are_summed_one_by_one() -> None:
     assert one_by_one(bins, Tricks()).tolist() == [False, True, True, False]
     assert one_by_one(bins, Tricks(skip_fullest=False)).tolist() == [False, True, False, False]
     assert not one_by_one(bins, Tricks(joint=False, skip_fullest=False)).any()
+
+
+@pytest.mark.parametrize("engine", KEYS)
+def test_a_seed_makes_the_same_bytes_again_with_either_arithmetic(engine: str) -> None:
+    table = Table(KEYS[engine], 40, 8, nodes=1)
+    runs, chosen, random = [np.arange(table.codes)], np.zeros(30, np.int64), SeededBytes(bytes(32))
+    first, again = (
+        addition.show(table.sums(addition), runs, chosen, table.layout, random)
+        for addition in both(table.key)
+    )
+    np.testing.assert_array_equal(first, again)
