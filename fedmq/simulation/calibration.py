@@ -247,7 +247,8 @@ class Calibration:
     def _made_up(self, label: NDArray[np.float32], bins: Sequence[int]) -> NDArray[np.float32]:
         table = self._random.random((len(label), len(bins)), np.float32)
         moved = self._random.random(table.shape, np.float32) < _SIGNAL
-        upper = (label > label.mean())[:, None]
+        known = label if label.ndim == 1 else label[:, 0]
+        upper = (known > known.mean())[:, None]
         table = np.where(moved, (table + upper) / 2, table).astype(np.float32)
         for column, count in enumerate(bins):
             if count < self._params.max_bin:

@@ -79,7 +79,7 @@ def test_a_label_may_be_a_column() -> None:
 
 def test_parameters_have_xgboosts_defaults() -> None:
     model = train(params=None)
-    assert model.share.params == fedmq.TrainParams()
+    assert model.share.params == fedmq.TrainParams(base_score=model.share.base_score)
     assert len(model.share.trees) == 10
 
 

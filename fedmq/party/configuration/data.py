@@ -13,8 +13,17 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from fedmq.party.configuration.columns import ColumnSection
 from fedmq.party.configuration.toml_file import FilePath, Section, in_folder
 
-__all__ = ["ColumnType", "DataSection", "Duplicates", "NormaliseStep", "SourceType", "normalised"]
+__all__ = [
+    "BesideLabel",
+    "ColumnType",
+    "DataSection",
+    "Duplicates",
+    "NormaliseStep",
+    "SourceType",
+    "normalised",
+]
 
+BesideLabel = Literal["label_upper_bound", "weight", "base_margin"]
 SourceType = Literal["csv", "parquet", "sql"]
 ColumnType = Literal["number", "category"]
 Duplicates = Literal["refuse", "first", "last"]
@@ -87,6 +96,12 @@ class DataSection(Section):
     """The column that names each row; the same people have the same ids at every party."""
     label: str | None = None
     """The column to learn; at the active party only."""
+    label_upper_bound: str | None = None
+    """For ``survival:aft``: upper bounds of times, empty where nothing has happened yet."""
+    weight: str | None = None
+    """The column that says how often each row counts; it never leaves the party."""
+    base_margin: str | None = None
+    """The column of margins that rows start from in a training, such as a logarithm of exposure."""
     features: tuple[str, ...] = ()
     """The columns to learn from; all that have no other role when left out."""
     ignore: tuple[str, ...] = ()
@@ -127,10 +142,22 @@ class DataSection(Section):
             raise ValueError(f"column {both[0]!r} stands below types and below columns")
         if self.hashed and "sha256" not in self.normalise:
             raise ValueError("hashed ids need sha256 among the steps of normalise")
-        twice = {*self.features} & {self.id, self.label, *self.ignore}
+        if self.label is None and self.beside_label:
+            raise ValueError(f"{next(iter(self.beside_label))} goes with label, which is missing")
+        twice = {*self.features} & {self.id, self.label, *self.beside_label.values(), *self.ignore}
         if twice:
             raise ValueError(f"column {sorted(map(str, twice))[0]!r} cannot be a feature as well")
         return self
+
+    @property
+    def beside_label(self) -> dict[BesideLabel, str]:
+        """The columns that trainings read beside the label, by what they hold."""
+        named: dict[BesideLabel, str | None] = {
+            "label_upper_bound": self.label_upper_bound,
+            "weight": self.weight,
+            "base_margin": self.base_margin,
+        }
+        return {role: column for role, column in named.items() if column is not None}
 
     @property
     def place(self) -> str:

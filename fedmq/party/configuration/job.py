@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
@@ -15,6 +15,18 @@ from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
 
 __all__ = ["AlignmentJob", "TrainingJob"]
+
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
+
+
+def _less_than_all(evaluation: float | dict[str, float]) -> float | dict[str, float]:
+    if isinstance(evaluation, dict) and "train" in evaluation:
+        raise ValueError("train is the name of the rows that are learned from")
+    if isinstance(evaluation, dict) and sum(evaluation.values()) >= 1:
+        raise ValueError("the sets leave no rows to learn from")
+    return evaluation
 
 
 def _params(values: Any) -> TrainParams:
@@ -45,8 +57,9 @@ class TrainingJob(Section):
     """How the gradients are kept secret; every party's policy must allow it."""
     engine_options: Mapping[str, Any] = Field(default_factory=dict)
     """The engine's own options, such as ``{ key_bits = 3072 }``."""
-    evaluation: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of the rows that is scored after each tree, but not learned from."""
+    evaluation: Annotated[Share | dict[SetName, Share], AfterValidator(_less_than_all)] = 0.0
+    """The share of the rows that is scored after each tree, but not learned from; or several such
+    sets, as in ``{ recent = 0.1, rest = 0.1 }``: early stopping watches the last."""
     params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
     """The training parameters."""
 

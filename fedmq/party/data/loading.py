@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -73,13 +73,16 @@ def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class LoadActiveTable:
-    """The label holder's training table; ``evaluation`` is the share of rows to hold out."""
+    """The label holder's training table; ``evaluation`` is the share of rows to hold out.
+
+    Several shares, by the names of sets, divide them.
+    """
 
     label: ClassVar[str] = "LoadActiveTable"
     party: str
     data: DataSection
     params: TrainParams
-    evaluation: float
+    evaluation: float | Mapping[str, float]
     salt: str
     aligned: Aligned | None = None
 
@@ -91,17 +94,12 @@ class LoadActiveTable:
             name = self.aligned.name
         label = table.label
         assert label is not None
-        seed = np.random.SeedSequence(self.params.seed, spawn_key=(len(label),))
-        drawn = np.random.Generator(np.random.Philox(seed)).random(len(label))
-        held_out = drawn < self.evaluation
+        sets = self._evaluation_sets(len(label))
+        held_out = np.logical_or.reduce([np.zeros(len(label), np.bool_), *sets.values()])
         if held_out.all():
             raise DataError(f"{self.party}: evaluation = {self.evaluation} leaves no rows to learn")
-        if self.evaluation and not held_out.any():
-            raise DataError(
-                f"{self.party}: evaluation = {self.evaluation} holds out no row of {len(label)}; "
-                "take a larger share, or leave it out"
-            )
-        digest = _digest(table.features, table.values, label)
+        beside = [held for held in (table.weight, table.base_margin) if held is not None]
+        digest = _digest(table.features, table.values, label, *beside)
         return ActiveTable(
             table.values,
             table.features,
@@ -111,7 +109,27 @@ class LoadActiveTable:
             name,
             digest,
             self.data.monotone,
+            weight=table.weight,
+            base_margin=table.base_margin,
+            evaluation_sets=sets,
         )
+
+    def _evaluation_sets(self, rows: int) -> dict[str, NDArray[np.bool_]]:
+        """Rows drawn for each set, none of them for two: bool (rows,)."""
+        seed = np.random.SeedSequence(self.params.seed, spawn_key=(rows,))
+        drawn = np.random.Generator(np.random.Philox(seed)).random(rows)
+        given = self.evaluation
+        shares = given if isinstance(given, Mapping) else {"eval": given} if given else {}
+        sets, below = {}, 0.0
+        for name, share in shares.items():
+            sets[name] = (drawn >= below) & (drawn < below + share)
+            below += share
+            if not sets[name].any():
+                raise DataError(
+                    f"{self.party}: evaluation = {share} holds out no row of {rows}; "
+                    "take a larger share, or leave it out"
+                )
+        return sets
 
 
 @dataclass(frozen=True, slots=True)

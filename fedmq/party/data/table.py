@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import DataError
-from fedmq.party.configuration.data import DataSection
+from fedmq.party.configuration.data import BesideLabel, DataSection
+from fedmq.party.data.beside_label import BesideColumns
 from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
 from fedmq.party.data.date_column import DateColumn
 from fedmq.party.data.id_column import IdColumn
@@ -37,9 +38,10 @@ _SHOWN = 8  # columns that a message quotes
 class Table:
     """Rows in ascending order of their ids.
 
-    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), None if the
-    party has none. A category column COLUMN is one feature ``COLUMN=CATEGORY`` per category, 1 or
-    0; ``uncategorised`` says for each such column in which rows it is missing.
+    ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), or (rows, 2) for
+    bounds of times, None if the party has none; ``weight`` and ``base_margin`` float32 (rows,) of
+    its rows, or None. A category column COLUMN is one feature ``COLUMN=CATEGORY`` per category, 1
+    or 0; ``uncategorised`` says for each such column in which rows it is missing.
     """
 
     ids: tuple[str, ...]
@@ -47,6 +49,8 @@ class Table:
     values: NDArray[np.float32]
     label: NDArray[np.float32] | None
     uncategorised: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    weight: NDArray[np.float32] | None = None
+    base_margin: NDArray[np.float32] | None = None
 
     def digest(self, salt: str) -> str:
         """The SHA-256 that parties compare to see whether they hold the same ids, in hex."""
@@ -61,8 +65,10 @@ class Table:
         for name in self.ids:
             digest.update(name.encode() + b"\x00")
         digest.update(np.ascontiguousarray(self.values).data)
-        if self.label is not None:
-            digest.update(np.ascontiguousarray(self.label).data)
+        beside = {"": self.label, "weight": self.weight, "base_margin": self.base_margin}
+        for name, held in beside.items():
+            if held is not None:
+                digest.update(name.encode() + np.ascontiguousarray(held).tobytes())
         return digest.hexdigest()
 
     def taken(self, rows: Sequence[int]) -> Table:
@@ -73,6 +79,8 @@ class Table:
             self.values[rows],
             None if self.label is None else self.label[rows],
             {name: missing[rows] for name, missing in self.uncategorised.items()},
+            None if self.weight is None else self.weight[rows],
+            None if self.base_margin is None else self.base_margin[rows],
         )
 
     def columns(self, names: Sequence[str]) -> NDArray[np.float32]:
@@ -102,17 +110,22 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The role of each column of a source; ``label`` is None where it is not wanted."""
+    """The role of each column of a source; ``label`` is None where it is not wanted.
+
+    ``beside_label``: columns that are read with it, by what they hold.
+    """
 
     id: str
     label: str | None
     features: tuple[str, ...]
+    beside_label: Mapping[BesideLabel, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Source, data: DataSection, labelled: bool) -> Roles:
         """Raises DataError naming a column that the source lacks."""
         label = data.label if labelled else None
-        named = [("id", data.id), ("label", label)]
+        beside = data.beside_label if labelled else {}
+        named = [("id", data.id), ("label", label), *beside.items()]
         others = (*data.features, *data.ignore, *data.types, *data.columns)
         named += [("", column) for column in others]
         for role, column in named:
@@ -122,9 +135,10 @@ class Roles:
                     + f" ({role})" * bool(role)
                     + f"; {_columns(source.columns, column)}"
                 )
-        left_out = {data.id, data.label, *data.ignore}
+        left_out = {data.id, data.label, *data.beside_label.values(), *data.ignore}
         wanted = data.features or source.columns
-        return cls(data.id, label, tuple(column for column in wanted if column not in left_out))
+        features = tuple(column for column in wanted if column not in left_out)
+        return cls(data.id, label, features, beside)
 
     def narrowed(self, wanted: Sequence[str]) -> Roles:
         """The same, with only the feature columns that the features ``wanted`` can come from."""
@@ -132,12 +146,13 @@ class Roles:
         for name in wanted:  # COLUMN=CATEGORY, or COLUMN.PART of a date
             sources |= {name[:end] for end, letter in enumerate(name) if letter in "=."}
         features = tuple(column for column in self.features if column in sources)
-        return Roles(self.id, self.label, features)
+        return Roles(self.id, self.label, features, self.beside_label)
 
     @property
     def all(self) -> tuple[str, ...]:
         """All columns to read."""
-        return (self.id, *([self.label] if self.label else []), *self.features)
+        label = [self.label] if self.label else []
+        return tuple(dict.fromkeys((self.id, *label, *self.beside_label.values(), *self.features)))
 
 
 def _columns(columns: Sequence[str], wanted: str) -> str:
@@ -188,18 +203,21 @@ def table_of(
     """
     ids = IdColumn(source.name, source.unit, data)
     label = label_column(roles.label or "", data)
+    beside = BesideColumns(source.name, roles.beside_label, data)
     features = {name: feature_column(name, data) for name in roles.features}
     for batch in source.batches(roles.all):
         where = in_batch(source, batch.numbers)
         ids.take(batch.cells[roles.id], batch.numbers)
         if roles.label:
             label.take(batch.cells[roles.label], where)
+            beside.take(batch.cells, where)
         for name, column in features.items():
             column.take(batch.cells[name], where)
     rows = ids.rows()
     checked = None
     if check_label is not None:
-        checked = check_label(label.values, f"{source.name}, column {roles.label!r}")[rows]
+        given = beside.bounded(label.values)
+        checked = check_label(given, f"{source.name}, column {roles.label!r}")[rows]
     names: list[str] = []
     vectors: list[NDArray[np.float32]] = []
     uncategorised = {}
@@ -223,7 +241,16 @@ def table_of(
     values = np.empty((len(rows), len(names)), dtype=np.float32)
     for place, vector in enumerate(vectors):
         values[:, place] = vector
-    return Table(tuple(ids.values(rows)), tuple(names), values, checked, uncategorised)
+    weight, base_margin = beside.checked("weight"), beside.checked("base_margin")
+    return Table(
+        tuple(ids.values(rows)),
+        tuple(names),
+        values,
+        checked,
+        uncategorised,
+        None if weight is None else weight[rows],
+        None if base_margin is None else base_margin[rows],
+    )
 
 
 def feature_column(name: str, data: DataSection) -> FeatureColumn | DateColumn:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
+from fedmq.party.data.beside_label import BesideColumn
 from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
 from fedmq.party.data.date_column import DateColumn
 from fedmq.party.data.id_column import IdColumn
@@ -86,6 +87,8 @@ class _Columns:
         columns: dict[str, Any] = dict(self.features)
         if self.roles.label:
             columns[self.roles.label] = self.label
+        for column_name in self.roles.beside_label.values():
+            columns[column_name] = BesideColumn(column_name, self.data.missing)
         for name, column in columns.items():
             self.checks[name] = _Check(
                 lambda cells, batch, column=column: column.take(  # type: ignore[misc]
@@ -111,6 +114,9 @@ class _Columns:
         if name == self.data.label:
             share = None if broken or not self.roles.label else _share(self.label.missing)
             return ValidatedColumn(name, "label", "refused" if broken else "number", share)
+        beside = {column: role for role, column in self.roles.beside_label.items()}
+        if name in beside:
+            return ValidatedColumn(name, beside[name], "refused" if broken else "number")
         if name not in self.features:
             return ValidatedColumn(name, "ignored", "not read")
         if broken:

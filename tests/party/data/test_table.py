@@ -13,6 +13,7 @@ from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.data.table import ReadTable, Table
+from fedmq.protocol.training.tables import ActiveTable
 
 GOOD = "id,age,income,y\nb,30,1.5,0\na,,2e3,1\nc,51,NA,1\n"
 
@@ -179,3 +180,47 @@ def test_a_wrong_file_of_ids_is_named(path: Path, text: str, line: str) -> None:
     path.write_text(text)
     with pytest.raises(DataError, match=rf"^{path}: .*{line}"):
         read_ids(path, "id")
+
+
+INSURED = "id,age,claims,late,weight,offset\n1,30,2,,1.5,0.1\n2,40,0,7,0,-1\n"
+
+
+def loaded(path: Path, text: str, objective: str, **columns: Any) -> ActiveTable:
+    path.write_text(text)
+    roles = {"late": "label_upper_bound", "weight": "weight", "offset": "base_margin"}
+    ignored = [column for column, role in roles.items() if role not in columns]
+    data = section(path, label="claims", ignore=ignored, **columns)
+    params = TrainParams(objective=objective)
+    return LoadActiveTable("bank", data, params, evaluation=0.0, salt="s").run()
+
+
+def test_weights_and_margins_are_no_features(path: Path) -> None:
+    columns = {"weight": "weight", "base_margin": "offset"}
+    table = loaded(path, INSURED, "count:poisson", **columns)
+    assert table.features == ("age",)
+    assert table.weight is not None
+    assert table.base_margin is not None
+    assert table.weight.tolist() == [1.5, 0]
+    assert table.base_margin.tolist() == [np.float32(0.1), -1]
+    heavier = loaded(path, INSURED.replace("1.5", "2.5"), "count:poisson", **columns)
+    assert heavier.digest != table.digest
+
+
+def test_an_empty_upper_bound_says_that_nothing_has_happened_yet(path: Path) -> None:
+    table = loaded(path, INSURED, "survival:aft", label_upper_bound="late")
+    assert table.label.tolist() == [[2, np.inf], [0, 7]]
+
+
+def test_a_weight_that_is_none_names_column_and_row(path: Path) -> None:
+    with pytest.raises(DataError, match=r"column 'weight': weight in row 1 is -1.5; a number"):
+        loaded(path, INSURED.replace("1.5", "-1.5"), "count:poisson", weight="weight")
+
+
+def test_evaluation_rows_may_be_divided_into_sets(path: Path) -> None:
+    path.write_text("id,x,y\n" + "".join(f"{row},{row},{row % 2}\n" for row in range(400)))
+    shares = {"old": 0.1, "new": 0.2}
+    table = LoadActiveTable("bank", section(path), TrainParams(), shares, salt="s").run()
+    assert list(table.evaluation_sets) == ["old", "new"]
+    counts = [int(rows.sum()) for rows in table.evaluation_sets.values()]
+    assert counts == pytest.approx([40, 80], abs=20)
+    assert sum(counts) == table.evaluation.sum()

@@ -27,7 +27,7 @@ def active_share(model: str = "credit") -> ActiveShare:
         model_id=model,
         lookup_table=LookupTable.empty(("balance",)),
         parties=("bank", "telco"),
-        params=TrainParams(num_boost_round=1, eta=0.1),
+        params=TrainParams(num_boost_round=1, eta=0.1, base_score=0.5),
         trees=(tree.finished(),),
         history={"train-logloss": (0.1,)},
     )
