@@ -17,15 +17,15 @@ from fedmq.privacy.registry import engine_named
 __all__ = ["AlignmentJob", "TrainingJob"]
 
 
-Share = Annotated[float, Field(ge=0, lt=1)]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
 
 
-def _less_than_all(evaluation: float | dict[str, float]) -> float | dict[str, float]:
-    if isinstance(evaluation, dict) and "train" in evaluation:
+def _shares(evaluation: float | dict[str, float]) -> float | dict[str, float]:
+    shares = evaluation if isinstance(evaluation, dict) else {"": evaluation}
+    if not all(0 <= share < 1 for share in shares.values()) or sum(shares.values()) >= 1:
+        raise ValueError("Input should be less than 1 in all, and no share below 0")
+    if "train" in shares:
         raise ValueError("train is the name of the rows that are learned from")
-    if isinstance(evaluation, dict) and sum(evaluation.values()) >= 1:
-        raise ValueError("the sets leave no rows to learn from")
     return evaluation
 
 
@@ -57,7 +57,7 @@ class TrainingJob(Section):
     """How the gradients are kept secret; every party's policy must allow it."""
     engine_options: Mapping[str, Any] = Field(default_factory=dict)
     """The engine's own options, such as ``{ key_bits = 3072 }``."""
-    evaluation: Annotated[Share | dict[SetName, Share], AfterValidator(_less_than_all)] = 0.0
+    evaluation: Annotated[float | dict[SetName, float], AfterValidator(_shares)] = 0.0
     """The share of the rows that is scored after each tree, but not learned from; or several such
     sets, as in ``{ recent = 0.1, rest = 0.1 }``: early stopping watches the last."""
     params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
