@@ -43,7 +43,9 @@ CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PARAMETERS: Mapping[str, str] = {
     "objective": "what is learned",
     "num_boost_round": "number of trees",
-    "max_depth": "levels of splits in a tree",
+    "max_depth": "levels of splits in a tree; 0 with `max_leaves` is no limit",
+    "grow_policy": "a level at a time, or the node that gains most (`lossguide`)",
+    "max_leaves": "leaves of a tree at most; 0 is no limit",
     "eta": "how much of a leaf's weight counts",
     "reg_lambda": "L2 regularisation of leaf weights",
     "reg_alpha": "L1 regularisation of leaf weights",

@@ -16,6 +16,7 @@ The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in w
 ``candidates``            split candidates in their canonical order, and their left sums
 ``monotone``              which splits and leaves a monotone constraint allows
 ``split``                 gain of a candidate, the best one, weight of a leaf
+``driver``                which of the scored nodes are split next
 ``node_numbers``          how the nodes of a tree are numbered
 ``metrics``               evaluation metrics and early stopping
 ``model``                 a finished model: trees of records, and the owners' lookup tables

@@ -26,7 +26,7 @@ from fedmq.boosting.objective_name import (
 from fedmq.boosting.xgboost.parameters import XGBOOST_PARAMETERS
 from fedmq.errors import ConfigError
 
-__all__ = ["ALIASES", "TrainParams"]
+__all__ = ["ALIASES", "DEEPEST", "TrainParams"]
 
 Sign = Literal[-1, 0, 1]
 
@@ -41,6 +41,9 @@ ALIASES: Mapping[str, str] = {
 """XGBoost's other names for a parameter, each accepted wherever the parameter is."""
 
 _POISSON_STEP = 0.7  # XGBoost's max_delta_step where Poisson regression is given none
+
+DEEPEST = 52
+"""Levels of a tree at most: the numbers of its nodes double from level to level."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -66,7 +69,9 @@ class TrainParams(BaseModel):
 
     objective: ObjectiveName = "binary:logistic"
     num_boost_round: Annotated[int, Field(ge=1)] = 10
-    max_depth: Annotated[int, Field(ge=1, le=16)] = 6
+    max_depth: Annotated[int, Field(ge=0, le=16)] = 6
+    grow_policy: Literal["depthwise", "lossguide"] = "depthwise"
+    max_leaves: Annotated[int, Field(ge=0, lt=2**16)] = 0
     eta: Annotated[float, Field(gt=0, le=1)] = 0.3
     reg_lambda: Annotated[float, Field(ge=0, le=_LARGEST)] = 1.0
     reg_alpha: Annotated[float, Field(ge=0, le=_LARGEST)] = 0.0
@@ -105,6 +110,11 @@ class TrainParams(BaseModel):
         except ValidationError as error:
             raise ConfigError("; ".join(_line(wrong) for wrong in error.errors())) from None
         _check_objective(params)
+        if params.max_depth == 0 and not 1 < params.max_leaves <= DEEPEST + 1:
+            raise ConfigError(
+                f"max_depth = 0: without a limit on depth max_leaves is needed, {DEEPEST + 1} at "
+                "most"
+            )
         if params.goss and params.subsample < 1:
             raise ConfigError("goss and subsample are two ways to draw rows; leave subsample at 1")
         if params.goss and params.top_rate + params.other_rate > 1:
@@ -115,6 +125,17 @@ class TrainParams(BaseModel):
         for metric in params.eval_metric:
             check_metric(metric, params.objective)
         return params
+
+    @property
+    def depth_limit(self) -> int:
+        """The most splits that stand one below the other in a tree."""
+        return self.max_depth or self.max_leaves - 1
+
+    @property
+    def leaf_limit(self) -> int:
+        """The most leaves of a tree that does not grow by levels alone; 0 for one that does."""
+        by_depth = 1 << self.max_depth if self.grow_policy == "lossguide" else 0
+        return self.max_leaves or by_depth
 
     @classmethod
     def parse(cls, mapping: Mapping[str, Any], where: str) -> TrainParams:
@@ -134,6 +155,8 @@ class TrainParams(BaseModel):
             "tree_method": "hist",
             "objective": self.objective,
             "max_depth": self.max_depth,
+            "grow_policy": self.grow_policy,
+            "max_leaves": self.max_leaves,
             "eta": self.eta,
             "lambda": self.reg_lambda,
             "alpha": self.reg_alpha,

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, FailFast, Field
 
+from fedmq.boosting.params import DEEPEST
 from fedmq.messages.array import Bitmap, Payload, Uint32s
 from fedmq.messages.body import Body, Count, Index, ModelId
 
@@ -35,7 +36,7 @@ __all__ = [
     "TreeStarted",
 ]
 
-Node = Annotated[int, Field(ge=1, lt=2**24)]
+Node = Annotated[int, Field(ge=1, lt=2 ** (DEEPEST + 1))]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 Column = Annotated[str, Field(min_length=1, max_length=1000)]
 Piece = Annotated[int, Field(ge=0, lt=2**20)]
@@ -84,7 +85,7 @@ class TrainingOpen(Body):
     """The engine's public parameters."""
     trees: Annotated[int, Field(ge=1, lt=2**32)]
     active_only_trees: Count
-    max_depth: Annotated[int, Field(ge=1, le=16)]
+    max_depth: Annotated[int, Field(ge=1, le=DEEPEST)]
     max_bin: Annotated[int, Field(ge=2, le=65535)]
     colsample_bytree: Annotated[float, Field(gt=0, le=1)]
     seed: Annotated[int, Field(ge=0, lt=2**63)]
@@ -92,6 +93,8 @@ class TrainingOpen(Body):
     """No g or h of a row exceeds 2**``value_bits`` in its fixed point; ``gradient_bits`` less 1."""
     colsample_bylevel: Annotated[float, Field(gt=0, le=1)] = 1.0
     colsample_bynode: Annotated[float, Field(gt=0, le=1)] = 1.0
+    max_leaves: Count = 0
+    """Leaves of a tree at most; 0 is no limit."""
     signs: dict[Column, Literal[-1, 1]] = Field(default_factory=dict)
     """Of the recipient's columns that the label holder names: whether they may only raise the
     prediction (1), or only lower it (-1)."""

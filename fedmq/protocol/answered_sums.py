@@ -108,11 +108,15 @@ class AnsweredSums:
         return AnsweredTraining(self.session, row_set, earlier | now).per_row
 
 
-def most_nodes(max_depth: int, rows: int) -> int:
-    """Nodes that a tree of ``max_depth`` over ``rows`` rows asks about, at most."""
-    return sum(min(1 << depth, rows) for depth in range(max_depth))
+def most_nodes(max_depth: int, rows: int, max_leaves: int = 0) -> int:
+    """Nodes that a tree of ``max_depth`` over ``rows`` rows asks about, at most.
+
+    With ``max_leaves`` the children of the last split are not asked about.
+    """
+    nodes = sum(min(1 << depth, rows) for depth in range(max_depth))
+    return min(nodes, max(1, 2 * max_leaves - 3)) if max_leaves else nodes
 
 
-def most_sums(max_depth: int, rows: int, candidates: int) -> int:
+def most_sums(max_depth: int, rows: int, candidates: int, max_leaves: int = 0) -> int:
     """Sums of a tree of ``max_depth`` over ``rows`` rows, where a node has ``candidates``."""
-    return candidates * most_nodes(max_depth, rows)
+    return candidates * most_nodes(max_depth, rows, max_leaves)

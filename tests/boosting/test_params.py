@@ -30,6 +30,11 @@ def test_an_alias_beside_its_name_is_refused() -> None:
     [
         ({"max_dept": 3}, "max_dept: no such parameter; did you mean max_depth?"),
         ({"max_depth": 17}, "max_depth = 17: input should be less than or equal to 16"),
+        ({"max_depth": 0}, "max_depth = 0: without a limit on depth max_leaves is needed, 53"),
+        ({"max_depth": 0, "max_leaves": 54}, "max_depth = 0: without a limit on depth"),
+        ({"grow_policy": "leafwise"}, "grow_policy = 'leafwise': input should be 'depthwise'"),
+        ({"reg_alpha": -1}, "reg_alpha = -1: input should be greater than or equal to 0"),
+        ({"monotone_constraints": {"f0": 2}}, "monotone_constraints = "),
         ({"max_depth": True}, "max_depth = True: input should be a valid integer"),
         ({"eta": "0.3"}, "eta = '0.3': input should be a valid number"),
         ({"eta": float("nan")}, "eta = nan: input should be"),

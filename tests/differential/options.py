@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,15 @@ OPTIONS: Mapping[str, Draw] = {
 }
 
 
+GROWTH: Sequence[Mapping[str, Any]] = (
+    {"grow_policy": "lossguide"},
+    {"grow_policy": "lossguide", "max_leaves": 7},
+    {"grow_policy": "lossguide", "max_leaves": 12, "max_depth": 0},
+    {"max_leaves": 5},
+    {"max_leaves": 9, "max_depth": 0},
+)
+
+
 def drawn_options(random: np.random.Generator) -> dict[str, Any]:
     """Keyword arguments of `TrainParams`."""
     chosen = {name: draw(random) for name, draw in OPTIONS.items()}
@@ -28,6 +37,7 @@ def drawn_options(random: np.random.Generator) -> dict[str, Any]:
     return {
         "num_boost_round": 3,
         "max_depth": int(random.integers(1, 6)),
+        **(GROWTH[int(random.integers(len(GROWTH)))] if random.random() < 0.4 else {}),
         "max_bin": int(random.choice([4, 16, 256])),
         **kept,
     }

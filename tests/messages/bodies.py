@@ -109,6 +109,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         value_bits=st.integers(0, 62),
         colsample_bylevel=st.floats(0, 1, exclude_min=True),
         colsample_bynode=st.floats(0, 1, exclude_min=True),
+        max_leaves=naturals,
         signs=st.dictionaries(words, st.sampled_from([-1, 1]), max_size=3),
     ),
     training.SessionAccept: st.builds(
@@ -301,6 +302,7 @@ _FIELDS: dict[str, Any] = {
     "colsample_bynode": 1.0,
     "seed": 0,
     "value_bits": 40,
+    "max_leaves": 0,
     "signs": {"minutes": 1},
     "signed": True,
     "rising": _BITS,

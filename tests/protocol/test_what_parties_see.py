@@ -46,6 +46,7 @@ def active_only(what: str, values: Any) -> Secret:
         {"max_depth": 1},
         {"colsample_bytree": 0.7, "reg_alpha": 0.1, "max_delta_step": 0.9},
         {"colsample_bylevel": 0.7, "colsample_bynode": 0.7},
+        {"grow_policy": "lossguide", "max_leaves": 6, "max_depth": 0},
         {"monotone_constraints": {"telco.telco_secret_name_0": 1, "bank_secret_name_1": -1}},
     ],
     ids=str,
@@ -114,7 +115,7 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
     }
     assert {name for _, name in scalars} == {
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
-        "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed",
+        "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "tree", "pieces", "piece", "round", "node",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
@@ -201,7 +202,7 @@ def test_questions_on_a_lattice_are_as_long_whoever_stands_in_a_node() -> None:
     }
     assert scalars == {
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
-        "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed",
+        "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "tree", "pieces", "piece", "round", "node",
     }  # fmt: skip
 

@@ -143,7 +143,11 @@ def _sums_per_row(bins: Sequence[int] | None, params: TrainParams, rows: int) ->
     columns = params.colsample_bytree * params.colsample_bylevel * params.colsample_bynode
     candidates = math.ceil(sum(max(0, filled - 1) for filled in bins) * columns)
     trees = max(0, params.num_boost_round - params.active_only_trees)
-    return {"sums_per_row": round(trees * most_sums(params.max_depth, rows, candidates) / rows, 1)}
+    return {
+        "sums_per_row": round(
+            trees * most_sums(params.depth_limit, rows, candidates, params.max_leaves) / rows, 1
+        )
+    }
 
 
 def _in_words(result: Any) -> str:

@@ -141,7 +141,10 @@ class AdditiveActive(ActiveHalf):
         public = self._key.public
         single = SlotLayout.for_sums(bound, bound, public.plaintext_bits)
         # Before the first tree, as if all were asked for a column of full bins.
-        guess = 2 * gradients.params.max_bin << gradients.params.max_depth
+        nodes = 2 << gradients.params.depth_limit
+        if gradients.params.max_leaves:
+            nodes = min(nodes, 2 * gradients.params.max_leaves)
+        guess = gradients.params.max_bin * nodes
         sums, self._sums_of_tree = self._sums_of_tree or guess, 0
         if not self._pack_sums:
             return SlotLayout(single.h_bits, single.slot_bits, 1)

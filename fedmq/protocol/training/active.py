@@ -16,13 +16,12 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import Gradients, most_value_bits
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import is_worthwhile
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
-from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
+from fedmq.privacy.plan import Exchange, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import (
     ComputationFailed,
@@ -39,14 +38,14 @@ from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.column_constraints import ColumnConstraints
 from fedmq.protocol.training.computations import (
-    BinTable,
     DeriveGradients,
     went_left,
 )
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
-from fedmq.protocol.training.handshake import Handshake, opening_of
+from fedmq.protocol.training.handshake import Handshake, keyed, opening_of
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.model_builder import ModelBuilder
+from fedmq.protocol.training.offers import Offers
 from fedmq.protocol.training.own_candidates import OwnCandidates
 from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
@@ -128,6 +127,7 @@ class ActiveTraining(TranscribedMachine):
         # Of the tree that grows:
         self._candidates: OwnCandidates
         self._builder: TreeBuilder
+        self._offers: Offers
         self._answers: Answers
         self._candidate_signs: CandidateSigns
         self._to_broadcast = 0
@@ -151,13 +151,8 @@ class ActiveTraining(TranscribedMachine):
 
     @on(Start)
     def _on_start(self, _: Start) -> None:
-        self._run(KEYS, self._keying(), self._open)
-
-    def _keying(self) -> Plan[tuple[BinMatrix, Values]]:
-        learning = ~self._table.evaluation
-        bins = yield from single(BinTable(self._table.values, learning, self._params.max_bin))
-        yield from self._model.start()
-        return bins, (yield from self._engine.open())
+        keying = keyed(self._table, self._params, self._model, self._engine)
+        self._run(KEYS, keying, self._open)
 
     def _open(self, made: tuple[BinMatrix, Values]) -> None:
         self._bins, public = made
@@ -252,6 +247,7 @@ class ActiveTraining(TranscribedMachine):
         self._builder = TreeBuilder(
             gradients, self._params, self._model.residuals(), constrained=constrained
         )
+        self._offers = Offers(self._params)
         self._candidate_signs = CandidateSigns(signed)
         self._answers = Answers(self._builder, self._params, self._spec, self._candidate_signs)
         self._candidates = OwnCandidates(
@@ -356,23 +352,30 @@ class ActiveTraining(TranscribedMachine):
         if not self._level.is_scored:
             return
         self._move(LEVEL_SCORED)
-        for node in self._level.nodes:
-            owner, best = self._level.winner(node)
-            if not is_worthwhile(best.gain, self._params):
-                continue
-            if owner == LABEL_HOLDER:
-                self._split_own(node, best)
-            else:
-                peer = self._parties[owner]
-                self._level.await_split(node, peer)
-                rows = self._builder.rows(node)
-                self._run(
-                    DIRECTIONS,
-                    self._engine.read_directions(peer, self.tree, node, rows),
-                    partial(self._with_directions, node),
-                    partial(self._decide, node),
-                )
-        self._go_down_when_split()
+        self._offers.add(self._level)
+        self._split_next()
+
+    def _split_next(self) -> None:
+        """Split what the driver has next, until somebody has to be asked."""
+        while offers := self._offers.pop():
+            for node, owner, best in offers:
+                if owner == LABEL_HOLDER:
+                    self._split_own(node, best)
+                else:
+                    self._ask_split(node, self._parties[owner], best)
+            if not self._level.is_split or self._goes_down():
+                return
+        self._move(TREE_COMPLETE)
+        self._end_tree()
+
+    def _ask_split(self, node: int, peer: str, best: Best) -> None:
+        self._level.await_split(node, peer, best.candidates)
+        self._run(
+            DIRECTIONS,
+            self._engine.read_directions(peer, self.tree, node, self._builder.rows(node)),
+            partial(self._with_directions, node),
+            partial(self._decide, node),
+        )
 
     def _decide(self, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
@@ -404,36 +407,35 @@ class ActiveTraining(TranscribedMachine):
     def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
         if self._spec.hides_rows:
             left = left[self._builder.rows(node)]
-        _, best = self._level.winner(node)
+        best = self._offers.best(node)
         peer, record = self._level.end_split(node)
         sign = 0
         if best.left is not None:
             claim = NodeAnswer(peer, self.tree, node)
             sign = claim.sign(self._builder.left_totals(node, left), best)
         self._split(node, self._parties.index(peer), record, left, sign)
-        self._go_down_when_split()
+        if self._level.is_split and not self._goes_down():
+            self._split_next()
 
     def _split(
         self, node: int, owner: int, record: int, left: NDArray[np.bool_], sign: int
     ) -> None:
-        _, best = self._level.winner(node)
-        self._builder.split(node, owner, record, best.gain, left, sign)
-        if self._builder.ends_below(node) or self._spec.hides_rows:
+        gain, expands = self._offers.best(node).gain, self._offers.expands_below(node)
+        self._builder.split(node, owner, record, gain, left, sign, expands=expands)
+        if not expands or self._spec.hides_rows:
             return  # at the last level nobody but the owner learns the partition
         assignment = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
         for peer in self._askable:
             if peer != self._parties[owner]:
                 self._send(peer, assignment)
 
-    def _go_down_when_split(self) -> None:
-        if not self._level.is_split:
-            return
-        if self._builder.next_level():
-            self._move(NEXT_LEVEL)
-            self._ask_level()
-        else:
-            self._move(TREE_COMPLETE)
-            self._end_tree()
+    def _goes_down(self) -> bool:
+        """Ask about the children of what was split; false where none may be split."""
+        if not self._builder.next_level():
+            return False
+        self._move(NEXT_LEVEL)
+        self._ask_level()
+        return True
 
     def _end_tree(self) -> None:
         # Sent before the checkpoint, so that all parties wait for their disks at the same time.

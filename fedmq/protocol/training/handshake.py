@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload
 from fedmq.messages.training import SessionAccept, TrainingOpen
-from fedmq.privacy.engine import Engine, Extent
-from fedmq.privacy.plan import Values
+from fedmq.privacy.engine import ActiveHalf, Engine, Extent
+from fedmq.privacy.plan import Plan, Values, single
+from fedmq.protocol.training.computations import BinTable
+from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.tables import ActiveTable
 
-__all__ = ["Handshake", "opening_of"]
+__all__ = ["Handshake", "keyed", "opening_of"]
 
 
 class Handshake:
@@ -110,6 +113,16 @@ class Handshake:
         return min([own, *(max(body.trees, alone) for body in self._accepted.values())])
 
 
+def keyed(
+    table: ActiveTable, params: TrainParams, model: ModelBuilder, engine: ActiveHalf
+) -> Plan[tuple[BinMatrix, Values]]:
+    """Bin the label holder's table, begin its model, and make the session's secrets."""
+    bins = yield from single(BinTable(table.values, ~table.evaluation, params.max_bin))
+    yield from model.start()
+    public = yield from engine.open()
+    return bins, public
+
+
 def opening_of(
     model: str, table: ActiveTable, params: TrainParams, engine: Engine, public: Values
 ) -> TrainingOpen:
@@ -124,7 +137,8 @@ def opening_of(
         public=pack_payload(public),
         trees=params.num_boost_round,
         active_only_trees=params.active_only_trees,
-        max_depth=params.max_depth,
+        max_depth=params.depth_limit,
+        max_leaves=params.leaf_limit,
         max_bin=params.max_bin,
         colsample_bytree=params.colsample_bytree,
         seed=params.seed,

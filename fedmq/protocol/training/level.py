@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
@@ -39,6 +40,7 @@ class _AwaitedSplit:
     """
 
     peer: str
+    candidates: NDArray[np.uint32]
     pieces: Sequence[Values] = ()
     running: RunningPlan | None = None
     sent: bool = False
@@ -163,9 +165,9 @@ class Level:
         """Whether no split of another party is missing."""
         return not self._splitting
 
-    def await_split(self, node: int, peer: str) -> None:
-        """``peer`` is asked to split ``node``."""
-        self._splitting[node] = _AwaitedSplit(peer)
+    def await_split(self, node: int, peer: str, candidates: NDArray[np.uint32]) -> None:
+        """``peer`` is asked to split ``node``, of this level or an earlier one."""
+        self._splitting[node] = _AwaitedSplit(peer, candidates)
 
     def decide(self, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
         """Put the query about the directions of ``node`` among the decisions that are to go out."""
@@ -189,8 +191,7 @@ class Level:
                     tree=self.tree, node=node, piece=index, payload=payload
                 )
                 yield split.peer, query
-            _, best = self.winner(node)
-            candidates = Array.of(best.candidates.astype(np.uint32))
+            candidates = Array.of(split.candidates.astype(np.uint32))
             decision = training.SplitDecision(tree=self.tree, node=node, candidates=candidates)
             yield split.peer, decision
 

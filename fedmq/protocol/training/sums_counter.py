@@ -43,8 +43,10 @@ class SumsCounter:
         left = max(0, terms.trees - max(trees, terms.active_only_trees))
         columns = terms.colsample_bytree * terms.colsample_bylevel * terms.colsample_bynode
         shown = math.ceil(candidates * columns)
-        per_tree = most_sums(terms.max_depth, terms.rows, shown)
-        per_tree += (nodes_per_query - 1) * terms.max_depth * shown
+        per_tree = most_sums(terms.max_depth, terms.rows, shown, terms.max_leaves)
+        # A tree of few leaves may grow by one split at a time.
+        questions = max(terms.max_depth, terms.max_leaves)
+        per_tree += (nodes_per_query - 1) * questions * shown
         before = self._per_row()
         foretold = before + left * per_tree / max(1, self._row_set.rows)
         self._check(foretold, f"{left} trees of up to {per_tree:,} sums would make")
@@ -92,7 +94,7 @@ def check_sums_bytes(
     party: str, engine: PassiveHalf, terms: TrainingOpen, most: int | None
 ) -> None:
     """Raise Refused where the sums of a tree may take more than ``most`` bytes of memory."""
-    needed = engine.sums_bytes(most_nodes(terms.max_depth, terms.rows))
+    needed = engine.sums_bytes(most_nodes(terms.max_depth, terms.rows, terms.max_leaves))
     if most is not None and needed > most:
         raise Refused(
             f"{party} takes {most / 1e9:,g} GB for the sums of a tree at most (most_sums_bytes), "

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import GrowingTree, Tree
 from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
-from fedmq.boosting.node_numbers import ROOT, children, depth, parent
+from fedmq.boosting.node_numbers import ROOT, children, parent
 from fedmq.boosting.objectives.intercept import quantile
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import leaf_weights, node_weights
@@ -101,10 +101,6 @@ class TreeBuilder:
         self._bounds[below[1 - counted]] = self.bounds(node) - bounds
         return self.totals(below[0])
 
-    def ends_below(self, node: int) -> bool:
-        """Whether the children of ``node`` are leaves for lack of depth."""
-        return depth(node) + 1 >= self._params.max_depth
-
     def monotone(self, node: int, signs: NDArray[np.int8]) -> MonotoneNode | None:
         """How monotone constraints bound ``node``, for candidates of these signs; None without."""
         if not self._constrained:
@@ -118,9 +114,14 @@ class TreeBuilder:
         record: int,
         gain: float,
         left: NDArray[np.bool_],
-        sign: int = 0,
+        sign: int,
+        *,
+        expands: bool,
     ) -> None:
-        """Split ``node`` by a column of ``sign``; ``left`` is over ``rows(node)``."""
+        """Split ``node`` by a column of ``sign``; ``left`` is over ``rows(node)``.
+
+        ``expands``: whether the children may be split as well.
+        """
         below, rows = children(node), self._rows[node]
         self._splits[node] = _Split(owner, record, gain, cover=self._sums(node)[1])
         if below[0] not in self._bounds:
@@ -133,7 +134,7 @@ class TreeBuilder:
             self._weight_bounds |= zip(below, bounds.below(sign, *weights), strict=True)
         else:
             self._weight_bounds |= dict.fromkeys(below, bounds)
-        if not self.ends_below(node):
+        if expands:
             self._next.extend(below)
 
     def next_level(self) -> bool:
