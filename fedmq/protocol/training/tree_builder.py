@@ -114,9 +114,9 @@ class TreeBuilder:
         record: int,
         gain: float,
         left: NDArray[np.bool_],
-        sign: int,
+        sign: int = 0,
         *,
-        expands: bool,
+        expands: bool = True,
     ) -> None:
         """Split ``node`` by a column of ``sign``; ``left`` is over ``rows(node)``.
 
