@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, FailFast, Field
 
-from fedmq.boosting.params import DEEPEST
 from fedmq.messages.array import Bitmap, Payload, Uint32s
 from fedmq.messages.body import Body, Count, Index, ModelId
 
@@ -36,7 +35,10 @@ __all__ = [
     "TreeStarted",
 ]
 
-Node = Annotated[int, Field(ge=1, lt=2 ** (DEEPEST + 1))]
+MOST_DEPTH = 52
+"""Levels of a tree: a node's number is exact as a floating-point number, too."""
+
+Node = Annotated[int, Field(ge=1, lt=2 ** (MOST_DEPTH + 1))]
 Name = Annotated[str, Field(min_length=1, max_length=64)]
 Column = Annotated[str, Field(min_length=1, max_length=1000)]
 Piece = Annotated[int, Field(ge=0, lt=2**20)]
@@ -85,7 +87,7 @@ class TrainingOpen(Body):
     """The engine's public parameters."""
     trees: Annotated[int, Field(ge=1, lt=2**32)]
     active_only_trees: Count
-    max_depth: Annotated[int, Field(ge=1, le=DEEPEST)]
+    max_depth: Annotated[int, Field(ge=1, le=MOST_DEPTH)]
     max_bin: Annotated[int, Field(ge=2, le=65535)]
     colsample_bytree: Annotated[float, Field(gt=0, le=1)]
     seed: Annotated[int, Field(ge=0, lt=2**63)]

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.params import ALIASES, TrainParams
+from fedmq.boosting.params import ALIASES, DEEPEST, TrainParams
 from fedmq.errors import ConfigError
+from fedmq.messages.training import MOST_DEPTH
 
 
 def test_the_defaults_are_those_of_xgboost() -> None:
@@ -58,6 +59,14 @@ def test_a_wrong_value_is_one_line_that_names_the_key(values: dict[str, object],
         TrainParams(**values)
     assert str(raised.value).startswith(line)
     assert "\n" not in str(raised.value)
+
+
+def test_a_tree_is_no_deeper_than_messages_can_say() -> None:
+    assert DEEPEST == MOST_DEPTH
+    deepest = TrainParams(max_depth=0, max_leaves=DEEPEST + 1, grow_policy="lossguide")
+    assert (deepest.depth_limit, deepest.leaf_limit) == (MOST_DEPTH, 53)
+    assert (TrainParams().depth_limit, TrainParams().leaf_limit) == (6, 0)
+    assert TrainParams(grow_policy="lossguide").leaf_limit == 64
 
 
 def test_parsing_names_the_place() -> None:

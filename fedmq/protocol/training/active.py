@@ -129,7 +129,6 @@ class ActiveTraining(TranscribedMachine):
         self._builder: TreeBuilder
         self._offers: Offers
         self._answers: Answers
-        self._candidate_signs: CandidateSigns
         self._to_broadcast = 0
         self._records: RecordNumbers
         self._level = Level(0, (), 0)
@@ -243,13 +242,12 @@ class ActiveTraining(TranscribedMachine):
         self._model.begin_tree()
         self._records = RecordNumbers(self._model.next_records(self._parties))
         signed = self._handshake.signed
-        constrained = bool(signed) or bool(self._constraints.signs.any())
+        constrained = self._constraints.hold(signed)
         self._builder = TreeBuilder(
             gradients, self._params, self._model.residuals(), constrained=constrained
         )
         self._offers = Offers(self._params)
-        self._candidate_signs = CandidateSigns(signed)
-        self._answers = Answers(self._builder, self._params, self._spec, self._candidate_signs)
+        self._answers = Answers(self._builder, self._params, self._spec, CandidateSigns(signed))
         self._candidates = OwnCandidates(
             self._bins, self._constraints.signs, self._params, self._builder, self._spec.first_order
         )
@@ -327,7 +325,7 @@ class ActiveTraining(TranscribedMachine):
     @on_message(training.HistogramReply)
     def _on_reply(self, peer: str, body: training.HistogramReply) -> None:
         self._check_broadcast(body.node)
-        self._candidate_signs.take(peer, body)
+        self._answers.signs.take(peer, body)
         complete = self._level.reply(peer, body)
         if complete is not None:
             self._resume(*complete)

@@ -46,6 +46,10 @@ class ColumnConstraints:
         if self.signs.any() and not engine.scores_signs:
             raise ConfigError(f"engine {engine.name} keeps no monotone constraint of {party}")
 
+    def hold(self, signed: Sequence[str]) -> bool:
+        """Whether some column is under a monotone constraint, of one's own or of ``signed`` peers."""
+        return bool(signed) or bool(self.signs.any())
+
     def opening(self, peer: str, terms: TrainingOpen) -> TrainingOpen:
         """``terms`` for ``peer``: what others are asked of their columns is not for it."""
         return terms.model_copy(update={"signs": self._asked[peer]})
