@@ -47,7 +47,7 @@ class ColumnConstraints:
             raise ConfigError(f"engine {engine.name} keeps no monotone constraint of {party}")
 
     def hold(self, signed: Sequence[str]) -> bool:
-        """Whether some column is under a monotone constraint, of one's own or of ``signed`` peers."""
+        """Whether some column is under a monotone constraint, here or at ``signed`` peers."""
         return bool(signed) or bool(self.signs.any())
 
     def opening(self, peer: str, terms: TrainingOpen) -> TrainingOpen:
