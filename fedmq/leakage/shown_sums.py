@@ -24,9 +24,11 @@ from fedmq.leakage.attacks.bins_from_sums import (
     left_shares,
     linked,
     named_rows,
+    rows_left,
 )
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
+from fedmq.leakage.attacks.subset_sums import MOST_ROWS
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
 from fedmq.privacy.registry import ENGINES
@@ -39,8 +41,6 @@ __all__ = ["bins_from_sums"]
 ATTACK = "bins from sums"
 # Candidates whose bits least squares looks for, at most: as many of all, evenly chosen.
 _MOST_CELLS = 20_000_000
-# Where nodes show different candidates, each has equations of its own to solve.
-_MOST_ALONE = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +80,7 @@ def bins_from_sums(
     if not trees:
         return
     yield from _named(trees, party, bins, training)
+    yield from _tried(trees, party, bins, training)
     yield from _followed(trees, party)
     yield from _read(trees, party, bins)
 
@@ -217,6 +218,22 @@ def _named(
         yield Finding(ATTACK, target, where, "accuracy", right / claims, 0.0)
 
 
+def _tried(
+    trees: dict[int, _ShownTree], party: str, bins: BinMatrix, training: NDArray[np.bool_]
+) -> Iterator[Finding]:
+    """Who stands on which side of a cut, by trying all sets of a small node's rows."""
+    placed = np.zeros(bins.codes.shape, dtype=np.bool_)
+    for tree in trees.values():
+        candidates = tree.candidates
+        for number, node in tree.nodes.items():
+            for candidate, rows in rows_left(node, np.flatnonzero(tree.known[number])):
+                truth = splitting_matrix(bins, node.rows, candidates, np.array([candidate]))
+                if rows.any() and not rows.all() and np.array_equal(rows, truth[:, 0] == 1):
+                    placed[node.rows, candidates.feature[candidate]] = True
+    target, where = f"{party}'s cells beside a cut", f"nodes of up to {MOST_ROWS} rows"
+    yield Finding(ATTACK, target, where, "share", float(placed[training].mean()), 0.0)
+
+
 def _neighbours(candidates: CandidateTable) -> NDArray[np.intp]:
     """Pairs of candidates of one column and default direction, that with the larger bin first.
 
@@ -267,8 +284,7 @@ def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator
         if ROOT in tree.nodes and np.array_equal(tree.known[ROOT], first.known[ROOT])
     ]
     rows = len(bins.codes)
-    everywhere = all(known.all() for tree in alike for known in tree.known.values())
-    most = max(1, _MOST_CELLS // rows) if everywhere else _MOST_ALONE
+    most = max(1, _MOST_CELLS // rows)
     chosen = shown[np.unique(np.linspace(0, len(shown) - 1, min(len(shown), most)).astype(int))]
     root = first.nodes[ROOT]
     expected = root.left[chosen, 1] / max(1, int(root.pairs[:, 1].sum()))
@@ -292,8 +308,25 @@ def _read(trees: dict[int, _ShownTree], party: str, bins: BinMatrix) -> Iterator
         yield Finding(ATTACK, target, where, "share", float(np.mean(links)), 1 / len(chosen))
     seen = np.unique(np.concatenate([node.rows for node in nodes]))
     truth = splitting_matrix(bins, seen, first.candidates, chosen) == 1
-    guess = left_shares(rows, nodes, expected, np.stack(known))[seen] > 0.5
     shares = truth.mean(axis=0)
     chance = float(np.maximum(shares, 1 - shares).mean())
-    value = float((guess == truth).mean())
-    yield Finding(ATTACK, f"{party}'s candidate bits", where, "accuracy", value, chance)
+    target = f"{party}'s candidate bits"
+    # At best all links are known: they may follow from more than the sums of roots.
+    rightly = _linked_rightly(alike, chosen)
+    for how, held, seen_of in (("", nodes, known), (", all links known", *rightly)):
+        guess = left_shares(rows, held, expected, np.stack(seen_of))[seen] > 0.5
+        value = float((guess == truth).mean())
+        yield Finding(ATTACK, target + how, where, "accuracy", value, chance)
+
+
+def _linked_rightly(
+    trees: Sequence[_ShownTree], chosen: NDArray[np.intp]
+) -> tuple[list[NodeSums], list[NDArray[np.bool_]]]:
+    """The sums of the ``chosen`` candidates in all nodes, and which of them are known."""
+    nodes = [
+        NodeSums(node.rows, node.pairs, node.left[chosen])
+        for tree in trees
+        for node in tree.nodes.values()
+    ]
+    known = [tree.known[number][chosen] for tree in trees for number in tree.nodes]
+    return nodes, known

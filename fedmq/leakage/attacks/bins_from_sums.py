@@ -14,7 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NodeSums", "Placed", "followed", "left_shares", "linked", "named_rows"]
+from fedmq.leakage.attacks.subset_sums import MOST_ROWS, SubsetSums
+
+__all__ = [
+    "NodeSums",
+    "Placed",
+    "followed",
+    "left_shares",
+    "linked",
+    "named_rows",
+    "rows_left",
+]
 
 # A pair as one number modulo 2^64, such that sums of pairs are sums of numbers.
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
@@ -25,6 +35,8 @@ _MOST_ROWS_OF_THREES = 160
 
 # Directions in which the equations say less than this, of what the best one says, are left out.
 _SMALLEST_EIGENVALUE = 1e-10
+_SMALLEST_REST = 1e-7
+_MOST_STEPS = 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +112,20 @@ def _sets(own: NDArray[np.uint64], n: int) -> Iterator[tuple[NDArray[np.uint64],
             yield own[threes].sum(axis=0, dtype=np.uint64), threes
 
 
+def rows_left(node: NodeSums, shown: NDArray[np.intp]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+    """Candidates of ``shown`` with the one set of rows, bool (rows,), that makes their sum.
+
+    All sets of the rows are tried; a node of more than 32 rows is left out.
+    """
+    if not 1 < len(node.rows) <= MOST_ROWS:
+        return
+    sums, totals = SubsetSums(_fingerprints(node.pairs)), _fingerprints(node.left)
+    for candidate in shown.tolist():
+        rows = sums.rows(totals[candidate])
+        if rows is not None:
+            yield candidate, rows
+
+
 def followed(
     parent: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]
 ) -> NDArray[np.intp]:
@@ -158,14 +184,38 @@ def left_shares(
             sums[2 * number + channel] = node.left[:, channel] / length
     products = equations @ equations.T
     missing = sums - equations.sum(axis=1)[:, None] * expected
-    weights = np.zeros_like(sums)
     known = np.repeat(shown, 2, axis=0)
-    patterns, pattern_of = np.unique(known, axis=1, return_inverse=True)
-    for number, pattern in enumerate(patterns.T):
-        own = np.flatnonzero(pattern_of.ravel() == number)
-        values, vectors = np.linalg.eigh(products[np.ix_(pattern, pattern)])
-        kept = values > _SMALLEST_EIGENVALUE * max(values.max(initial=0.0), np.finfo(float).tiny)
-        solved = (vectors[:, kept].T @ missing[np.ix_(pattern, own)]) / values[kept, None]
-        weights[np.ix_(pattern, own)] = vectors[:, kept] @ solved
+    weights = _solved(products, missing, known)
     shares: NDArray[np.float64] = expected + equations.T @ weights
     return shares
+
+
+def _solved(
+    products: NDArray[np.float64], missing: NDArray[np.float64], known: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Weights (equations, candidates) of the ``known`` equations of each, the others 0.
+
+    By eigenvectors where all are known, else by conjugate gradients (Hestenes and Stiefel, 1952),
+    which leave out what the equations hardly say as well, for they stop before it counts.
+    """
+    if known.all():
+        values, vectors = np.linalg.eigh(products)
+        kept = values > _SMALLEST_EIGENVALUE * max(values.max(initial=0.0), np.finfo(float).tiny)
+        solved: NDArray[np.float64] = (vectors[:, kept].T @ missing) / values[kept, None]
+        return vectors[:, kept] @ solved
+    weights = np.zeros_like(missing)
+    rest = np.where(known, missing, 0.0)
+    direction, squares = rest.copy(), (rest**2).sum(axis=0)
+    enough = _SMALLEST_REST**2 * np.maximum(squares, np.finfo(float).tiny)
+    for _ in range(_MOST_STEPS):
+        moved = np.where(known, products @ direction, 0.0)
+        curvature = (direction * moved).sum(axis=0)
+        open_ = (squares > enough) & (curvature > 0)
+        if not open_.any():
+            break
+        step = np.where(open_, squares / np.where(open_, curvature, 1.0), 0.0)
+        weights += step * direction
+        rest -= step * moved
+        before, squares = squares, np.where(open_, (rest**2).sum(axis=0), squares)
+        direction = rest + np.where(open_, squares / np.where(open_, before, 1.0), 0.0) * direction
+    return weights
