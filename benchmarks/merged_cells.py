@@ -150,9 +150,10 @@ def main() -> None:
         f"\n## The attack\n\n{MADE_UP_ROWS:,} made-up rows, four columns a party, {MADE_UP_TREES} "
         "trees of depth 6, 256 bins. *Placed*: (row, column) pairs that a sum, or a difference of "
         "two, names as one of 1, 2 or 3 rows between two cuts; sums of a node that follow from "
-        "its parent's and its sibling's count as seen. *Beside a cut*: pairs whose side of some cut "
-        "is read by trying all sets of rows in nodes of up to 32. *Candidate bits*: who goes left of "
-        "a cut, by least squares over all sums, if cuts are linked rightly from tree to tree.\n",
+        "its parent's and its sibling's count as seen. *Beside a cut*: pairs whose side of some "
+        "cut is read by trying all sets of rows in nodes of up to 32. *Candidate bits*: who goes "
+        "left of a cut, by least squares over all sums, if cuts are linked rightly from tree to "
+        "tree.\n",
         *placed_lines(),
     ]
     if options.page:
