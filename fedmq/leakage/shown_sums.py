@@ -20,15 +20,15 @@ from fedmq.boosting.node_numbers import ROOT, children, parent, sibling
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.leakage.attacks.bins_from_sums import (
     NodeSums,
+    fingerprints,
     followed,
     left_shares,
     linked,
     named_rows,
-    rows_left,
 )
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
-from fedmq.leakage.attacks.subset_sums import MOST_ROWS
+from fedmq.leakage.attacks.subset_sums import MOST_ROWS, SubsetSums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
 from fedmq.privacy.registry import ENGINES
@@ -226,10 +226,16 @@ def _tried(
     for tree in trees.values():
         candidates = tree.candidates
         for number, node in tree.nodes.items():
-            for candidate, rows in rows_left(node, np.flatnonzero(tree.known[number])):
-                truth = splitting_matrix(bins, node.rows, candidates, np.array([candidate]))
-                if rows.any() and not rows.all() and np.array_equal(rows, truth[:, 0] == 1):
-                    placed[node.rows, candidates.feature[candidate]] = True
+            if not 1 < len(node.rows) <= MOST_ROWS:
+                continue
+            sums, totals = SubsetSums(fingerprints(node.pairs)), fingerprints(node.left)
+            known = np.flatnonzero(tree.known[number])
+            truth = splitting_matrix(bins, node.rows, candidates, known) == 1
+            for candidate, left in zip(known, truth.T, strict=True):
+                rows = sums.rows(totals[candidate])
+                if rows is not None and left.any() and not left.all():
+                    right = np.array_equal(rows, left)
+                    placed[node.rows, candidates.feature[candidate]] |= right
     target, where = f"{party}'s cells beside a cut", f"nodes of up to {MOST_ROWS} rows"
     yield Finding(ATTACK, target, where, "share", float(placed[training].mean()), 0.0)
 

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.leakage.attacks.subset_sums import MOST_ROWS, SubsetSums
-
 __all__ = [
     "NodeSums",
     "Placed",
+    "fingerprints",
     "followed",
     "left_shares",
     "linked",
     "named_rows",
-    "rows_left",
 ]
 
 # A pair as one number modulo 2^64, such that sums of pairs are sums of numbers.
@@ -63,7 +61,8 @@ class Placed:
     rows: NDArray[np.intp]
 
 
-def _fingerprints(pairs: NDArray[np.int64]) -> NDArray[np.uint64]:
+def fingerprints(pairs: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Pairs (..., 2) of g and h as one number each, modulo 2^64; those of sums are sums."""
     with np.errstate(over="ignore"):
         found: NDArray[np.uint64] = (pairs.astype(np.uint64) * _FACTORS).sum(
             axis=-1, dtype=np.uint64
@@ -81,7 +80,7 @@ def named_rows(node: NodeSums, pairs: NDArray[np.intp]) -> Iterator[Placed]:
     n = len(node.rows)
     if not 1 < n <= _MOST_ROWS or not len(pairs):
         return
-    own, shown = _fingerprints(node.pairs), _fingerprints(node.left)
+    own, shown = fingerprints(node.pairs), fingerprints(node.left)
     values, members = zip(*_sets(own, n), strict=True)
     sums = np.concatenate(values)
     order = np.argsort(sums, kind="stable")
@@ -112,20 +111,6 @@ def _sets(own: NDArray[np.uint64], n: int) -> Iterator[tuple[NDArray[np.uint64],
             yield own[threes].sum(axis=0, dtype=np.uint64), threes
 
 
-def rows_left(node: NodeSums, shown: NDArray[np.intp]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-    """Candidates of ``shown`` with the one set of rows, bool (rows,), that makes their sum.
-
-    All sets of the rows are tried; a node of more than 32 rows is left out.
-    """
-    if not 1 < len(node.rows) <= MOST_ROWS:
-        return
-    sums, totals = SubsetSums(_fingerprints(node.pairs)), _fingerprints(node.left)
-    for candidate in shown.tolist():
-        rows = sums.rows(totals[candidate])
-        if rows is not None:
-            yield candidate, rows
-
-
 def followed(
     parent: NDArray[np.int64], left: NDArray[np.int64], right: NDArray[np.int64]
 ) -> NDArray[np.intp]:
@@ -134,7 +119,7 @@ def followed(
     A sum of the parent, int64 (candidates, 2), is that of one candidate of each child; -1 where
     none fits, or several do.
     """
-    whole, low, high = (_fingerprints(sums) for sums in (parent, left, right))
+    whole, low, high = (fingerprints(sums) for sums in (parent, left, right))
     with np.errstate(over="ignore"):
         together = (low[:, None] + high[None, :]).ravel()
     order = np.argsort(together, kind="stable")
