@@ -45,7 +45,7 @@ def heard_by_telco(folder: Path, engine: str, **options: Any) -> tuple[Recording
 def columns(recording: Recording) -> Iterator[NDArray[Any]]:
     """Every vector that came with a number, or a bit, for each row; limbs as they came.
 
-    What came in pieces of rows is joined.
+    What came in pieces is joined. In a query the numbers of rows come first.
     """
     pieces: dict[Any, list[NDArray[Any]]] = {}
     for envelope in recording.envelopes:
@@ -64,8 +64,8 @@ def columns(recording: Recording) -> Iterator[NDArray[Any]]:
                 pieces.setdefault((*about, name, len(vectors)), []).append(vectors)
     joined = [np.concatenate(parts, axis=1) for parts in pieces.values()]
     for vectors in sorted(joined, key=len):
-        if vectors.shape[1] == ROWS:
-            yield from vectors
+        if vectors.shape[1] >= ROWS:
+            yield from vectors[:, :ROWS]
 
 
 def read_labels(recording: Recording, label: NDArray[Any]) -> float:

@@ -82,7 +82,7 @@ def test_one_of_two_siblings_is_asked_about_and_all_parties_the_same() -> None:
     for envelope in said:
         body = envelope.body
         if isinstance(body, training.QueryPiece) and body.piece == 0:
-            data = body.payload["rows"].data  # type: ignore[union-attr]
+            data = body.payload["limbs"].data  # type: ignore[union-attr]
             asked.setdefault(envelope.header.recipient, {})[body.node] = data
     assert asked["telco"] == asked["shop"]
     assert all(node == 1 or node % 2 == 0 for node in asked["telco"])
@@ -106,8 +106,8 @@ def test_only_rows_that_are_learned_from_travel() -> None:
     learned = int(np.count_nonzero(~federation.evaluation))
     queries = bodies(said_in(federation), training.QueryPiece)
     layout = Layout(learned)
-    rows = {body.payload["rows"].shape for body in queries if "rows" in body.payload}
-    assert rows == {(layout.sent_limbs - layout.sends_half, learned)}
+    shapes = {body.payload["limbs"].shape for body in queries}
+    assert shapes == {(layout.sent_limbs - layout.sends_half, learned + layout.degree)}
     assert learned < len(federation.label)
 
 
@@ -145,7 +145,7 @@ def replace_in(body: Body, **changes: Any) -> Body:
 
 
 @pytest.mark.parametrize("kind", [training.QueryPiece, training.HistogramReply])
-@pytest.mark.parametrize("cut", ["rows", "sums", "numbers"])
+@pytest.mark.parametrize("cut", ["limbs", "sums", "numbers"])
 def test_a_truncated_query_or_answer_ends_the_session(kind: type[Body], cut: str) -> None:
     def rewrite(envelope: Envelope) -> Body:
         body = envelope.body
@@ -157,6 +157,6 @@ def test_a_truncated_query_or_answer_ends_the_session(kind: type[Body], cut: str
         return replace_in(body, payload=payload)
 
     federation = small(counts=(0, 3)).having(engine=ALL)
-    fits = (cut == "rows") == (kind is training.QueryPiece)
+    fits = (cut == "limbs") == (kind is training.QueryPiece)
     simulation = federation.train(rewrite=rewrite)
     assert bool(simulation.errors) == fits

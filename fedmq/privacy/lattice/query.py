@@ -21,7 +21,7 @@ from fedmq.privacy.lattice.limbs import add_power, add_shifted, carried
 from fedmq.privacy.lattice.public_elements import PublicElements
 from fedmq.privacy.lattice.ring import coefficients, transformed
 from fedmq.privacy.lattice.sampling import Stream, draw_secret
-from fedmq.privacy.plan import Values
+from fedmq.privacy.plan import PIECE_BYTES, Values
 
 __all__ = ["EncryptNode", "Query", "read_query"]
 
@@ -30,7 +30,7 @@ _HALF = LIMB_BITS // 2
 
 @dataclass(frozen=True, eq=False)
 class EncryptNode:
-    """A query about nodes, of ``rows`` each, in pieces: a block of rows each, the masks' at last.
+    """A query about nodes, of ``rows`` each, in pieces: the numbers of all rows, then the masks'.
 
     They are ``layout.nodes`` at most, and no row stands in two. ``pairs`` int64 (all rows, 2).
     ``seed`` must never encrypt anything else: the difference of two queries under one secret would
@@ -50,33 +50,45 @@ class EncryptNode:
         asked = np.zeros((len(self.rows), 2, layout.rows), np.int64)
         for node, rows in enumerate(self.rows):
             asked[node][:, rows] = self.pairs[rows].T
-        pieces: list[Values] = []
+        limbs = np.empty((LIMBS, layout.rows + layout.degree), np.uint32)
         for block in range(layout.blocks):
             held = layout.rows_of(block)
-            count = held.stop - held.start
             sums = coefficients(self.public.blocks[block] * secret)
             sums[0] += Stream(self.seed, f"fedmq lattice error {block}").errors(layout.degree)
-            sums = sums[:, :count]
+            sums = sums[:, : held.stop - held.start]
             for node, (g, h) in enumerate(asked[..., held]):
                 add_shifted(sums, h, layout.h_offset(node))
                 add_shifted(sums, g, layout.g_offset(node))
-            pieces.append(_rounded("rows", sums, layout))
+            limbs[:, held] = _rounded(sums, layout)
         sums = coefficients(self.public.mask * secret)
         sums[0] += Stream(self.seed, "fedmq lattice error of masks").errors(layout.degree)
-        pieces.append(_rounded("masks", sums, layout))
-        return pieces
+        limbs[:, layout.rows :] = _rounded(sums, layout)
+        return [_piece(limbs[:, part], layout) for part in _parts(layout)]
 
 
-def _rounded(name: str, sums: NDArray[np.int64], layout: Layout) -> Values:
-    """Sums of limbs (6, n) as they travel, as numbers modulo 2^192 without their dropped bits."""
+def _rounded(sums: NDArray[np.int64], layout: Layout) -> NDArray[np.uint32]:
+    """Sums of limbs (6, n) as numbers modulo 2^192, whose dropped bits do not count any more."""
     if layout.dropped_bits:
         add_power(sums, layout.dropped_bits - 1)
-    limbs = carried(sums)
-    whole = layout.sent_limbs - layout.sends_half
-    piece: Values = {name: limbs[LIMBS - whole :]}
-    if layout.sends_half:
-        piece["half"] = (limbs[LIMBS - whole - 1] >> _HALF).astype(np.uint16)
-    return piece
+    return carried(sums)
+
+
+def _parts(layout: Layout) -> list[slice]:
+    """Which of a query's numbers travel in each of its pieces."""
+    count = layout.rows + layout.degree
+    width = PIECE_BYTES // (LIMB_BITS // 8 * layout.sent_limbs)
+    return [slice(start, min(start + width, count)) for start in range(0, count, width)]
+
+
+def _piece(limbs: NDArray[np.uint32], layout: Layout) -> Values:
+    """Limbs (6, n) as they travel."""
+    lowest = LIMBS - layout.sent_limbs
+    if not layout.sends_half:
+        return {"limbs": np.ascontiguousarray(limbs[lowest:])}
+    return {
+        "limbs": np.ascontiguousarray(limbs[lowest + 1 :]),
+        "half": (limbs[lowest] >> _HALF).astype(np.uint16),
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,29 +105,27 @@ def read_query(pieces: Sequence[Values], layout: Layout) -> Query:
     Raises:
         MessageError: they are not of ``layout``.
     """
-    if len(pieces) != layout.blocks + 1:
-        raise MessageError(f"a query of {len(pieces)} pieces, not {layout.blocks + 1}")
-    rows = np.empty((layout.sent_limbs, layout.rows))
-    for block, piece in enumerate(pieces[:-1]):
-        held = layout.rows_of(block)
-        _read(piece, "rows", layout, rows[:, held])
-    masks = np.empty((layout.sent_limbs, layout.degree))
-    _read(pieces[-1], "masks", layout, masks)
-    return Query(rows, masks)
+    parts = _parts(layout)
+    if len(pieces) != len(parts):
+        raise MessageError(f"a query of {len(pieces)} pieces, not {len(parts)}")
+    limbs = np.empty((layout.sent_limbs, layout.rows + layout.degree))
+    for piece, part in zip(pieces, parts, strict=True):
+        _read(piece, layout, limbs[:, part])
+    return Query(limbs[:, : layout.rows], limbs[:, layout.rows :])
 
 
-def _read(piece: Values, name: str, layout: Layout, into: NDArray[np.float64]) -> None:
+def _read(piece: Values, layout: Layout, into: NDArray[np.float64]) -> None:
     """Put the limbs of ``piece`` into float64 (sent limbs, count)."""
     half = layout.sends_half
     shape = (len(into) - half, into.shape[1])
-    limbs, halves = piece.get(name), piece.get("half")
+    limbs, halves = piece.get("limbs"), piece.get("half")
     if (
-        set(piece) != ({name, "half"} if half else {name})
+        set(piece) != ({"limbs", "half"} if half else {"limbs"})
         or not isinstance(limbs, np.ndarray)
         or limbs.dtype != np.uint32
         or limbs.shape != shape
     ):
-        raise MessageError(f"a piece of a query that is not {name}: uint32 {shape}")
+        raise MessageError(f"a piece of a query that is not limbs: uint32 {shape}")
     into[int(half) :] = limbs
     if not half:
         return

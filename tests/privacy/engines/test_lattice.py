@@ -218,8 +218,8 @@ def test_a_malformed_query_fails_the_session() -> None:
     candidates = CandidateTable.of(bins.cuts)
     pair = EnginePair(SHOWN, bins)
     rows = np.arange(40, dtype=np.int32)
-    query = Query(0, 1, 0, rows, candidates, np.arange(len(candidates)), [{"rows": 1}])
-    with pytest.raises(MessageError, match="a query of 1 pieces, not 2"):
+    query = Query(0, 1, 0, rows, candidates, np.arange(len(candidates)), [])
+    with pytest.raises(MessageError, match="a query of 0 pieces, not 1"):
         pair._run(pair.passive.answer([query]), {})
 
 

@@ -11,89 +11,92 @@ from fedmq.errors import MessageError
 from fedmq.privacy.lattice.decryption import read_answer
 from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.layout import Layout
-from fedmq.privacy.lattice.query import read_query
+from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
+from fedmq.privacy.lattice.query import EncryptNode, read_query
 
 LAYOUT = Layout(100, 64)
 LIMBS = LAYOUT.sent_limbs
 UNITS = LAYOUT.hint_units
 
 
-def query() -> list[dict[str, Any]]:
-    return [
-        {"rows": np.zeros((LIMBS, 64), np.uint32)},
-        {"rows": np.zeros((LIMBS, 36), np.uint32)},
-        {"masks": np.zeros((LIMBS, 64), np.uint32)},
-    ]
+WIDE = Layout(30_000)
+"""Its queries travel in four pieces, with half limbs."""
 
 
-def test_a_query_is_read() -> None:
-    read = read_query(query(), LAYOUT)
-    assert read.rows.shape == (LIMBS, 100)
-    assert read.masks.shape == (LIMBS, 64)
+def query(layout: Layout) -> list[dict[str, Any]]:
+    rows = np.arange(layout.rows)
+    seed = b"q" * 32
+    public = PublicElements.joined([share.run() for share in shares_of(seed, layout, 1)])
+    return EncryptNode(np.zeros((layout.rows, 2), np.int64), [rows], public, layout, seed).run()
 
 
-@pytest.mark.parametrize(
-    ("place", "piece"),
-    [
-        (0, {}),
-        (0, {"rows": 1}),
-        (0, {"rows": np.zeros((LIMBS, 63), np.uint32)}),
-        (0, {"rows": np.zeros((LIMBS - 1, 64), np.uint32)}),
-        (0, {"rows": np.zeros((LIMBS, 64), np.int64)}),
-        (0, {"masks": np.zeros((LIMBS, 64), np.uint32)}),
-        (1, {"rows": np.zeros((LIMBS, 64), np.uint32)}),
-        (1, {"rows": np.zeros((LIMBS, 36), np.uint32), "more": 1}),
-        (2, {"rows": np.zeros((LIMBS, 64), np.uint32)}),
-        (2, {"masks": np.zeros((LIMBS, 36), np.uint32)}),
-    ],
-)
-def test_a_malformed_query_is_refused(place: int, piece: dict[str, Any]) -> None:
-    pieces = query()
-    pieces[place] = piece
-    with pytest.raises(MessageError, match="a piece of a query that is not"):
-        read_query(pieces, LAYOUT)
-
-
-def halved(**changes: Any) -> list[dict[str, Any]]:
-    """A query of which half limbs travel."""
-    layout = Layout(200)
-    assert layout.sends_half
-    pieces = [
-        {
-            name: np.zeros((layout.sent_limbs - 1, count), np.uint32),
-            "half": np.zeros(count, np.uint16),
-        }
-        for name, count in (("rows", 200), ("masks", layout.degree))
-    ]
-    pieces[0] |= changes
+def changed(layout: Layout, place: int, **changes: Any) -> list[dict[str, Any]]:
+    """A query with another piece; a change to None leaves a field out."""
+    pieces = query(layout)
+    piece = {**pieces[place], **changes}
+    pieces[place] = {name: value for name, value in piece.items() if value is not None}
     return pieces
 
 
+def test_a_query_is_read() -> None:
+    read = read_query(query(LAYOUT), LAYOUT)
+    assert read.rows.shape == (LIMBS, 100)
+    assert read.masks.shape == (LIMBS, 64)
+    [piece] = query(LAYOUT)
+    np.testing.assert_array_equal(read.rows, piece["limbs"][:, :100])
+    np.testing.assert_array_equal(read.masks, piece["limbs"][:, 100:])
+
+
 def test_half_limbs_are_read() -> None:
-    halves = np.arange(200, dtype=np.uint16)
-    read = read_query(halved(half=halves), Layout(200))
-    np.testing.assert_array_equal(read.rows[0], halves.astype(np.float64) * 2**16)
+    assert WIDE.sends_half
+    pieces = query(WIDE)
+    read = read_query(pieces, WIDE)
+    halves = np.concatenate([piece["half"] for piece in pieces]).astype(np.float64)
+    np.testing.assert_array_equal(read.rows[0], halves[:30_000] * 2**16)
+    np.testing.assert_array_equal(read.masks[0], halves[30_000:] * 2**16)
 
 
 @pytest.mark.parametrize(
-    "half", [None, 3, np.zeros(199, np.uint16), np.zeros(200, np.uint32), np.zeros((1, 200))]
+    "limbs",
+    [
+        None,
+        1,
+        np.zeros((LIMBS, 163), np.uint32),
+        np.zeros((LIMBS, 165), np.uint32),
+        np.zeros((LIMBS - 1, 164), np.uint32),
+        np.zeros((LIMBS, 164), np.int64),
+        np.zeros(164, np.uint32),
+    ],
+    ids=["none", "number", "short", "long", "few", "signed", "flat"],
 )
-def test_malformed_half_limbs_are_refused(half: Any) -> None:
-    with pytest.raises(MessageError, match=r"half limbs are not uint16 \(200,\)"):
-        read_query(halved(half=half), Layout(200))
+def test_malformed_limbs_of_a_query_are_refused(limbs: Any) -> None:
+    with pytest.raises(MessageError, match="a piece of a query that is not limbs"):
+        read_query(changed(LAYOUT, 0, limbs=limbs), LAYOUT)
 
 
-def test_a_query_without_its_half_limbs_is_refused() -> None:
-    pieces = halved()
-    del pieces[1]["half"]
-    with pytest.raises(MessageError, match="a piece of a query that is not masks"):
-        read_query(pieces, Layout(200))
+@pytest.mark.parametrize("place", [0, 3])
+@pytest.mark.parametrize("half", [3, np.zeros(7, np.uint16), np.zeros(30_000, np.uint32)], ids=str)
+def test_malformed_half_limbs_are_refused(half: Any, place: int) -> None:
+    with pytest.raises(MessageError, match="half limbs are not uint16"):
+        read_query(changed(WIDE, place, half=half), WIDE)
 
 
-@pytest.mark.parametrize("pieces", [[], query()[:2], [*query(), *query()]])
-def test_a_query_of_too_few_or_many_pieces_is_refused(pieces: list[dict[str, Any]]) -> None:
-    with pytest.raises(MessageError, match=f"a query of {len(pieces)} pieces, not 3"):
-        read_query(pieces, LAYOUT)
+@pytest.mark.parametrize("changes", [{"half": None}, {"more": 1}], ids=str)
+def test_a_piece_of_other_fields_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(MessageError, match="a piece of a query that is not limbs"):
+        read_query(changed(WIDE, 1, **changes), WIDE)
+
+
+@pytest.mark.parametrize("count", [0, 3, 5])
+def test_a_query_of_too_few_or_many_pieces_is_refused(count: int) -> None:
+    pieces = (2 * query(WIDE))[:count]
+    with pytest.raises(MessageError, match=f"a query of {count} pieces, not 4"):
+        read_query(pieces, WIDE)
+
+
+def test_pieces_in_another_order_are_refused() -> None:
+    with pytest.raises(MessageError, match="a piece of a query that is not limbs"):
+        read_query(query(WIDE)[::-1], WIDE)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from fedmq.privacy.lattice.answer import add_flood
 from fedmq.privacy.lattice.hint import indicator_products
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.limbs import carried
+from fedmq.privacy.lattice.public_elements import MASK_ELEMENT
 from fedmq.privacy.lattice.sampling import draw_secret, public_element
 from tests.privacy.lattice.computed import (
     PUBLIC_SEED,
@@ -89,13 +90,14 @@ def test_nodes_side_by_side_are_summed_each_alone(rows: int, value_bits: int) ->
     assert not fewer[1:].any()
 
 
-def limbs_of(piece: dict[str, np.ndarray], layout: Layout) -> np.ndarray:
-    """All six limbs of a piece of a query."""
-    [count] = {array.shape[-1] for array in piece.values()}
-    limbs = np.zeros((6, count), np.uint64)
-    limbs[6 - len(piece["rows"]) :] = piece["rows"]
+def all_limbs(pieces: list[dict[str, np.ndarray]], layout: Layout) -> np.ndarray:
+    """All six limbs of a query's numbers."""
+    sent = np.concatenate([piece["limbs"] for piece in pieces], axis=1)
+    limbs = np.zeros((6, sent.shape[1]), np.uint64)
+    limbs[6 - len(sent) :] = sent
     if layout.sends_half:
-        limbs[6 - layout.sent_limbs] = piece["half"].astype(np.uint64) << np.uint64(16)
+        halves = np.concatenate([piece["half"] for piece in pieces])
+        limbs[6 - layout.sent_limbs] = halves.astype(np.uint64) << np.uint64(16)
     return limbs
 
 
@@ -106,16 +108,21 @@ def test_a_query_is_the_schoolbooks_with_small_errors() -> None:
     node = np.arange(0, rows, 3)
     layout = computed.layout
     secret = draw_secret(QUERY_SEED, DEGREE, layout.largest_secret).tolist()
-    for block, piece in enumerate(computed.query(pairs, node)[:-1]):
-        element = integers(public_element(PUBLIC_SEED, block, DEGREE))
-        product = negacyclic(element, secret)
-        for place, number in enumerate(integers(limbs_of(piece, layout))):
-            row = block * DEGREE + place
-            g, h = pairs[row].tolist() if row % 3 == 0 else (0, 0)
-            message = (g << layout.g_offset(0)) + (h << layout.h_offset(0))
-            error = (number - product[place] - message + 2**191) % 2**192 - 2**191
-            assert abs(error) <= 21 + (1 << layout.dropped_bits >> 1)
-            assert number % (1 << layout.dropped_bits) == 0
+    numbers = integers(all_limbs(computed.query(pairs, node), layout))
+    products = [
+        negacyclic(integers(public_element(PUBLIC_SEED, block, DEGREE)), secret)
+        for block in (0, 1, MASK_ELEMENT)
+    ]
+    for place, number in enumerate(numbers):
+        row = place if place < rows else None
+        product = (
+            products[2][place - rows] if row is None else products[row // DEGREE][row % DEGREE]
+        )
+        g, h = (0, 0) if row is None or row % 3 else pairs[row].tolist()
+        message = (g << layout.g_offset(0)) + (h << layout.h_offset(0))
+        error = (number - product - message + 2**191) % 2**192 - 2**191
+        assert abs(error) <= 21 + (1 << layout.dropped_bits >> 1)
+        assert number % (1 << layout.dropped_bits) == 0
 
 
 def test_the_noise_over_an_answer_has_its_deviation() -> None:
