@@ -18,6 +18,7 @@ from fedmq.cli.daemon.dead import dead
 from fedmq.cli.daemon.health import health
 from fedmq.cli.daemon.run import run
 from fedmq.cli.daemon.status import cancel, pause, resume, status
+from fedmq.cli.daemon.transcript import transcript
 from fedmq.cli.model.align import align
 from fedmq.cli.model.audit import audit
 from fedmq.cli.model.bench import bench
@@ -50,7 +51,7 @@ cli.add_stage("Set up", demo, init, keys, broker)
 cli.add_stage("Data", data, align)
 cli.add_stage("Train", estimate, train, follow, pause, resume, cancel)
 cli.add_stage("Use", models, predict, activate, rollback, serving)
-cli.add_stage("Operate", run, status, health, dead, audit_log, audit, trace, bench)
+cli.add_stage("Operate", run, status, health, dead, audit_log, audit, transcript, trace, bench)
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "read_body",
     "read_header",
     "unframe",
+    "unpack_body",
 ]
 
 SEALED_VERSION = 3
@@ -121,10 +122,17 @@ def read_header(data: bytes, *, sealed: bool = False) -> Header:
 
 def read_body(header: Header, data: bytes) -> Body:
     """The body packed in ``data``; MessageError if it is not of the kind that ``header`` names."""
-    model = KINDS.get(header.kind)
-    if model is None:
+    if header.kind not in KINDS:
         raise MessageError(f"message {header.id!r} is of unknown kind {header.kind!r}")
-    return _validate(model, _unpack(data, f"a {header.kind} body"))
+    return unpack_body(header.kind, data)
+
+
+def unpack_body(kind: str, data: bytes) -> Body:
+    """The body that `pack_body` packed; MessageError if it is not of ``kind``."""
+    model = KINDS.get(kind)
+    if model is None:
+        raise MessageError(f"a body of unknown kind {kind!r}")
+    return _validate(model, _unpack(data, f"a {kind} body"))
 
 
 def _header(fields: Any, sealed: bool) -> Header:

@@ -29,7 +29,7 @@ TREE = 1
 WEIGHT_BITS = 42  # of min_child_weight = 1 where the largest h lies between 1/8 and 1/4
 
 
-def _lying_answer(self: Any, queries: Sequence[Query]) -> Plan[None]:
+def lying_answer(self: Any, queries: Sequence[Query]) -> Plan[None]:
     """Two slots for each row: a digit that borrows where g < 0, and the weight that it spoils."""
     if queries[0].tree != TREE:
         yield from _honest_answer(self, queries)
@@ -55,7 +55,7 @@ def _attacked(
     random = np.random.default_rng(3)
     X = random.normal(size=(ROWS, 2)).astype(np.float32)
     label = (X[:, 0] + random.normal(size=ROWS) > 0).astype(np.float32)
-    monkeypatch.setattr(AdditivePassive, "answer", _lying_answer)
+    monkeypatch.setattr(AdditivePassive, "answer", lying_answer)
     decisions: list[SplitDecision] = []
 
     def tap(envelope: Any) -> None:

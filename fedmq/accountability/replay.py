@@ -1,0 +1,151 @@
+"""What would an honest party have answered? Its machine, run again on the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.computation import Given
+from fedmq.errors import FedmqError
+from fedmq.messages.body import Body
+from fedmq.privacy.engine import BroadcastPiece, Directions, Engine, PassiveHalf, Query
+from fedmq.privacy.plan import Plan, Reply, Values
+from fedmq.privacy.registry import engine_named
+from fedmq.protocol.checkpoint import PassiveTree
+from fedmq.protocol.events import (
+    ComputationFailed,
+    Effect,
+    Event,
+    Received,
+    RunPlan,
+    SaveCheckpoint,
+    Send,
+)
+from fedmq.protocol.plan_runner import run_inline
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.prepared import PreparedTraining
+from fedmq.protocol.training.tables import PassiveTable
+from fedmq.protocol.transcript import Commitment, Signing, message_hash
+
+__all__ = ["Place", "Replay", "place_of"]
+
+Place = tuple[str, int | None, int | None, int | None, int | None]
+"""Kind, tree, node, round and piece: no two answers of an attempt have the same."""
+
+
+def place_of(body: Body) -> Place:
+    """Where ``body`` stands among the answers of an attempt."""
+    tree, node, number, piece = (
+        getattr(body, name, None) for name in ("tree", "node", "round", "piece")
+    )
+    return body.kind, tree, node, number, piece
+
+
+class Replay:
+    """An attempt of ``party`` again, from what it committed to; ``answers`` are hashes by place.
+
+    ``saved`` are the trees that it had from earlier attempts; afterwards, those it has then. Sums
+    of ``thin`` trees, whose gradients are not at hand, are not made again.
+    """
+
+    def __init__(
+        self,
+        party: str,
+        active: str,
+        commitment: Commitment,
+        saved: Sequence[PassiveTree],
+        thin: frozenset[int],
+    ) -> None:
+        self.answers: dict[Place, bytes] = {}
+        self.saved = list(saved)
+        self._active = active
+        settings = commitment.settings
+        engine = engine_named(str(settings["engine"]), settings["options"], party)
+        table = PassiveTable(
+            commitment.values,
+            commitment.features,
+            commitment.alignment,
+            commitment.digest,
+            signs=settings["signs"],
+        )
+        self._machine = _ReplayedTraining(
+            party,
+            active,
+            Given(table),
+            lambda _: engine,
+            commitment.secret,
+            saved=saved,
+            smallest_node=settings["smallest_node"],
+            smallest_cell=settings["smallest_cell"],
+            signing=Signing("", 1, lambda _: b"", lambda *_: True),
+        )
+        self._machine.thin = thin
+
+    def run(self, questions: Iterable[Body]) -> None:
+        """Ask ``questions``, until the last or until an honest party would have given up."""
+        for body in questions:
+            try:
+                self._handle(Received(self._active, body))
+            except FedmqError:
+                return
+
+    def _handle(self, event: Event) -> None:
+        effects: list[Effect] = self._machine.handle(event)
+        while effects:
+            match effects.pop(0):
+                case Send(_, body):
+                    self.answers[place_of(body)] = message_hash(body)
+                case SaveCheckpoint(PassiveTree() as tree):
+                    kept = [saved for saved in self.saved if saved.number < tree.number]
+                    self.saved = [*kept, tree]
+                case RunPlan() as plan:
+                    effects += self._machine.handle(_ran(plan))
+
+
+def _ran(plan: RunPlan) -> Event:
+    try:
+        return run_inline(plan)
+    except FedmqError as error:
+        return ComputationFailed(plan.ticket, error)
+
+
+class _ReplayedTraining(PassiveTraining):
+    """A training without the gradients of the trees that are ``thin``."""
+
+    thin: frozenset[int] = frozenset()
+
+    def _preparing(self, spec: Engine) -> Plan[PreparedTraining]:
+        prepared = yield from super()._preparing(spec)
+        return replace(prepared, engine=_WithoutGradients(prepared.engine, self.thin))
+
+
+class _WithoutGradients(PassiveHalf):
+    """``half``, but for ``thin`` trees: of these it answers nothing about every node."""
+
+    def __init__(self, half: PassiveHalf, thin: frozenset[int]) -> None:
+        self._half = half
+        self._thin = thin
+
+    def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        self._half.start_tree(tree, candidates)
+
+    def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
+        if tree not in self._thin:
+            yield from self._half.receive(tree, piece)
+
+    def answer(self, queries: Sequence[Query]) -> Plan[None]:
+        if queries[0].tree not in self._thin:
+            yield from self._half.answer(queries)
+            return
+        for query in queries:
+            yield Reply(query.node, [{}])
+
+    def show_directions(
+        self, tree: int, node: int, left: Directions, pieces: Sequence[Values]
+    ) -> Plan[Directions]:
+        shown = yield from self._half.show_directions(tree, node, left, pieces)
+        return shown
+
+    def forget_tree(self) -> None:
+        self._half.forget_tree()

@@ -1,0 +1,90 @@
+"""Sums that are true, of sets that are invented: no check of the label holder can tell.
+
+Each candidate is a real left side and some of a few people; the one that wins says on which side of
+zero their gradients lie, and so their labels. The directions fit the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import Inconsistent
+from fedmq.messages import training
+from fedmq.privacy.cleartext_sums import CleartextPassive
+from fedmq.privacy.engine import Query
+from fedmq.privacy.plan import Plan, Reply
+from fedmq.protocol.training.computations import recorded
+from fedmq.protocol.training.passive import PassiveTraining
+from tests.accountability.audited import AuditedDaemons
+
+PEOPLE = 3
+PATTERNS = np.arange(1 << PEOPLE)[:, None] >> np.arange(PEOPLE) & 1
+
+
+def _answer_of(half: Any, liar: InventedSets, queries: Sequence[Query]) -> Plan[None]:
+    return liar.answer(half, queries)
+
+
+class InventedSets:
+    """A feature holder that answers about every root with sets of its own making."""
+
+    def __init__(self, lies: pytest.MonkeyPatch, tree: int) -> None:
+        self.tree = tree
+        self.sides: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self.won = 0
+        self._answer = CleartextPassive.answer
+        self._decide = PassiveTraining.HANDLERS[training.SplitDecision]
+        lies.setattr(CleartextPassive, "answer", partialmethod(_answer_of, self))
+        lies.setitem(PassiveTraining.HANDLERS, training.SplitDecision, self.decide)
+
+    def answer(self, half: Any, queries: Sequence[Query]) -> Plan[None]:
+        [query] = queries[:1]
+        if query.tree < self.tree or query.node != 1:
+            yield from self._answer(half, queries)
+            return
+        held = query.rows[half._carried[query.rows]]
+        people, others = held[:PEOPLE], held[PEOPLE:]
+        side = others[half._bins.codes[others, 0] <= 3]
+        left = half._pairs[side].sum(axis=0) + PATTERNS @ half._pairs[people]
+        self.sides[id(half), query.tree, query.node] = side, people
+        yield Reply(query.node, [{"left": left.astype(np.int64)}])
+        half._histograms[query.node] = np.zeros((half._bins.cuts.n_cells, 2), np.int64)
+        half._histograms.clear()
+
+    def decide(self, machine: Any, sender: str, body: training.SplitDecision) -> None:
+        place = id(machine._prepared.engine), body.tree, body.node
+        if place not in self.sides:
+            self._decide(machine, sender, body)
+            return
+        self.won += 1
+        side, people = self.sides[place]
+        tree = machine._growing
+        rows = tree.rows.rows(body.node)
+        chosen = people[PATTERNS[int(body.candidates.numpy()[0])].astype(bool)]
+        left = np.isin(rows, np.concatenate((side, chosen)))
+        candidates = tree.candidates.of_node(body.node)
+        machine._records, record = recorded(machine._records, candidates, 0)
+        machine._places.append((tree.number, body.node))
+        machine._show(body.node, record, left)
+        tree.rows.divide(body.node, left)
+
+
+async def test_sums_of_invented_sets_are_found_in_the_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons = AuditedDaemons(tmp_path, monkeypatch)
+    with pytest.MonkeyPatch.context() as lies:
+        liar = InventedSets(lies, tree=2)
+        await daemons.trained(6)
+    assert liar.won  # the training has ended well, and labels were told
+    with pytest.raises(Inconsistent) as raised:
+        daemons.verified()
+    assert str(raised.value) == (
+        "telco: attempt 1, tree 2, node 1: its sums are not those of its table"
+    )
