@@ -29,6 +29,13 @@ from fedmq.protocol.transcript import Commitment, SignedStatement, Statement, me
 __all__ = ["AttemptTranscript", "KeptMessage", "TranscriptFile", "export"]
 
 _MAGIC, _VERSION = "fedmq.transcript", 1
+_SETTINGS = {
+    "engine": str,
+    "options": dict,
+    "smallest_node": int,
+    "smallest_cell": int,
+    "signs": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,10 @@ def _openings(files: Sequence[Path]) -> Iterator[training.TrainingOpen]:
 
 
 def _commitment(fields: Mapping[str, Any]) -> Commitment:
+    settings = fields["settings"]
+    for name, kind in _SETTINGS.items():
+        if not isinstance(settings[name], kind):
+            raise TypeError(name)
     values = np.frombuffer(fields["values"], "<f4").reshape(fields["shape"]).astype(np.float32)
     return Commitment(
         values,
@@ -183,6 +194,6 @@ def _commitment(fields: Mapping[str, Any]) -> Commitment:
         fields["alignment"],
         fields["digest"],
         int.from_bytes(fields["secret"], "big"),
-        fields["settings"],
+        settings,
         fields["root"],
     )

@@ -71,9 +71,9 @@ class _Verification:
 
     def verdict(self) -> Verdict:
         self._check_files()
-        first = min(self.shown.attempts.values(), key=lambda attempt: attempt.number)
-        assert first.commitment is not None
-        commitment = first.commitment
+        commitment = next(
+            attempt.commitment for attempt in self.shown.attempts.values() if attempt.commitment
+        )
         verdict = Verdict(
             self.shown.party,
             self.shown.session,
