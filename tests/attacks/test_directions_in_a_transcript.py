@@ -29,7 +29,7 @@ async def test_directions_at_random_are_found_in_the_transcript(
     daemons = AuditedDaemons(tmp_path, monkeypatch)
     with pytest.MonkeyPatch.context() as lies:
         lies.setattr(passive, "went_left", at_random)
-        lies.setattr(NodeAnswer, "check_left", lambda *_: None)
+        lies.setattr(NodeAnswer, "sign", lambda *_: 0)
         await daemons.trained(3, engine)
     with pytest.raises(Inconsistent, match=r"tree \d, node \d: other rows go left, or another"):
         daemons.verified()
