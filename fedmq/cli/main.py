@@ -33,21 +33,26 @@ from fedmq.cli.output import print_error
 from fedmq.cli.setup.broker import broker
 from fedmq.cli.setup.data import data
 from fedmq.cli.setup.init import init
+from fedmq.cli.setup.join import join
 from fedmq.cli.setup.keys import keys
+from fedmq.cli.setup.party import party
 from fedmq.cli.stages import StagedGroup
 from fedmq.errors import ConfigError, FedmqError
 
 __all__ = ["cli", "main"]
 
 
-@click.group(cls=StagedGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=StagedGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 @click.version_option(package_name="fedmq")
 def cli() -> None:
     """Train and use one gradient-boosted model together, without showing your table."""
 
 
 assert isinstance(cli, StagedGroup)
-cli.add_stage("Set up", demo, init, keys, broker)
+cli.add_stage("Set up", demo, init, join, party, keys, broker)
 cli.add_stage("Data", data, align)
 cli.add_stage("Train", estimate, train, follow, pause, resume, cancel)
 cli.add_stage("Use", models, predict, activate, rollback, serving)

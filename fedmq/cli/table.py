@@ -12,7 +12,7 @@ __all__ = ["joined", "printable", "table"]
 
 _GAP = "  "
 _NARROWEST = 20
-"""A last column with less room than this is not wrapped."""
+"""A last column with less room than this goes below its row."""
 
 
 def printable(text: str) -> str:
@@ -46,15 +46,24 @@ def table(
     for place, row in enumerate(cells):
         shown.append("\n" + _line(row, widths, right, room))
         for note in notes[place] if notes else ():
-            shown.append(f"\n{_GAP}{printable(note)}", style="yellow")
+            shown.append("".join(f"\n{_GAP}{line}" for line in _wrapped(note)), style="dim")
     return shown
+
+
+def _wrapped(note: str) -> list[str]:
+    """``note`` in lines that a terminal holds; words, such as keys, stay whole."""
+    room = _room(len(_GAP))
+    if room is None:
+        return [printable(note)]
+    return textwrap.wrap(
+        printable(note), max(_NARROWEST, room), break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _room(taken: int) -> int | None:
     """How wide the last column may be beside so many characters; None where it need not wrap."""
     console = Console()
-    room = console.width - taken
-    return room if console.is_terminal and room >= _NARROWEST else None
+    return max(0, console.width - taken) if console.is_terminal else None
 
 
 def _line(
@@ -64,8 +73,11 @@ def _line(
         cell.rjust(width) if number else cell.ljust(width)
         for cell, width, number in zip(cells, widths, right, strict=True)
     )
-    first = "".join(cell + _GAP for cell in before)
-    if room is None:
+    first, last = "".join(cell + _GAP for cell in before), last.rstrip()
+    if room is None or len(last) <= room:
         return (first + last).rstrip()
-    wrapped = textwrap.wrap(last.rstrip(), room) or [""]
-    return ("\n" + " " * len(first)).join([first + wrapped[0], *wrapped[1:]]).rstrip()
+    if room < _NARROWEST:
+        below = textwrap.wrap(last, max(_NARROWEST, len(first) + room - len(_GAP)))
+        return "\n".join([first.rstrip(), *(_GAP + line for line in below)])
+    lines = textwrap.wrap(last, room)
+    return ("\n" + " " * len(first)).join([first + lines[0], *lines[1:]])

@@ -22,8 +22,8 @@ from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.lane import OnlineLane
 from fedmq.party.operations.broker_access import BrokerAccess
 from fedmq.party.operations.control import ControlServer
-from fedmq.party.operations.data_check import DataCheck
 from fedmq.party.operations.dead_letters import DeadLetterNotes
+from fedmq.party.operations.file_check import FileCheck
 from fedmq.party.operations.health import Probe
 from fedmq.party.operations.owner_commands import OwnerCommands
 from fedmq.party.operations.reload import FileReload
@@ -68,7 +68,7 @@ class DaemonParts:
     deployment: DeploymentService
     resumption: Resumption
     reload: FileReload
-    data_check: DataCheck
+    file_check: FileCheck
     control: ControlServer
     http: HttpServer | None
     telemetry: Telemetry | None
@@ -88,7 +88,9 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         raise ConfigError(
             f"state: {config.state} is no folder; name another one under state in the party's file"
         )
-    link = _link(config, federation.name, on_link_state)
+    access = BrokerAccess.of(config)
+    access.check_owner(config)
+    link = _link(access, config, federation.name, on_link_state)
     sealer.connect_by(HandshakeSender(link).send)
     counters = Counters()
     inbox = Inbox(
@@ -138,14 +140,14 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     )
     # Late, for the services that take messages open sessions, which the inbox delivers to.
     inbox.on_stray, inbox.on_online = stray_messages.take, online.receive
-    data_check = DataCheck(lambda: context.config)
+    file_check = FileCheck(lambda: context.config)
     probe = Probe(
         link,
         context.sessions,
         online.scorer,
-        warnings=lambda: (*data_check.troubles, *online.troubles),
+        warnings=lambda: (*file_check.troubles, *online.troubles),
     )
-    reload = FileReload(files, context)
+    reload = FileReload(files, context, access.ssl_context)
     owner = OwnerCommands(
         context,
         link=link,
@@ -155,7 +157,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         stray_messages=stray_messages,
         probe=probe,
         reload=reload,
-        data_check=data_check,
+        file_check=file_check,
     )
     return DaemonParts(
         context=context,
@@ -167,7 +169,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         deployment=deployment,
         resumption=resumption,
         reload=reload,
-        data_check=data_check,
+        file_check=file_check,
         control=ControlServer(config.state, _commands(owner, *services)),
         http=_http_server(context, online, counters, probe),
         telemetry=telemetry,
@@ -211,8 +213,7 @@ def _commands(*services: Service) -> Mapping[str, Command]:
     return {name: command for service in services for name, command in service.commands.items()}
 
 
-def _link(config: PartyFile, federation: str, on_state: OnState) -> Link:
-    access = BrokerAccess.of(config)
+def _link(access: BrokerAccess, config: PartyFile, federation: str, on_state: OnState) -> Link:
     return RabbitMQLink(
         access.url,
         federation,

@@ -54,7 +54,7 @@ class Daemon:
             await parts.online.start()
             await parts.link.open(parts.inbox.on_delivery)
             # Tables may be missing for now: the daemon serves what needs none, and says so.
-            self._reloads.spawn(parts.data_check.look())
+            self._reloads.spawn(parts.file_check.look())
             parts.sealer.greet(parts.context.federation.name)
             parts.resumption.start()
             if parts.http is not None:

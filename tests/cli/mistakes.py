@@ -405,4 +405,52 @@ _KEYS = [
     ),
 ]
 
-MISTAKES = [*_FILES, *_TABLES, *_JOBS, *_KEYS]
+_MEMBERS = [
+    Mistake(
+        "no request",
+        write("x.json", "{}"),
+        ("party", "add", BANK, "x.json"),
+        3,
+        ("x.json: this is no request of fedmq join",),
+    ),
+    Mistake(
+        "oneself", nothing, ("party", "remove", BANK, "bank"), 3, ("bank is this party itself",)
+    ),
+    Mistake(
+        "nobody",
+        nothing,
+        ("party", "remove", BANK, "shop"),
+        3,
+        ("federation.toml: shop is no passive party; there are: telco",),
+    ),
+    Mistake(
+        "no answer",
+        write("x.json", "{}"),
+        ("join", "bank", "--signed", "x.json"),
+        3,
+        ("x.json: this is no file of fedmq broker sign",),
+    ),
+    Mistake(
+        "no members yet",
+        write("x.toml", 'name = "demo"\nactive = "telco"\npassive = []\n'),
+        ("join", "bank", "--members", "x.toml"),
+        3,
+        ("x.toml: bank is not among the parties: telco", "fedmq party add"),
+    ),
+    Mistake(
+        "no broker's folder",
+        nothing,
+        ("broker", "renew", "bank"),
+        3,
+        ("bank: is no broker's folder",),
+    ),
+    Mistake(
+        "no certificate of theirs",
+        nothing,
+        ("broker", "renew", "broker", "shop"),
+        3,
+        ("broker/issued/shop.pem: there is no such file", "fedmq join"),
+    ),
+]
+
+MISTAKES = [*_FILES, *_TABLES, *_JOBS, *_KEYS, *_MEMBERS]

@@ -250,5 +250,5 @@ async def test_a_daemon_without_its_table_stays_up_and_says_so(
     assert caplog.messages.count(line) == 1
 
     aside.rename(table)
-    federation.daemons["telco"].parts.data_check._looked = None
+    federation.daemons["telco"].parts.file_check._looked = None
     assert (await federation.ask("telco", "status"))["warnings"] == []

@@ -59,10 +59,12 @@ def resume(party: Path, session: str, as_json: bool) -> None:
 
 
 def _in_words(result: Any) -> Text:
+    until = result["certificate_until"]
     head = [
         f"{result['party']} ({result['role']}) in {result['federation']} "
         f"with {', '.join(result['parties'])}",
         f"broker: {result['broker']}",
+        f"certificate: until {until[:10]}" if until else "",
         f"models: {result['models']}",
     ]
     return joined(*head, _running(result["sessions"]), _ended(result["ended"]), *_notes(result))

@@ -133,17 +133,17 @@ def _in_words(result: Any) -> str | Text:
         ]
         return table(("model", "records of this party", "withheld"), rows)
     return table(
-        ("model", "trees", "objective", "metrics", "as XGBoost"),
+        ("model", "trees", "objective", "as XGBoost"),
         [
             (
                 model["model"],
                 model["trees"],
                 model["objective"],
-                _metrics(model),
                 departures_in_words(model["departures"]),
             )
             for model in result
         ],
+        [[_metrics(model)] * bool(model["metrics"]) for model in result],
     )
 
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fedmq
-from fedmq.transport.rabbitmq.certificates import Authority
+from fedmq.errors import ConfigError
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.identity.join_request import JoinRequest
+from fedmq.transport.rabbitmq.certificates import Authority, Certificate
 from fedmq.transport.rabbitmq.definitions import definitions
 
 __all__ = ["BrokerFolder"]
@@ -51,6 +54,93 @@ class BrokerFolder:
         (self.path / "definitions.json").write_text(text, encoding="utf-8")
         return self._certificates(host) if passwords is None else {}
 
+    @classmethod
+    def read(cls, path: Path) -> BrokerFolder:
+        """The folder at ``path``, which `write` has written.
+
+        Raises:
+            ConfigError: it is none, or its parties log in with passwords.
+        """
+        try:
+            content = json.loads((path / "definitions.json").read_text(encoding="utf-8"))
+            [exchange] = [found for found in content["exchanges"] if found["type"] == "topic"]
+            federation = exchange["name"].removeprefix("fedmq.")
+            parties = [
+                user["name"] for user in content["users"] if "administrator" not in user["tags"]
+            ]
+        except OSError as error:
+            raise ConfigError(f"{path}: is no broker's folder: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError):
+            raise ConfigError(f"{path}/definitions.json: is not as fedmq wrote it") from None
+        if not (path / "authority" / "ca.key").is_file():
+            raise ConfigError(
+                f"{path}: there is no authority/ca.key, so no certificate can be signed here"
+            )
+        return cls(path, federation, parties)
+
+    def sign(self, request: JoinRequest, days: int) -> bytes:
+        """The certificate for ``request``; its party is a user of the broker from now on.
+
+        Raises:
+            ConfigError: the request is for another federation.
+        """
+        if request.federation != self.federation:
+            raise ConfigError(
+                f"{request.party} asks to join {request.federation}, and this is the broker of "
+                f"{self.federation}"
+            )
+        pem = self._authority().sign(request.certificate_request, request.party, days)
+        self._keep(request.party, pem)
+        self._define([*dict.fromkeys([*self.parties, request.party])])
+        return pem
+
+    def renew(self, party: str, days: int) -> bytes:
+        """The certificate of ``party`` for ``days`` from now on, for the same key.
+
+        Raises:
+            ConfigError: none was signed here.
+        """
+        path = self.path / "issued" / f"{party}.pem"
+        if not path.is_file():
+            raise ConfigError(
+                f"{path}: there is no such file; have {party} send a request: fedmq join"
+            )
+        pem = self._authority().renewed(path.read_bytes(), days)
+        self._keep(party, pem)
+        return pem
+
+    def renew_server(self, days: int) -> None:
+        """Sign the broker's own certificate anew, for the same key and host names."""
+        path = self.path / "tls" / "server.pem"
+        write_atomically(path, self._authority().renewed(path.read_bytes(), days))
+
+    def remove(self, party: str) -> None:
+        """Make ``party`` no user any more; ConfigError if it is none."""
+        if party not in self.parties:
+            known = ", ".join(self.parties) or "none"
+            raise ConfigError(f"{self.path}: {party} is no user here; there are: {known}")
+        self._define([name for name in self.parties if name != party])
+        (self.path / "issued" / f"{party}.pem").unlink(missing_ok=True)
+
+    @property
+    def authority(self) -> bytes:
+        """The certificate (PEM) that parties trust."""
+        return (self.path / "authority" / "ca.pem").read_bytes()
+
+    def _authority(self) -> Authority:
+        folder = self.path / "authority"
+        return Authority.load(
+            Certificate((folder / "ca.pem").read_bytes(), (folder / "ca.key").read_bytes())
+        )
+
+    def _keep(self, party: str, pem: bytes) -> None:
+        write_atomically(self.path / "issued" / f"{party}.pem", pem)
+
+    def _define(self, parties: Sequence[str]) -> None:
+        content = definitions(self.federation, parties, None)
+        text = json.dumps(content, indent=2) + "\n"
+        write_atomically(self.path / "definitions.json", text)
+
     def _certificates(self, host: str) -> Mapping[str, Mapping[str, bytes]]:
         authority = Authority.create(f"fedmq {self.federation}")
         trusted = authority.pem.certificate
@@ -66,6 +156,8 @@ class BrokerFolder:
         }.items():
             (self.path / "tls" / name).write_bytes(pem)
         clients = {party: authority.client(party) for party in self.parties}
+        for party, client in clients.items():
+            self._keep(party, client.certificate)
         return {
             party: {"ca.pem": trusted, "party.pem": client.certificate, "party.key": client.key}
             for party, client in clients.items()

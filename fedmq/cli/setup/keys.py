@@ -11,11 +11,11 @@ from typing import Any
 import click
 from rich.text import Text
 
-from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
+from fedmq.cli.setup.daemon_reload import taken_up
 from fedmq.cli.table import table
-from fedmq.errors import ConfigError, DaemonError
+from fedmq.errors import ConfigError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.pinning import pin, pinned
 from fedmq.party.configuration.toml_file import read_toml
@@ -143,11 +143,7 @@ def trust(party: Path, peer: str, public: str, only: bool, as_json: bool) -> Non
 
 def _reloaded(config: PartyFile, result: dict[str, Any]) -> dict[str, Any]:
     """``result``, and whether a running daemon has taken up the change."""
-    try:
-        request_daemon(config.state, {"do": "reload"})
-    except DaemonError as error:
-        return {**result, "daemon": str(error)}
-    return {**result, "daemon": "the running daemon has taken it up"}
+    return {**result, "daemon": taken_up(config)}
 
 
 def _described(party: str, key: PublicKeys) -> dict[str, Any]:

@@ -23,7 +23,7 @@ passive = {passive}
 _PARTY = """\
 # This file stays at home, and so does keys.json beside it.
 party = "{party}"
-federation = "../federation.toml"
+federation = "{federation}"
 broker = "{url}"
 state = "state"
 keys = "keys.json"
@@ -119,13 +119,20 @@ def federation_toml(
     )
 
 
-def party_toml(party: str, url: str, *, labelled: bool, serving: bool) -> str:
+def party_toml(
+    party: str,
+    url: str,
+    *,
+    labelled: bool,
+    serving: bool,
+    federation: str = "../federation.toml",
+) -> str:
     """``party.toml`` of one party.
 
     ``url`` of the broker; over ``amqps:`` the party logs in with a certificate. ``labelled``: its
     table has the label. ``serving``: another table holds the people to score.
     """
-    sections = [_PARTY.format(party=party, url=url)]
+    sections = [_PARTY.format(party=party, url=url, federation=federation)]
     if url.startswith("amqps:"):
         sections.append(_TLS)
     sections.append(_DATA)

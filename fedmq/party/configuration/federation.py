@@ -53,7 +53,11 @@ class Federation(Section):
             raise ValueError("passive: a party is named twice")
         if self.keys and set(self.keys) != set(self.parties):
             odd = min(set(self.keys) ^ set(self.parties))
-            what = "no such party" if odd in self.keys else "the keys of this party are missing"
+            what = (
+                "no such party"
+                if odd in self.keys
+                else "the keys of this party are missing; pin them with: fedmq keys trust"
+            )
             raise ValueError(f"keys.{odd}: {what}")
         return self
 

@@ -45,16 +45,24 @@ class PartyFiles:
             for name in PartyFile.model_fields
             if getattr(kept, name) != getattr(newer.config, name)
         ]
-        parties = self.federation.model_copy(update={"keys": newer.federation.keys})
-        if "federation" not in names and parties != newer.federation:
+        same = (self.federation.name, self.federation.active) == (
+            newer.federation.name,
+            newer.federation.active,
+        )
+        if "federation" not in names and not same:
             names.append("federation")
         return names
 
     def reloaded(self, newer: PartyFiles) -> PartyFiles:
-        """These files with the private keys, public keys and policy of ``newer``.
+        """These files with the passive parties, all keys and the policy of ``newer``.
 
         Raises:
             ConfigError: only one of them seals messages.
         """
         self.sealer.reload(newer.sealer)
-        return replace(self, config=self.config.model_copy(update={"policy": newer.config.policy}))
+        parties = {"passive": newer.federation.passive, "keys": newer.federation.keys}
+        return replace(
+            self,
+            config=self.config.model_copy(update={"policy": newer.config.policy}),
+            federation=self.federation.model_copy(update=parties),
+        )

@@ -278,10 +278,14 @@ class EndToEnd(Sealer):
     def reload(self, newer: Sealer) -> None:
         if not isinstance(newer, EndToEnd):
             raise ConfigError("the federation file holds no keys any more; restart without seals")
-        if newer._pinned.keys() != self._pinned.keys():
-            raise ConfigError("the federation has other parties than before; restart for that")
         changed = newer._ring.current.public != self._ring.current.public
         self._ring, self._pinned = newer._ring, newer._pinned
+        for party in self._peers.keys() - self._pinned.keys():
+            del self._peers[party]  # nothing of it is opened any more
+        for party in self._pinned.keys() - self._peers.keys() - {self.party}:
+            self._peers[party] = Handshakes(self.party, party)
+            if self._federation is not None:
+                self._begin(self._federation, party)
         for party, peer in self._peers.items():
             peer.drop_unpinned(self._pinned[party])
             if changed:
@@ -395,6 +399,8 @@ class EndToEnd(Sealer):
         before = peer.current
         try:
             for delay in _WAITS.delays(Random()):
+                if self._peers.get(recipient) is not peer:  # it has left the federation
+                    return
                 self._post(recipient, self.offer(federation, recipient))
                 try:
                     async with asyncio.timeout(delay):

@@ -31,12 +31,17 @@ class BrokerAccess:
             raise ConfigError("tls: the broker's URL is not encrypted; write it as amqps://")
         context = tls.context()
         if tls.certificate is not None:
-            owner = common_name(tls.certificate.read_bytes())
-            # A broker may take users by another name than that; then it is no party's name.
-            if owner is not None and owner != config.party and is_name(owner):
-                raise ConfigError(
-                    f"tls.certificate: {tls.certificate} is the certificate of {owner!r}, not of "
-                    f"{config.party}; put its own beside the party's file"
-                )
             url += ("&" if "?" in url else "?") + "auth=external"
         return cls(url, context)
+
+    def check_owner(self, config: PartyFile) -> None:
+        """Raise ConfigError where the certificate is another party's, before the broker refuses."""
+        if config.tls is None or config.tls.certificate is None:
+            return
+        owner = common_name(config.tls.certificate.read_bytes())
+        # A broker may take users by another name than that; then it is no party's name.
+        if owner is not None and owner != config.party and is_name(owner):
+            raise ConfigError(
+                f"tls.certificate: {config.tls.certificate} is the certificate of {owner!r}, not "
+                f"of {config.party}; put its own beside the party's file"
+            )

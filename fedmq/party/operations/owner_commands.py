@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.operations.data_check import DataCheck
+from fedmq.party.operations.certificate_expiry import certificate_expiry
 from fedmq.party.operations.dead_letters import Redelivery
+from fedmq.party.operations.file_check import FileCheck
 from fedmq.party.operations.health import Probe
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.service import Command, PartyContext, Service
@@ -39,7 +40,7 @@ class OwnerCommands(Service):
         stray_messages: StrayMessages,
         probe: Probe,
         reload: FileReload,
-        data_check: DataCheck,
+        file_check: FileCheck,
     ) -> None:
         super().__init__(context)
         self._link = link
@@ -49,7 +50,7 @@ class OwnerCommands(Service):
         self._stray_messages = stray_messages
         self._probe = probe
         self._files = reload
-        self._data_check = data_check
+        self._file_check = file_check
 
     @property
     def commands(self) -> Mapping[str, Command]:
@@ -63,7 +64,8 @@ class OwnerCommands(Service):
 
     async def _status(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         context, counters = self.context, self._inbox.counters
-        await self._data_check.look()
+        await self._file_check.look()
+        until = certificate_expiry(context.config)
         active = context.federation.active
         trouble = context.session_store.database.trouble or self._stray_messages.disk_trouble
         return {
@@ -71,6 +73,7 @@ class OwnerCommands(Service):
             "role": "active" if context.is_active else "passive",
             "federation": context.federation.name,
             "parties": list(context.federation.parties),
+            "certificate_until": None if until is None else until.isoformat(timespec="seconds"),
             "connected": self._link.state.connected,
             "broker": self._link.state.reason,
             "models": len(context.model_store.ids()),
@@ -135,7 +138,7 @@ class OwnerCommands(Service):
         return {"session": session}
 
     async def _health(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
-        await self._data_check.look()
+        await self._file_check.look()
         return self._probe.health().described()
 
     async def _reload(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""Changed keys and a changed policy, taken over without a restart."""
+"""Changed parties, keys, certificate and policy, taken over without a restart."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 
 from fedmq.errors import FedmqError
 from fedmq.party.identity.party_files import PartyFiles
@@ -17,9 +18,12 @@ log = logging.getLogger(__name__)
 class FileReload:
     """Reads a party's ``files`` again, and has its daemon go by what they say now."""
 
-    def __init__(self, files: PartyFiles, context: PartyContext) -> None:
+    def __init__(
+        self, files: PartyFiles, context: PartyContext, ssl_context: ssl.SSLContext | None = None
+    ) -> None:
         self._files = files
         self._context = context
+        self._ssl_context = ssl_context
         self._reading = asyncio.Lock()
 
     async def reload(self) -> list[str]:
@@ -32,15 +36,30 @@ class FileReload:
             newer = await asyncio.to_thread(self._files.read_again)
             needs_restart = self._files.needs_restart(newer)
             self._files = self._files.reloaded(newer)
+        left = set(self._context.federation.parties) - set(self._files.federation.parties)
         self._context.config = self._files.config
+        self._context.federation = self._files.federation
+        for party in left:
+            self._context.sessions.cancel_with(party, f"{party} has left the federation")
+        self._renew_certificate()
         self._context.consent.reload(self._files.config.policy)
         party = self._context.party
-        log.info("%s: keys and policy are taken up", party)
+        log.info("%s: parties, keys and policy are taken up", party)
         if needs_restart:
             log.warning(
                 "%s: restart to take up what changed in %s", party, ", ".join(needs_restart)
             )
         return needs_restart
+
+    def _renew_certificate(self) -> None:
+        """Log in with the certificate that is there now, from the next connection on."""
+        tls = self._files.config.tls
+        if tls is None or tls.certificate is None or self._ssl_context is None:
+            return
+        try:
+            self._ssl_context.load_cert_chain(tls.certificate, tls.key)
+        except (OSError, ssl.SSLError) as error:
+            log.error("tls: %s and its key cannot be used: %s", tls.certificate, error)
 
     async def reload_or_log(self) -> None:
         """The same for somebody who only reads the log."""

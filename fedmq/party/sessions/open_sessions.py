@@ -151,6 +151,13 @@ class Sessions:
             )
         raise DaemonError(f"session {session} does not run here; see: fedmq status")
 
+    def cancel_with(self, party: str, reason: str) -> None:
+        """End what runs with ``party``, which cannot take part any more."""
+        for running in self.running.values():
+            runner = running.runner
+            if party in runner.session.machine.peers and not runner.session.over:
+                runner.cancel(reason)
+
     async def close(self, reason: str) -> None:
         """Stop what goes on after a restart, and cancel the rest.
 

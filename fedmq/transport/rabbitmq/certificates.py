@@ -10,9 +10,10 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
     EllipticCurvePrivateKey,
@@ -28,10 +29,14 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedmq.errors import ConfigError
+from fedmq.transport.rabbitmq.certificate_request import read_request
 
-__all__ = ["Authority", "Certificate", "common_name"]
+__all__ = ["DAYS", "Authority", "Certificate", "common_name", "expiry"]
 
-_YEARS = 10
+DAYS = 730
+"""How long a certificate of a broker or a party is good, if nobody asks for another time."""
+
+_DAYS_OF_AUTHORITY = 3650
 _CLOCK_SKEW = timedelta(hours=1)
 
 
@@ -59,7 +64,7 @@ class Authority:
         key = generate_private_key(SECP256R1())
         subject = _name(name)
         builder = (
-            _builder(subject, subject, key)
+            _builder(subject, subject, key.public_key(), _DAYS_OF_AUTHORITY)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs_certificates=True), critical=True)
         )
@@ -92,12 +97,48 @@ class Authority:
         names = x509.SubjectAlternativeName([x509.DNSName(user)])
         return self._issue(user, ExtendedKeyUsageOID.CLIENT_AUTH, names)
 
+    def sign(self, request: bytes, user: str, days: int = DAYS) -> bytes:
+        """The certificate, good for ``days``, for which ``user`` asks in ``request`` (PEM).
+
+        Raises:
+            ConfigError: it is no certificate request of ``user``.
+        """
+        names = x509.SubjectAlternativeName([x509.DNSName(user)])
+        public = read_request(request, user).public_key()
+        return self._certify(user, ExtendedKeyUsageOID.CLIENT_AUTH, names, public, days)
+
+    def renewed(self, certificate: bytes, days: int = DAYS) -> bytes:
+        """``certificate`` (PEM), of this authority, for the same key and names, for ``days`` more.
+
+        Raises:
+            ConfigError: it is none of this authority's.
+        """
+        try:
+            old = x509.load_pem_x509_certificate(certificate)
+            old.verify_directly_issued_by(self._certificate)
+            names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            usages = old.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+            raise ConfigError("that is no certificate of this authority") from None
+        name = str(old.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+        return self._certify(name, next(iter(usages)), names, old.public_key(), days)
+
     def _issue(
         self, name: str, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName
     ) -> Certificate:
         key = generate_private_key(SECP256R1())
+        return Certificate(self._certify(name, usage, names, key.public_key(), DAYS), _key_pem(key))
+
+    def _certify(
+        self,
+        name: str,
+        usage: x509.ObjectIdentifier,
+        names: x509.SubjectAlternativeName,
+        public: Any,
+        days: int,
+    ) -> bytes:
         builder = (
-            _builder(_name(name), self._certificate.subject, key)
+            _builder(_name(name), self._certificate.subject, public, days)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
@@ -107,7 +148,15 @@ class Authority:
                 critical=False,
             )
         )
-        return Certificate(_pem(builder.sign(self._key, SHA256())), _key_pem(key))
+        return _pem(builder.sign(self._key, SHA256()))
+
+
+def expiry(pem: bytes) -> datetime | None:
+    """Until when the certificate ``pem`` is good; None where it is none."""
+    try:
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    except ValueError:
+        return None
 
 
 def common_name(pem: bytes) -> str | None:
@@ -121,18 +170,18 @@ def common_name(pem: bytes) -> str | None:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey
+    subject: x509.Name, issuer: x509.Name, public: Any, days: int
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=365 * _YEARS))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     )
 
 

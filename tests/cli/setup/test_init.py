@@ -32,6 +32,7 @@ def test_a_new_federation_has_what_each_side_needs(made: tuple[Path, Outcome]) -
         *(f"broker/{name}" for name in ("definitions.json", "enabled_plugins", "node")),
         "broker/rabbitmq.conf",
         *(f"broker/authority/{name}" for name in ("ca.key", "ca.pem")),
+        *(f"broker/issued/{party}.pem" for party in ("bank", "telco", "retail")),
         *(f"broker/tls/{name}" for name in ("ca.pem", "server.pem", "server.key")),
         *(f"bank/{name}" for name in ("party.toml", "align.toml", "train.toml", "ids.csv")),
         *(

@@ -1,4 +1,4 @@
-"""Whether a party's tables can be opened: seen at the start, long before a session needs them."""
+"""Whether a party's own files serve: seen at the start, long before a session needs them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.table import Roles
+from fedmq.party.operations.certificate_expiry import certificate_warnings
 
-__all__ = ["DataCheck"]
+__all__ = ["FileCheck"]
 
 log = logging.getLogger(__name__)
 
 _SECONDS = 5.0
-"""How old a finding may be before whoever asks has the tables opened again."""
+"""How old a finding may be before whoever asks has the files opened again."""
 
 
-class DataCheck:
-    """Opens the tables that ``config()`` names, and looks for their columns; reads no rows."""
+class FileCheck:
+    """Opens the tables that ``config()`` names, reading no rows, and looks at the certificate."""
 
     def __init__(
         self, config: Callable[[], PartyFile], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.troubles: tuple[str, ...] = ()
-        """What was wrong when the tables were opened last, a line each."""
+        """What was wrong when the files were looked at last, a line each."""
         self._config = config
         self._clock = clock
         self._looked: float | None = None
@@ -51,7 +52,7 @@ def _troubles(config: PartyFile) -> tuple[str, ...]:
         for name, section in sections.items()
         if section is not None
     )
-    return tuple(trouble for trouble in found if trouble)
+    return (*(trouble for trouble in found if trouble), *certificate_warnings(config))
 
 
 def _trouble(party: str, section: DataSection, labelled: bool) -> str:

@@ -1,0 +1,81 @@
+"""The one file that a newcomer sends: who it is, its public keys, and a certificate request."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fedmq.errors import ConfigError
+from fedmq.transport.rabbitmq.certificate_request import read_request
+from fedmq.transport.rabbitmq.topology import check_name
+from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
+
+__all__ = ["JoinRequest"]
+
+_FORMAT = "fedmq join request 1"
+
+
+@dataclass(frozen=True)
+class JoinRequest:
+    """Signed by the newcomer, so that nobody joins its keys to another certificate request.
+
+    That they are the newcomer's is for people to compare, by the fingerprint.
+    """
+
+    federation: str
+    party: str
+    public: PublicKeys
+    certificate_request: bytes
+    """PEM."""
+
+    def dumps(self, keys: PrivateKeys) -> str:
+        """The file, signed with ``keys``."""
+        signature = keys.sign.sign(self._signed()).hex()
+        return json.dumps({**self._fields(), "signature": signature}, indent=2) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> JoinRequest:
+        """The request in the file at ``path``.
+
+        Raises:
+            ConfigError: the file cannot be read, is no request, or was altered.
+        """
+        try:
+            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if document["format"] != _FORMAT:
+                raise ValueError
+            request = cls(
+                check_name("federation", document["federation"]),
+                check_name("party", document["party"]),
+                PublicKeys.from_text(document["keys"]),
+                document["certificate_request"].encode(),
+            )
+            verifier = Ed25519PublicKey.from_public_bytes(request.public.sign)
+            verifier.verify(bytes.fromhex(document["signature"]), request._signed())
+            read_request(request.certificate_request, request.party)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        except InvalidSignature:
+            raise ConfigError(f"{path}: was altered since it was made; have it sent anew") from None
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ConfigError(f"{path}: this is no request of fedmq join") from None
+        return request
+
+    def _fields(self) -> dict[str, str]:
+        return {
+            "format": _FORMAT,
+            "federation": self.federation,
+            "party": self.party,
+            "keys": str(self.public),
+            "certificate_request": self.certificate_request.decode(),
+        }
+
+    def _signed(self) -> bytes:
+        return json.dumps(self._fields(), sort_keys=True).encode()
