@@ -187,5 +187,5 @@ async def test_a_state_folder_may_lie_deeper_than_a_socket_address_is_long(tmp_p
 async def test_a_state_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.write_text("a file")
-    with pytest.raises(ConfigError, match=f"^{state}: the state folder cannot be used: "):
+    with pytest.raises(ConfigError, match=f"^state: the folder {state} cannot be used: "):
         await ControlServer(state, COMMANDS).start()
