@@ -51,6 +51,7 @@ class Gradients:
     ) -> Gradients:
         """Gradients of the objective at ``margins`` (rows,) for the rows that ``tree`` sees.
 
+        Of several classes, at ``margins`` (rows, classes), those of the class of ``tree``.
         ``weight`` (rows,) says how often each row counts; None where all count once.
         """
         chosen = sampled_rows(len(labels), params.subsample, seed=params.seed, tree=tree)
@@ -58,6 +59,8 @@ class Gradients:
         floats = objective_of(params).gradients(
             margins[carried], labels[carried], None if weight is None else weight[carried]
         )
+        if floats.ndim == 3:
+            floats = np.ascontiguousarray(floats[:, tree % params.outputs])
         if params.goss:
             chosen_rows, weights = one_side_sample(
                 floats[:, 0],

@@ -27,6 +27,8 @@ ObjectiveName = Literal[
     "count:poisson",
     "reg:gamma",
     "reg:tweedie",
+    "multi:softprob",
+    "multi:softmax",
     "survival:aft",
 ]
 AftDistribution = Literal["normal", "logistic", "extreme"]
@@ -43,6 +45,8 @@ _DEFAULT_METRICS: Mapping[ObjectiveName, str] = {
     "count:poisson": "poisson-nloglik",
     "reg:gamma": "gamma-deviance",
     "reg:tweedie": "tweedie-nloglik",
+    "multi:softprob": "mlogloss",
+    "multi:softmax": "mlogloss",
     "survival:aft": "aft-nloglik",
 }
 
@@ -50,6 +54,8 @@ _OWN: Mapping[ObjectiveName, tuple[str, ...]] = {
     "reg:pseudohubererror": ("huber_slope",),
     "reg:quantileerror": ("quantile_alpha",),
     "reg:tweedie": ("tweedie_variance_power",),
+    "multi:softprob": ("num_class",),
+    "multi:softmax": ("num_class",),
     "survival:aft": ("aft_loss_distribution", "aft_loss_distribution_scale"),
     **dict.fromkeys(
         ("binary:logistic", "binary:logitraw", "reg:logistic", "reg:squarederror", "reg:gamma"),
@@ -59,6 +65,7 @@ _OWN: Mapping[ObjectiveName, tuple[str, ...]] = {
 
 _OF_SHARES = ("logloss", "auc", "error", "aucpr", "ks", "rmse", "mae")
 _OF_TIMES = ("aft-nloglik", "interval-regression-accuracy")
+_OF_CLASSES = ("mlogloss", "merror", "auc", "aucpr")
 _OF_VALUES = (
     "rmse",
     "rmsle",
@@ -75,6 +82,8 @@ _OF_KIND: Mapping[str, tuple[str, ...]] = {
     "binary:logistic": _OF_SHARES,
     "binary:logitraw": _OF_SHARES,
     "reg:logistic": _OF_SHARES,
+    "multi:softprob": _OF_CLASSES,
+    "multi:softmax": _OF_CLASSES,
     "survival:aft": _OF_TIMES,
 }
 

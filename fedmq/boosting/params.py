@@ -48,6 +48,9 @@ DEEPEST = 52
 _LARGEST = float(np.finfo(np.float32).max)
 
 
+_Score = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]
+
+
 class TrainParams(BaseModel):
     """Parameters of one training; frozen.
 
@@ -88,7 +91,8 @@ class TrainParams(BaseModel):
     gradient_bits: Annotated[int, Field(ge=2, le=16)] | None = None
     monotone_constraints: Mapping[str, Sign] = {}
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
-    base_score: Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)] | None = None
+    base_score: _Score | tuple[_Score, ...] | None = None
+    num_class: Annotated[int, Field(ge=2, le=1000)] | None = None
     scale_pos_weight: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
     huber_slope: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
     quantile_alpha: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -125,6 +129,16 @@ class TrainParams(BaseModel):
         for metric in params.eval_metric:
             check_metric(metric, params.objective)
         return params
+
+    @property
+    def outputs(self) -> int:
+        """Margins of a row: one for each class, or one; a round grows a tree for each."""
+        return self.num_class or 1
+
+    @property
+    def total_trees(self) -> int:
+        """Trees of all rounds, if none is stopped."""
+        return self.num_boost_round * self.outputs
 
     @property
     def depth_limit(self) -> int:
@@ -186,6 +200,8 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
         named[name] = value.item() if isinstance(value, np.generic) else value
     if named.get("objective") == "count:poisson":
         named.setdefault("max_delta_step", _POISSON_STEP)
+    if isinstance(named.get("base_score"), list):
+        named["base_score"] = tuple(named["base_score"])
     metrics = named.pop("eval_metric", None)
     if isinstance(metrics, str):
         metrics = (metrics,)
@@ -206,6 +222,16 @@ def _default_metrics(named: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _check_objective(params: TrainParams) -> None:
     objective, score = params.objective, params.base_score
+    if objective.startswith("multi:") != (params.num_class is not None):
+        raise ConfigError(
+            f"num_class is missing: how many classes has {objective}?"
+            if params.num_class is None
+            else f"num_class: {objective} has no classes"
+        )
+    if isinstance(score, tuple):
+        if len(score) != params.num_class:
+            raise ConfigError(f"base_score has {len(score)} numbers; one per class is needed")
+        return
     if objective in ("binary:logistic", "reg:logistic") and score is not None and not 0 < score < 1:
         raise ConfigError(
             f"base_score = {score}: a probability strictly between 0 and 1 "

@@ -36,5 +36,5 @@ def base_margins(values: ArrayLike, where: str) -> NDArray[np.float32]:
 
 def _check(values: NDArray[np.float32], fits: NDArray[np.bool_], what: str, wanted: str) -> None:
     if not fits.all():
-        row = int(np.argmin(fits))
-        raise DataError(f"{what} in row {row + 1} is {values[row]:g}; a number is needed, {wanted}")
+        row = int(np.argmin(fits.reshape(len(fits), -1).all(axis=1)))
+        raise DataError(f"{what} in row {row + 1} is {values[row]}; a number is needed, {wanted}")

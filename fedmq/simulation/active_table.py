@@ -51,14 +51,16 @@ def active_table(
         base_margin=(
             None
             if base_margin is None
-            else base_margins(_of_rows(base_margin, "base_margin", rows), ACTIVE)
+            else base_margins(_of_rows(base_margin, "base_margin", rows, params.outputs), ACTIVE)
         ),
         evaluation_sets=sets,
     )
 
 
-def _of_rows(given: Any, what: str, rows: int) -> Any:
-    values = _column(given, what)
+def _of_rows(given: Any, what: str, rows: int, columns: int = 1) -> Any:
+    values = _column(given, what, columns)
+    if columns > 1 and values.ndim == 1:
+        raise DataError(f"{ACTIVE}: {what} needs {columns} columns, one per class")
     if len(values) != rows:
         raise DataError(f"{ACTIVE}: {what} has {len(values)} rows, there are {rows} labels")
     return values

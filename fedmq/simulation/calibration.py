@@ -162,8 +162,7 @@ class Calibration:
             for pair, kinds in traffic.volumes.items()
         }
         volumes = {
-            pair: (sum(volume.bytes for volume in kinds.values()) - once[pair])
-            / params.num_boost_round
+            pair: (sum(volume.bytes for volume in kinds.values()) - once[pair]) / params.total_trees
             for pair, kinds in traffic.volumes.items()
         }
         parties = (ACTIVE, *self._passive)
@@ -185,7 +184,7 @@ class Calibration:
             {party: sum(v for (_, to), v in volumes.items() if to == party) for party in parties},
             {party: sum(v for (by, _), v in once.items() if by == party) for party in parties},
             {party: sum(v for (_, to), v in once.items() if to == party) for party in parties},
-            max(messages.values(), default=0) / params.num_boost_round,
+            max(messages.values(), default=0) / params.total_trees,
             _splits(share),
         )
 

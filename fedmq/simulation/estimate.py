@@ -106,9 +106,9 @@ def estimate(
     per_tree = sum(whole.busy.values()) / width * slack + on_the_way
     others = max((whole.busy[party] for party in passive), default=0.0)
     apart = (whole.busy[ACTIVE] + others) / width * slack + on_the_way
-    shared = max(0, params.num_boost_round - params.active_only_trees)
+    shared = max(0, params.total_trees - params.active_only_trees)
     return Estimate(
-        trees=params.num_boost_round,
+        trees=params.total_trees,
         per_tree=per_tree,
         together=per_tree * shared + whole.first,
         apart=apart * shared + whole.first,

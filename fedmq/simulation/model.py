@@ -13,7 +13,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.xgboost.export import to_booster
 from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names, walk_pooled
 from fedmq.computation import Given
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.data.data_frame import trained_columns
@@ -84,6 +84,7 @@ class SimulatedModel:
     ) -> NDArray[np.float32]:
         """Scores of rows that all parties hold in the same order: float32 (rows,).
 
+        Of ``multi:softprob``, and as margins of several classes: (rows, classes).
         A probability for ``binary:logistic``; the raw margin with ``output_margin``. Every party
         answers for its own splits through the daemons' machines.
 
@@ -118,8 +119,12 @@ class SimulatedModel:
         """What each tree adds to each row, for ``fedmq.audit``; no passive party learns it.
 
         Raises:
+            ConfigError: the model has several classes.
             DataError: a table has other columns.
         """
+        score = self.share.base_score
+        if isinstance(score, tuple):
+            raise ConfigError("leaf_weights: the attacks know one number a row, not classes")
         tables = self._tables()
         given = [active, *(passive[party] for party in self.share.parties[1:])]
         values = [
@@ -131,7 +136,7 @@ class SimulatedModel:
         per_tree = (
             np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
         )
-        return LeafWeights(per_tree, params.eta, params.reg_lambda, self.share.base_score, params)
+        return LeafWeights(per_tree, params.eta, params.reg_lambda, score, params)
 
     def joined_trees(self) -> list[PooledTree]:
         """The trees with everybody's thresholds: what no party could see alone."""

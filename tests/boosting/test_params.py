@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import ALIASES, DEEPEST, TrainParams
 from fedmq.errors import ConfigError
 from fedmq.messages.training import MOST_DEPTH
@@ -52,6 +53,18 @@ def test_an_alias_beside_its_name_is_refused() -> None:
             "eval_metric = 'auc' does not fit",
         ),
         ({"objective": "rank:ndcg"}, "objective = 'rank:ndcg'"),
+        (
+            {"sampling_method": "uniform"},
+            "sampling_method: XGBoost has this parameter, fedmq does not yet",
+        ),
+        ({"tree_method": "hist"}, "tree_method: XGBoost has this parameter, fedmq does not yet"),
+        ({"objective": "reg:quantileerror"}, "quantile_alpha is missing: which quantile"),
+        ({"objective": "reg:gamma", "base_score": 0.0}, "base_score = 0.0: reg:gamma predicts"),
+        ({"eval_metric": "error@2"}, "eval_metric = 'error@2': write error@0.5, say"),
+        (
+            {"objective": "reg:tweedie", "eval_metric": "tweedie-nloglik"},
+            "eval_metric = 'tweedie-nloglik': write tweedie-nloglik@1.5, say",
+        ),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_the_key(values: dict[str, object], line: str) -> None:
@@ -93,3 +106,25 @@ def test_xgboost_understands_all_of_its_parameters(capfd: pytest.CaptureFixture[
     xgb.train(TrainParams().to_xgboost(), xgb.DMatrix(np.zeros((2, 1)), label=[0, 1]), 1)
     printed = capfd.readouterr()
     assert "not used" not in printed.out + printed.err
+
+
+def test_poisson_regression_bounds_its_steps_as_xgboost_does() -> None:
+    assert TrainParams(objective="count:poisson").max_delta_step == 0.7
+    assert TrainParams(objective="count:poisson", max_delta_step=0.0).max_delta_step == 0
+    assert TrainParams().max_delta_step == 0
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_xgboost_has_the_same_default_metric(objective: str) -> None:
+    xgb = pytest.importorskip("xgboost")
+    own = {"num_class": 3} if objective.startswith("multi:") else {}
+    own |= {"quantile_alpha": 0.5} if objective == "reg:quantileerror" else {}
+    params = TrainParams(objective=objective, **own)
+    labels = np.array([0.5, 1] if objective == "reg:gamma" else [1, 0], np.float32)
+    data = xgb.DMatrix(np.zeros((2, 1)), label=labels)
+    if objective == "survival:aft":
+        data = xgb.DMatrix(np.zeros((2, 1)), label_lower_bound=[1, 2], label_upper_bound=[1, 2])
+    history: dict[str, dict[str, list[float]]] = {}
+    settings = {key: value for key, value in params.to_xgboost().items() if key != "eval_metric"}
+    xgb.train(settings, data, 1, evals=[(data, "t")], evals_result=history, verbose_eval=False)
+    assert list(history["t"]) == list(params.eval_metric)

@@ -49,6 +49,12 @@ def _quantile(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Op
     return _values(random, signal)[0], {"quantile_alpha": float(random.choice([0.1, 0.5, 0.9]))}
 
 
+def _classes(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
+    count = int(random.integers(2, 5))
+    ends = np.quantile(signal, np.linspace(0, 1, count + 1)[1:-1])
+    return np.searchsorted(ends, signal).astype(np.float64), {"num_class": count}
+
+
 def _times(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
     """Bounds of times (rows, 2): exact, and censored on either side or both."""
     low = np.round(np.exp(np.clip(signal / 2, -3, 3)), 1) + 0.1
@@ -75,6 +81,8 @@ DRAWS: Mapping[str, Draw] = {
     "reg:gamma": _amounts,
     "reg:tweedie": _claims,
     "count:poisson": _counts,
+    "multi:softprob": _classes,
+    "multi:softmax": _classes,
     "survival:aft": _times,
 }
 
@@ -96,7 +104,9 @@ def drawn_labels(
     return labels.astype(np.float32), {**options, "objective": objective, **own}
 
 
-def drawn_rows(random: np.random.Generator, rows: int) -> dict[str, NDArray[np.float32]]:
+def drawn_rows(
+    random: np.random.Generator, rows: int, classes: int
+) -> dict[str, NDArray[np.float32]]:
     """``weight`` and ``base_margin``, of some tables.
 
     No weight is 0: what tells only such rows apart is chosen by lot.
@@ -106,5 +116,6 @@ def drawn_rows(random: np.random.Generator, rows: int) -> dict[str, NDArray[np.f
         weight = np.round(random.exponential(size=rows) + 0.1, 1)
         given["weight"] = weight.astype(np.float32)
     if random.random() < 0.2:
-        given["base_margin"] = random.normal(size=rows).astype(np.float32) / 4
+        shape = rows if classes == 1 else (rows, classes)
+        given["base_margin"] = random.normal(size=shape).astype(np.float32) / 4
     return given

@@ -72,6 +72,8 @@ VARIANTS: list[dict[str, object]] = [
     {"subsample": 0.7, "colsample_bytree": 0.6},
     {"num_boost_round": 12, "early_stopping_rounds": 2, "eta": 1.0},
     {"active_only_trees": 2},
+    {"objective": "multi:softprob", "num_class": 2, "num_boost_round": 2},
+    {"objective": "reg:absoluteerror"},
 ]
 
 

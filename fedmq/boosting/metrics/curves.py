@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,13 +61,15 @@ def ks(
 
 
 def prevalence_mean(
-    curve: object, labels: NDArray[np.float32], predictions: NDArray[np.float32], weight: Weight
+    curve: Callable[[NDArray[np.float32], NDArray[np.float32], Weight], float],
+    labels: NDArray[np.float32],
+    predictions: NDArray[np.float32],
+    weight: Weight,
 ) -> float:
     """The mean over classes of a curve of one class against the rest, by the classes' weights.
 
     ``predictions`` (rows, classes); NaN if a class is absent.
     """
-    assert callable(curve)
     rows = np.ones_like(labels) if weight is None else weight
     shares, areas = [], []
     for name in range(predictions.shape[1]):

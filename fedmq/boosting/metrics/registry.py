@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.metrics.curves import auc, aucpr, ks
+from fedmq.boosting.metrics.classes import match_error, multi_log_loss
+from fedmq.boosting.metrics.curves import auc, aucpr, ks, prevalence_mean
 from fedmq.boosting.metrics.losses import LOSSES, error, mean_of, pinball, pseudo_huber, tweedie
 from fedmq.boosting.metrics.metric import Metric, Weight, mean, printed
 from fedmq.boosting.objectives.survival import survival_loss
@@ -23,6 +24,10 @@ _CURVES = {
         Metric("ks", ks, maximize=True),
     )
 }
+_OF_CLASSES = {
+    "mlogloss": Metric("mlogloss", mean_of(multi_log_loss)),
+    "merror": Metric("merror", mean_of(match_error)),
+}
 
 
 def metric_of(name: str, params: TrainParams) -> Metric:
@@ -32,6 +37,8 @@ def metric_of(name: str, params: TrainParams) -> Metric:
         return Metric(name, mean_of(partial(error, float(argument))))
     if kind == "tweedie-nloglik":
         return Metric(name, mean_of(partial(tweedie, float(argument))))
+    if params.outputs > 1 and name in _CURVES:
+        return Metric(name, partial(prevalence_mean, _CURVES[name].of), maximize=True)
     if name == "mphe":
         return Metric(name, mean_of(partial(pseudo_huber, params.huber_slope)))
     if name == "quantile" and params.quantile_alpha is not None:
@@ -43,7 +50,7 @@ def metric_of(name: str, params: TrainParams) -> Metric:
         )
     if name == "interval-regression-accuracy":
         return Metric(name, _interval_accuracy, maximize=False)
-    return {**LOSSES, **_CURVES}[name]
+    return {**LOSSES, **_CURVES, **_OF_CLASSES}[name]
 
 
 def watched_metric(params: TrainParams) -> Metric:

@@ -59,9 +59,15 @@ class Forest:
         """The child of each of ``nodes`` where its row goes ``left`` or not: int32 (n,)."""
         return np.where(left, self.left[nodes], self.right[nodes])
 
-    def margins(self, leaves: NDArray[np.int32], base: np.float32) -> NDArray[np.float32]:
-        """Leaves (rows, trees) to margins (rows,), added tree by tree in float32 like XGBoost."""
-        margins = np.full(len(leaves), base, dtype=np.float32)
+    def margins(
+        self, leaves: NDArray[np.int32], base: np.float32 | NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Leaves (rows, trees) to margins (rows,), added tree by tree in float32 like XGBoost.
+
+        With a ``base`` (classes,) the trees of the classes take turns: margins (rows, classes).
+        """
+        first = np.atleast_1d(base)
+        margins = np.tile(first, (len(leaves), 1))
         for tree in range(leaves.shape[1]):
-            margins += self.weight[leaves[:, tree]]
-        return margins
+            margins[:, tree % len(first)] += self.weight[leaves[:, tree]]
+        return margins if np.ndim(base) else margins[:, 0]

@@ -104,6 +104,6 @@ class ServedForest:
     def scores(self, leaves: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Leaves (rows, trees) to margins and predictions, float32 (rows,) each."""
         objective = objective_of(self.share.params)
-        base = objective.base_margin(self.share.base_score)
+        base = objective.first_margin(self.share.base_score)
         margins = self.forest.margins(leaves, base)
         return margins, objective.predictions(margins)

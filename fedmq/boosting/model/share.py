@@ -119,12 +119,12 @@ class ActiveShare(_Share):
                 )
         if self.params.base_score is None:
             raise ValueError("params.base_score is missing")
-        if self.best_iteration is not None and self.best_iteration >= len(self.trees):
+        if self.best_iteration is not None and self._end(self.best_iteration) > len(self.trees):
             raise ValueError("best_iteration is beyond the trees")
         return self
 
     @property
-    def base_score(self) -> float:
+    def base_score(self) -> float | tuple[float, ...]:
         """The prediction before the first tree: given, or estimated from the labels."""
         assert self.params.base_score is not None
         return self.params.base_score
@@ -154,7 +154,13 @@ class ActiveShare(_Share):
     @property
     def used_trees(self) -> tuple[Tree, ...]:
         """The trees that predictions use: up to ``best_iteration``, or all."""
-        return self.trees if self.best_iteration is None else self.trees[: self.best_iteration + 1]
+        if self.best_iteration is None:
+            return self.trees
+        return self.trees[: self._end(self.best_iteration)]
+
+    def _end(self, iteration: int) -> int:
+        """How many trees there are up to the end of round ``iteration``."""
+        return (iteration + 1) * self.params.outputs
 
     @property
     def asked(self) -> tuple[str, ...]:

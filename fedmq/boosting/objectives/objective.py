@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedmq.boosting.objectives.intercept import newton_step, sample_mean
 from fedmq.errors import DataError
 
-__all__ = ["Objective", "RegressionLoss", "pairs"]
+__all__ = ["BaseScore", "FirstMargin", "Objective", "RegressionLoss", "pairs"]
 
 
 def pairs(
@@ -27,6 +27,13 @@ def pairs(
 
 
 _SCALED = 1e-6  # XGBoost's kRtEps
+
+
+BaseScore = float | tuple[float, ...]
+"""The prediction before the first tree; one for each class where there are several."""
+
+FirstMargin = np.float32 | NDArray[np.float32]
+"""The margin that rows start from: a number, or float32 (classes,)."""
 
 
 class Objective(ABC):
@@ -62,6 +69,17 @@ class Objective(ABC):
     ) -> np.float32:
         """What XGBoost predicts before the first tree where nobody says: the mean label."""
         return sample_mean(labels, weight)
+
+    def base_scores(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> BaseScore:
+        """The base score, or those of all classes."""
+        return float(self.base_score(labels, weight))
+
+    def first_margin(self, base_score: BaseScore) -> FirstMargin:
+        """The margin, or those of all classes, that every row starts from."""
+        assert not isinstance(base_score, tuple)
+        return self.base_margin(base_score)
 
     @abstractmethod
     def base_margin(self, base_score: float) -> np.float32:

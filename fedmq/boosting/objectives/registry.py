@@ -8,6 +8,7 @@ from fedmq.boosting.objective_name import ObjectiveName
 from fedmq.boosting.objectives.adaptive import AbsoluteError, QuantileError
 from fedmq.boosting.objectives.log_link import Gamma, Poisson, Tweedie
 from fedmq.boosting.objectives.logistic import BinaryLogistic, LogitRaw, RegLogistic
+from fedmq.boosting.objectives.multiclass import SoftMax, SoftProb
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.squared import PseudoHuberError, SquaredError, SquaredLogError
 from fedmq.boosting.objectives.survival import AcceleratedFailureTime
@@ -33,6 +34,8 @@ OBJECTIVES: Mapping[ObjectiveName, Callable[[TrainParams], Objective]] = {
     "count:poisson": lambda params: Poisson(params.max_delta_step),
     "reg:gamma": lambda params: Gamma(params.scale_pos_weight),
     "reg:tweedie": lambda params: Tweedie(params.tweedie_variance_power),
+    "multi:softprob": lambda params: SoftProb(params.outputs),
+    "multi:softmax": lambda params: SoftMax(params.outputs),
     "survival:aft": lambda params: AcceleratedFailureTime(
         params.aft_loss_distribution, params.aft_loss_distribution_scale
     ),

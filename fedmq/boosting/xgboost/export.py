@@ -28,6 +28,8 @@ _SECTIONS: Mapping[str, str] = {
     "reg:quantileerror": "quantile_loss_param",
     "count:poisson": "poisson_regression_param",
     "reg:tweedie": "tweedie_regression_param",
+    "multi:softprob": "softmax_multiclass_param",
+    "multi:softmax": "softmax_multiclass_param",
     "survival:aft": "aft_loss_param",
     **dict.fromkeys(
         ("binary:logistic", "binary:logitraw", "reg:logistic", "reg:squarederror", "reg:gamma"),
@@ -69,11 +71,12 @@ def _document(
 ) -> dict[str, Any]:
     model = {
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
-        "iteration_indptr": list(range(len(trees) + 1)),
-        "tree_info": [0] * len(trees),
+        "iteration_indptr": list(range(0, len(trees) + 1, params.outputs)),
+        "tree_info": [index % params.outputs for index in range(len(trees))],
         "trees": [_tree(index, tree, len(feature_names)) for index, tree in enumerate(trees)],
     }
     assert params.base_score is not None  # of a finished model
+    scores = np.broadcast_to(np.array(params.base_score, np.float32), params.outputs)
     return {
         "learner": {
             "attributes": {},
@@ -81,9 +84,9 @@ def _document(
             "feature_types": ["float"] * len(feature_names),
             "gradient_booster": {"model": model, "name": "gbtree"},
             "learner_model_param": {
-                "base_score": f"[{np.float32(params.base_score)!s}]",
+                "base_score": f"[{','.join(map(str, scores))}]",
                 "boost_from_average": "0",
-                "num_class": "0",
+                "num_class": str(params.num_class or 0),
                 "num_feature": str(len(feature_names)),
                 "num_target": "1",
             },

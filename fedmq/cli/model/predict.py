@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,22 +139,33 @@ def _check_no_loss(output: Path) -> None:
                 raise ConfigError(f"{output}: exists already and holds no scores; choose another")
 
 
+def _columns(scores: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells: one column, or one for each class."""
+    several = next((score for score in scores if isinstance(score, list)), None)
+    width = 1 if several is None else len(several)
+    headers = ["score"] if several is None else [f"score_{name}" for name in range(width)]
+    rows = [score if isinstance(score, list) else [score] * width for score in scores]
+    return headers, [["" if cell is None else f"{cell:.9g}" for cell in row] for row in rows]
+
+
 def _write_scores(
     output: Path, column: str, ids: list[str], result: Mapping[str, Any], strict: bool
 ) -> None:
     """Write all scores or no file; but write into a pipe or link, such as /dev/stdout."""
     table = io.StringIO(newline="")
     writer = csv.writer(table)
-    cells = ["" if score is None else f"{score:.9g}" for score in result["scores"]]
+    headers, cells = _columns(result["scores"])
     if strict:
-        writer.writerow((column, "score"))
-        writer.writerows(zip(ids, cells, strict=True))
+        writer.writerow((column, *headers))
+        writer.writerows((name, *row) for name, row in zip(ids, cells, strict=True))
     else:
         reasons = [
             f"unknown at {', '.join(found)}" if found else "" for found in result["unknown_at"]
         ]
-        writer.writerow((column, "score", "reason"))
-        writer.writerows(zip(ids, cells, reasons, strict=True))
+        writer.writerow((column, *headers, "reason"))
+        writer.writerows(
+            (name, *row, reason) for name, row, reason in zip(ids, cells, reasons, strict=True)
+        )
     try:
         if not output.is_symlink() and (output.is_file() or not output.exists()):
             write_atomically(output, table.getvalue())

@@ -74,7 +74,7 @@ def _watched(
 ) -> Any:
     """The result of a request whose progress is shown in trees."""
     state = state_folder(party)
-    expected = job.params.num_boost_round if job else None
+    expected = job.params.total_trees if job else None
     opened: list[str] = [request["session"]] if "session" in request else []
     with ProgressBar("training, trees", "tree", quiet=quiet) as bar:
 

@@ -51,6 +51,7 @@ _BOUNDS: Mapping[str, tuple[float | None, tuple[float, float]]] = {
         (1.0, (0.0, 0.25)),  # p (1 - p) is no larger
     ),
     **dict.fromkeys(("reg:absoluteerror", "reg:quantileerror"), (1.0, (1.0, 1.0))),
+    **dict.fromkeys(("multi:softprob", "multi:softmax"), (1.0, (0.0, 0.5))),  # 2 p (1 - p)
     "reg:pseudohubererror": (None, (0.0, 1.0)),  # |g| is below the slope
     "reg:squarederror": (None, (1.0, 1.0)),
 }

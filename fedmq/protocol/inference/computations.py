@@ -96,6 +96,8 @@ class WalkOn:
 class Scores:
     """What the rows of a batch came to: float32 (rows,) each, NaN for a row without a score.
 
+    Of several classes, margins and probabilities are (rows, classes).
+
     ``unknown`` by party: which rows' ids it does not know, bool (rows,).
     """
 
@@ -120,7 +122,7 @@ class SumLeaves:
     def run(self) -> Scores:
         objective = objective_of(self.params)
         assert self.params.base_score is not None  # of a finished model
-        base = objective.base_margin(self.params.base_score)
+        base = objective.first_margin(self.params.base_score)
         margins = self.forest.margins(self.leaves, base)
         predictions = objective.predictions(margins)
         for rows in self.unknown.values():

@@ -215,7 +215,7 @@ class ActiveTraining(TranscribedMachine):
             return
         metrics = self._derived[1]
         if self.tree:
-            self._emit(Report(self.tree, self._params.num_boost_round, "tree", metrics))
+            self._emit(Report(self.tree, self._params.total_trees, "tree", metrics))
         self._model.add_metrics(metrics)
         if self._model.is_complete:
             self._move(MODEL_COMPLETE)
@@ -257,7 +257,7 @@ class ActiveTraining(TranscribedMachine):
             self._send(peer, training.TreeStarted(tree=self.tree, pieces=len(plans)))
         for number, plan in enumerate(plans):
             self._run(BROADCAST, plan, partial(self._broadcast, number))
-        if plans and self.tree + 1 < self._params.num_boost_round:
+        if plans and self.tree + 1 < self._params.total_trees:
             for preparation in self._engine.prepare():
                 self._run(NEXT_TREE, preparation, lambda _: None)
         self._ask_level()

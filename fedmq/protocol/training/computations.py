@@ -18,6 +18,7 @@ from fedmq.boosting.metrics.early_stopping import EarlyStopping
 from fedmq.boosting.metrics.registry import metric_of, watched_metric
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.monotone import MonotoneNode
+from fedmq.boosting.objectives.objective import BaseScore
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, first_order_gains, split_gains
@@ -95,21 +96,21 @@ class EstimateBaseScore:
     params: TrainParams
     table: ActiveTable
 
-    def run(self) -> float:
+    def run(self) -> BaseScore:
         training = ~self.table.evaluation
         weight = self.table.weight
-        score = objective_of(self.params).base_score(
+        return objective_of(self.params).base_scores(
             self.table.label[training], None if weight is None else weight[training]
         )
-        return float(score)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeriveGradients:
     """The gradients from which the next tree grows, and the metrics of the model so far.
 
-    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``. Raises `DataError`
-    where the labels span more than sums of the fixed resolution can keep.
+    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``; there are none while
+    a round lacks trees of other classes. Raises `DataError` where the labels span more than sums of
+    the fixed resolution can keep.
     """
 
     label: ClassVar[str] = "DeriveGradients"
@@ -126,6 +127,8 @@ class DeriveGradients:
         )
         if self.tree == 0:
             self._check_spread(training)
+        if self.tree % self.params.outputs:
+            return gradients, {}  # the round is not complete
         evaluated = objective_of(self.params).evaluated(self.margins)
         metrics = {
             f"{name}-{metric}": metric_of(metric, self.params).of(
@@ -140,7 +143,8 @@ class DeriveGradients:
 
     def _check_spread(self, training: NDArray[np.bool_]) -> None:
         objective, table = objective_of(self.params), self.table
-        g = np.abs(objective.gradients(self.margins, table.label, table.weight)[training, 0])
+        gradients = objective.gradients(self.margins, table.label, table.weight)
+        g = np.abs(gradients[training][..., 0])
         most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0
         if usual < most * _NARROWEST:
             what = "label" if table.weight is None else "label or weight"

@@ -135,7 +135,7 @@ def opening_of(
         evaluation=Bitmap.of(table.evaluation),
         engine=engine.name,
         public=pack_payload(public),
-        trees=params.num_boost_round,
+        trees=params.total_trees,
         active_only_trees=params.active_only_trees,
         max_depth=params.depth_limit,
         max_leaves=params.leaf_limit,

@@ -18,6 +18,7 @@ from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.checkpoint import ActiveTree, all_records, last_records
 from fedmq.protocol.training.computations import EstimateBaseScore, early_stopping, recorded
+from fedmq.protocol.training.round import Round
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.tree_builder import Residuals
 
@@ -58,7 +59,9 @@ class ModelBuilder:
         """Go back to the first ``trees`` saved trees; to none if their margins are lost."""
         margin = self.saved[trees - 1].margin if trees else None
         kept = self.saved[:trees] if margin is not None else ()
-        self.margin = self._first_margin() if margin is None else margin
+        self._round = Round(self._first_margin())
+        if margin is not None:
+            self._round.restore(margin)
         self.records = all_records(self._table.features, kept)
         self.trees = [saved.tree for saved in kept]
         self._owned = Counter(owner for tree in self.trees for owner in tree.owner.tolist())
@@ -71,8 +74,8 @@ class ModelBuilder:
         if self._table.base_margin is not None:
             return self._table.base_margin
         assert self._params.base_score is not None
-        base = objective_of(self._params).base_margin(self._params.base_score)
-        return np.full(len(self._table.label), base, dtype=np.float32)
+        base = objective_of(self._params).first_margin(self._params.base_score)
+        return np.full((len(self._table.label), *np.shape(base)), base, dtype=np.float32)
 
     def add_metrics(self, metrics: Mapping[str, float]) -> None:
         """Add the metrics of the model with its trees so far; of a model without trees, nothing."""
@@ -81,10 +84,15 @@ class ModelBuilder:
             self._remember(len(self.trees), metrics)
 
     @property
+    def margin(self) -> NDArray[np.float32]:
+        """The margins before the round that grows: float32 (rows,), or (rows, classes)."""
+        return self._round.margin
+
+    @property
     def is_complete(self) -> bool:
         """Whether all trees have grown, or early stopping is due."""
         stopped = self._stopping is not None and self._stopping.is_due
-        return stopped or len(self.trees) == self._params.num_boost_round
+        return stopped or len(self.trees) == self._params.total_trees
 
     def residuals(self) -> Residuals | None:
         """What labels are off by, where leaves are made of it; None where sums make them."""
@@ -108,10 +116,10 @@ class ModelBuilder:
 
     def add(self, tree: Tree, increments: NDArray[np.float32]) -> ActiveTree:
         """Add a finished tree, with what it adds to the margins; the checkpoint to be saved."""
-        self.margin = self.margin + increments
+        self._round.add(increments)
         added = last_records(self.records, self._records_before)
         checkpoint = ActiveTree(
-            len(self.trees), tree, added, self._before, self.margin, self._table.digest
+            len(self.trees), tree, added, self._before, self._round.saved(), self._table.digest
         )
         self.trees.append(tree)
         self._owned.update(tree.owner.tolist())
@@ -136,7 +144,7 @@ class ModelBuilder:
     def _remember(self, trees: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
             self._history.setdefault(name, []).append(value)
-        if self._stopping is not None:
+        if self._stopping is not None and metrics:
             watched = list(self._table.evaluation_sets)[-1]  # as XGBoost does
             score = metrics[f"{watched}-{self._params.eval_metric[-1]}"]
-            self._stopping = self._stopping.after(trees - 1, score)
+            self._stopping = self._stopping.after(trees // self._params.outputs - 1, score)
