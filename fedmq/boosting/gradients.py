@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.fixed_point import RESOLUTION_BITS, FixedPoint
+from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import one_side_sample, rounding_lots, salt_of, sampled_rows
@@ -48,17 +49,20 @@ class Gradients:
         params: TrainParams,
         tree: int,
         weight: NDArray[np.float32] | None = None,
+        objective: Objective | None = None,
     ) -> Gradients:
         """Gradients of the objective at ``margins`` (rows,) for the rows that ``tree`` sees.
 
         Of several classes, at ``margins`` (rows, classes), those of the class of ``tree``.
         ``weight`` (rows,) says how often each row counts; None where all count once.
+        ``objective``: in place of the one that ``params`` name.
         """
         chosen = sampled_rows(len(labels), params.subsample, seed=params.seed, tree=tree)
         carried = training & chosen
-        floats = objective_of(params).gradients(
-            margins[carried], labels[carried], None if weight is None else weight[carried]
-        )
+        # Of all training rows: a caller's own function may know them by their places.
+        floats = (objective or objective_of(params)).gradients(
+            margins[training], labels[training], None if weight is None else weight[training]
+        )[chosen[training]]
         if floats.ndim == 3:
             floats = np.ascontiguousarray(floats[:, tree % params.outputs])
         if params.goss:

@@ -8,6 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.objectives.custom import (
+    CustomMetric,
+    CustomObjective,
+    MetricFunction,
+    ObjectiveFunction,
+)
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.row_weights import base_margins, row_weights
@@ -29,6 +35,8 @@ def active_table(
     weight: Any = None,
     base_margin: Any = None,
     evaluation: Any = None,
+    obj: ObjectiveFunction | None = None,
+    custom_metric: MetricFunction | None = None,
 ) -> ActiveTable:
     """The table of ``values`` (rows, features) and what belongs to its rows, as callers give it.
 
@@ -36,7 +44,8 @@ def active_table(
         DataError: a column is no array of numbers, or of another length than the labels.
     """
     bounds = params.objective == "survival:aft"
-    labels = objective_of(params).labels(_column(label, "label", 2 if bounds else 1), ACTIVE)
+    objective = objective_of(params)
+    labels = objective.labels(_column(label, "label", 2 if bounds else 1), ACTIVE)
     rows = len(labels)
     sets = _evaluation_sets(evaluation, rows)
     held_out = np.logical_or.reduce([np.zeros(rows, np.bool_), *sets.values()])
@@ -53,6 +62,8 @@ def active_table(
             if base_margin is None
             else base_margins(_of_rows(base_margin, "base_margin", rows, params.outputs), ACTIVE)
         ),
+        objective=None if obj is None else CustomObjective(obj, objective),
+        metric=None if custom_metric is None else CustomMetric(custom_metric),
         evaluation_sets=sets,
     )
 

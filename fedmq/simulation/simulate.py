@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from fedmq.boosting.objectives.custom import MetricFunction, ObjectiveFunction
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
@@ -40,6 +41,8 @@ def simulate(
     passive: Mapping[str, Any],
     weight: ArrayLike | None = None,
     base_margin: ArrayLike | None = None,
+    obj: ObjectiveFunction | None = None,
+    custom_metric: MetricFunction | None = None,
     params: TrainParams | Mapping[str, Any] | None = None,
     engine: str = "paillier",
     engine_options: Mapping[str, Any] | None = None,
@@ -64,6 +67,11 @@ def simulate(
         weight: (rows,) how often each row counts; the other parties do not learn it.
         base_margin: (rows,) the margin that each row starts from, instead of the base score's: the
             logarithm of an exposure, say.
+        obj: g and h of (margins, rows), in place of the objective that ``params`` name, which still
+            makes predictions of margins; ``rows.get_label()`` and ``get_weight()`` are those of
+            ``xgboost.DMatrix``.
+        custom_metric: name and value of (predictions, rows), beside ``eval_metric``; of margins
+            where there is an ``obj``. Early stopping watches ``eval_metric``.
         params: XGBoost's parameters, as :class:`TrainParams` or a dict; its defaults where left
             out.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
@@ -93,7 +101,15 @@ def simulate(
     spec = _engine(engine, engine_options or {}, key)
     values, names = feature_table(active, ACTIVE)
     own = active_table(
-        values, names, params, label, weight=weight, base_margin=base_margin, evaluation=evaluation
+        values,
+        names,
+        params,
+        label,
+        weight=weight,
+        base_margin=base_margin,
+        evaluation=evaluation,
+        obj=obj,
+        custom_metric=custom_metric,
     )
     rows = len(own.label)
     _check_parties(passive)

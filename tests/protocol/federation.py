@@ -48,6 +48,8 @@ class Federation:
         )
     )
     engine: Engine = PLAIN
+    weight: NDArray[np.float32] | None = None
+    base_margin: NDArray[np.float32] | None = None
     secret: int = 7
     smallest_node: Mapping[str, int] = field(default_factory=dict)
     smallest_cell: Mapping[str, int] = field(default_factory=dict)
@@ -88,6 +90,8 @@ class Federation:
             self.label,
             self.evaluation,
             alignment="the same ids",
+            weight=self.weight,
+            base_margin=self.base_margin,
         )
         machines: dict[str, Machine] = {
             ACTIVE: ActiveTraining(

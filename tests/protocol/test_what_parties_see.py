@@ -48,6 +48,8 @@ def active_only(what: str, values: Any) -> Secret:
         {"colsample_bylevel": 0.7, "colsample_bynode": 0.7},
         {"grow_policy": "lossguide", "max_leaves": 6, "max_depth": 0},
         {"monotone_constraints": {"telco.telco_secret_name_0": 1, "bank_secret_name_1": -1}},
+        {"objective": "reg:absoluteerror"},
+        {"scale_pos_weight": 2.5, "base_score": None},
     ],
     ids=str,
 )
@@ -58,6 +60,21 @@ def test_no_message_of_an_encrypted_training_tells_a_secret(
     owners = np.concatenate([tree.owner for tree in simulation.results[ACTIVE].trees])
     assert set(owners.tolist()) > {-1}
     assert leaks(envelopes, secrets) == set()
+
+
+@pytest.mark.parametrize("engine", [PAILLIER, OU, PLAIN], ids=lambda engine: engine.name)
+def test_no_message_tells_a_weight_or_a_first_margin(engine: Engine) -> None:
+    random = np.random.default_rng(5)
+    weight = random.exponential(size=ROWS).astype(np.float32)
+    margin = random.normal(size=ROWS).astype(np.float32)
+    made = federation().having(engine=engine, weight=weight, base_margin=margin)
+    envelopes, _, _ = trained(made)
+    held = Gradients.of(margin, made.label, ~made.evaluation, made.params, 0, weight)
+    secrets = [active_only("weights", weight), active_only("first margins", margin)]
+    gradients = [active_only("g", held.pairs[:, 0]), active_only("h", held.pairs[:, 1])]
+    assert leaks(envelopes, secrets) == set()
+    told = leaks(envelopes, gradients)
+    assert bool(told) == (engine is PLAIN), told
 
 
 def test_no_message_of_a_training_on_a_lattice_tells_a_secret() -> None:

@@ -99,7 +99,7 @@ class EstimateBaseScore:
     def run(self) -> BaseScore:
         training = ~self.table.evaluation
         weight = self.table.weight
-        return objective_of(self.params).base_scores(
+        return (self.table.objective or objective_of(self.params)).base_scores(
             self.table.label[training], None if weight is None else weight[training]
         )
 
@@ -123,7 +123,13 @@ class DeriveGradients:
         table = self.table
         training = ~table.evaluation
         gradients = Gradients.of(
-            self.margins, table.label, training, self.params, self.tree, table.weight
+            self.margins,
+            table.label,
+            training,
+            self.params,
+            self.tree,
+            table.weight,
+            table.objective,
         )
         if self.tree == 0:
             self._check_spread(training)
@@ -139,10 +145,20 @@ class DeriveGradients:
             for name, rows in {"train": training, **table.evaluation_sets}.items()
             for metric in self.params.eval_metric
         }
+        for name, rows in {"train": training, **table.evaluation_sets}.items():
+            if table.metric is not None:
+                # As in XGBoost: margins where the objective is a caller's own as well.
+                shown = evaluated if table.objective is None else self.margins
+                weight = None if table.weight is None else table.weight[rows]
+                metric, value = table.metric.of(table.label[rows], shown[rows], weight)
+                metrics[f"{name}-{metric}"] = value
         return gradients, metrics
 
     def _check_spread(self, training: NDArray[np.bool_]) -> None:
-        objective, table = objective_of(self.params), self.table
+        table = self.table
+        if table.objective is not None:
+            return  # a caller's own knows what it gives
+        objective = objective_of(self.params)
         gradients = objective.gradients(self.margins, table.label, table.weight)
         g = np.abs(gradients[training][..., 0])
         most, usual = float(g.max(initial=0.0)), float(np.median(g[g > 0])) if g.any() else 0.0

@@ -96,7 +96,8 @@ class ModelBuilder:
 
     def residuals(self) -> Residuals | None:
         """What labels are off by, where leaves are made of it; None where sums make them."""
-        quantile = objective_of(self._params).leaf_quantile
+        objective = self._table.objective or objective_of(self._params)
+        quantile = objective.leaf_quantile
         if quantile is None:
             return None
         return Residuals(self._table.label - self.margin, self._table.weight, quantile)

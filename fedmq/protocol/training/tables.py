@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.objectives.custom import CustomMetric
+from fedmq.boosting.objectives.objective import Objective
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.training import MOST_ROWS, TrainingOpen
 from fedmq.privacy.engine import Engine
@@ -27,12 +29,13 @@ class ActiveTable:
     for bounds of times; ``evaluation`` bool (rows,): rows that are scored but not learned from, and
     ``evaluation_sets`` how they are divided, "eval" being all of them where nothing is given;
     ``weight`` float32 (rows,): how often each row counts; ``base_margin`` float32 (rows,): where
-    each row starts instead of at the base score. Neither leaves this party. ``alignment``: what
-    tells the common rows from others, empty where rows are matched by position; it is that of the
-    stored alignment ``alignment_name``, if there is one. ``digest`` tells this table from any
-    other, and never leaves its party; empty where no session outlives a crash. ``signs``: 1 or -1
-    of columns that may only raise the prediction, or only lower it. Raises `DataError` for more
-    rows than a training takes.
+    each row starts instead of at the base score; ``objective`` and ``metric``: a caller's own, the
+    first in place of the one that parameters name. None of them leaves this party.
+    ``alignment``: what tells the common rows from others, empty where rows are matched by position;
+    it is that of the stored alignment ``alignment_name``, if there is one. ``digest`` tells this
+    table from any other, and never leaves its party; empty where no session outlives a crash.
+    ``signs``: 1 or -1 of columns that may only raise the prediction, or only lower it. Raises
+    `DataError` for more rows than a training takes.
     """
 
     values: NDArray[np.float32]
@@ -45,6 +48,8 @@ class ActiveTable:
     signs: Mapping[str, int] = field(default_factory=dict)
     weight: NDArray[np.float32] | None = None
     base_margin: NDArray[np.float32] | None = None
+    objective: Objective | None = None
+    metric: CustomMetric | None = None
     evaluation_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -57,6 +62,10 @@ class ActiveTable:
 
     def check_engine(self, engine: Engine) -> None:
         """Raise `ConfigError` where ``engine`` cannot train on these rows."""
+        if self.objective is not None and not engine.takes_weights:
+            raise ConfigError(
+                f"engine {engine.name}: obj may give larger gradients than it is meant for"
+            )
         if self.weight is not None and not engine.takes_weights:
             raise ConfigError(
                 f"engine {engine.name}: weights make gradients larger than it is meant for; leave "
