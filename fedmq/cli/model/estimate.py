@@ -66,7 +66,9 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
     learned = np.flatnonzero(~table.evaluation)
     latency = _latency(party, federation)
     filled = _bins(
-        bins, _columns(columns, federation, table.values.shape[1]), description.params.max_bin
+        bins,
+        _columns(columns, federation.partners(description.parties), table.values.shape[1]),
+        description.params.max_bin,
     )
     found = estimation.estimate(
         active=table.values[learned],
@@ -109,8 +111,8 @@ def _latency(party: PartyFile, federation: Federation) -> BrokerLatency | None:
         return None
 
 
-def _columns(given: tuple[str, ...], federation: Federation, otherwise: int) -> dict[str, int]:
-    counts = dict.fromkeys(federation.passive, otherwise)
+def _columns(given: tuple[str, ...], passive: Sequence[str], otherwise: int) -> dict[str, int]:
+    counts = dict.fromkeys(passive, otherwise)
     for option in given:
         party, _, count = option.partition("=")
         if party not in counts or not count.isdecimal():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -70,6 +70,27 @@ class Federation(Section):
     def parties(self) -> tuple[str, ...]:
         """All parties, the active one first."""
         return (self.active, *self.passive)
+
+    def partners(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
+        """The passive parties among ``wanted``, in the federation's order; all for None.
+
+        Raises:
+            ConfigError: one of them is no passive party.
+        """
+        if wanted is None:
+            return self.passive
+        odd = [party for party in wanted if party not in self.passive]
+        if odd:
+            raise ConfigError(
+                f"parties: {odd[0]!r} is none of the passive parties {', '.join(self.passive)}"
+            )
+        return tuple(party for party in self.passive if party in wanted)
+
+    def are_members(self, parties: Sequence[str]) -> bool:
+        """Whether ``parties`` are some of the federation's, the active one and then the others."""
+        return list(parties) == [party for party in self.parties if party in parties] and (
+            self.active in parties
+        )
 
     def pinned(self, party: str) -> tuple[PublicKeys, ...]:
         """The public keys of ``party``, the newest last; none where messages are not sealed."""

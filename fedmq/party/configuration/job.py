@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.messages.body import ModelId
+from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
 
@@ -57,6 +58,8 @@ class TrainingJob(Section):
     """How the gradients are kept secret; every party's policy must allow it."""
     engine_options: Mapping[str, Any] = Field(default_factory=dict)
     """The engine's own options, such as ``{ key_bits = 3072 }``."""
+    parties: tuple[PartyName, ...] | None = None
+    """The passive parties that take part, such as ``["telco"]``; all when left out."""
     evaluation: Annotated[float | dict[SetName, float], AfterValidator(_shares)] = 0.0
     """The share of the rows that is scored after each tree, but not learned from; or several such
     sets, as in ``{ recent = 0.1, rest = 0.1 }``: early stopping watches the last."""
@@ -78,6 +81,8 @@ class AlignmentJob(Section):
 
     party: FilePath = Path("party.toml")
     """The active party's file: its daemon is asked."""
+    parties: Annotated[tuple[PartyName, ...], Field(min_length=1)] | None = None
+    """The passive parties among whom it is made; all when left out."""
     name: ModelId
     """What the alignment is called, here and in ``train.toml``."""
 

@@ -45,8 +45,8 @@ class AlignmentService(Service):
     def commands(self) -> Mapping[str, Command]:
         return {"align": self._align}
 
-    def _terms(self, name: str, session: str, attempt: int) -> Terms:
-        return Terms(name, f"{session}/{attempt}", self.context.federation.parties)
+    def _terms(self, name: str, session: str, attempt: int, parties: tuple[str, ...]) -> Terms:
+        return Terms(name, f"{session}/{attempt}", parties)
 
     def _read(self, terms: Terms) -> ReadIds:
         store = AlignmentStore(self.context.config.state)
@@ -59,10 +59,13 @@ class AlignmentService(Service):
         assert isinstance(opening, AlignmentOpen)
         policy = self.context.config.policy
         agreed = await answered(self._agree(header, opening))
+        federation, parties = self.context.federation, opening.parties
+        if not federation.are_members(parties) or self.context.party not in parties:
+            parties = federation.parties
         machine = PassiveAlignment(
             self.context.party,
-            self.context.federation.parties,
-            self._read(self._terms(opening.name, header.session, header.attempt)),
+            parties,
+            self._read(self._terms(opening.name, header.session, header.attempt, parties)),
             lambda _: agreed.result(),
             secrets.token_bytes(_KEY_BYTES),
             policy.smallest_alignment,
@@ -89,7 +92,10 @@ class AlignmentService(Service):
         self.context.require_active("align")
         if not self.context.federation.passive:
             raise ConfigError("there is no other party to align with")
-        name = AlignmentJob.model_validate(request["job"]).name
+        job = AlignmentJob.model_validate(request["job"])
+        name = job.name
+        federation = self.context.federation
+        parties = (federation.active, *federation.partners(job.parties))
         if name in self._making:
             raise ConfigError(f"alignment {name!r} is being made already; see: fedmq status")
         self._making.add(name)
@@ -97,7 +103,7 @@ class AlignmentService(Service):
         begun = asyncio.get_running_loop().time()
         try:
             own: AlignmentIds = await self.context.pool.run(
-                self._read(self._terms(name, session, 1))
+                self._read(self._terms(name, session, 1, parties))
             )
         except BaseException:
             self._making.discard(name)
@@ -106,11 +112,11 @@ class AlignmentService(Service):
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             machine = ActiveAlignment(
                 name,
-                self.context.federation.parties,
+                parties,
                 own.ids,
                 own.normalise,
                 secrets.token_bytes(_KEY_BYTES),
-                replace(own, terms=self._terms(name, session, number)).keep,
+                replace(own, terms=self._terms(name, session, number, parties)).keep,
                 self.context.config.policy.smallest_alignment,
             )
             return self.context.sessions.open(
@@ -125,7 +131,7 @@ class AlignmentService(Service):
             "alignment": name,
             "rows": rows,
             "own_ids": len(own.ids),
-            "parties": list(self.context.federation.parties),
+            "parties": list(parties),
             "seconds": round(asyncio.get_running_loop().time() - begun, 3),
             "bytes_sent": attempts.bytes_sent,
         }

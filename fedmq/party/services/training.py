@@ -150,6 +150,7 @@ class TrainingService(Service):
     async def _train(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("train")
         job = TrainingJob.model_validate(request["job"])
+        self.context.federation.partners(job.parties)
         if ENGINES[job.engine].known_leak:  # which may be towards the label holder or away from it
             refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
@@ -292,7 +293,7 @@ class TrainingService(Service):
         return ActiveTraining(
             session.model,
             self.context.party,
-            self.context.federation.passive,
+            self.context.federation.partners(job.parties),
             table,
             job.params,
             engine_named(job.engine, job.engine_options, "job"),
