@@ -29,7 +29,8 @@ class AuditedDaemons(DaemonsInMemory):
     """Daemons with keys, whose tables lack some values."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, settings: str = "") -> None:
-        super().__init__(folder, patch, settings, KEYS)
+        settings = f"allow_weak_keys = true\n{settings}"
+        super().__init__(folder, patch, settings, KEYS, tuple(OPTIONS))
 
     def write_table(self, party: str, seed: int = 1) -> None:
         super().write_table(party, seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class DaemonsInMemory:
         patch: pytest.MonkeyPatch,
         settings: str = "",
         keys: Mapping[str, PrivateKeys] | None = None,
+        engines: Sequence[str] = ("plain",),
     ) -> None:
         self.folder = folder
         self.hold: Hold = _deliver
@@ -86,7 +87,7 @@ class DaemonsInMemory:
                 f'party = "{party}"\nfederation = "../federation.toml"\n'
                 'broker = "amqp://nobody:secret@127.0.0.1:1/"\n'
                 f'[data]\npath = "data.csv"\nid = "id"\n{label}'
-                f'[policy]\nengines = ["plain", "paillier", "ou"]\nallow_weak_keys = true\n'
+                f"[policy]\nengines = {json.dumps(engines)}\n"
                 f"allow_unsealed = true\nsmallest_alignment = 1\n{settings}"
             )
 
