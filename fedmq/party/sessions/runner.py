@@ -99,6 +99,7 @@ class SessionRunner:
         self._record = observer.record
         self._link_trouble = ""
         self._unsealed: set[str] = set()
+        self._stopped = False
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks = BackgroundTasks()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
@@ -155,7 +156,8 @@ class SessionRunner:
             await asyncio.wait([self._kept])
 
     def stop(self) -> None:
-        """Let everything fall: no message, timer or computation remains."""
+        """Let everything fall: no message, timer or computation remains, and none begins."""
+        self._stopped = True
         for timer in self._timers.values():
             timer.cancel()
         self._tasks.cancel()
@@ -165,6 +167,8 @@ class SessionRunner:
             self.closed.set_result(None)
 
     def _feed(self, event: SessionEvent) -> None:
+        if self._stopped:  # what still arrives is for the daemon that goes on with the session
+            return
         try:
             effects = self.session.handle(event)
         except MessageError:
