@@ -56,9 +56,11 @@ async def test_attempts_after_crashes_are_proved_one_after_the_other(
     await daemons.stop()
     verdict = daemons.verified()
     assert verdict.attempts > 1
-    assert verdict.signed >= 60
     assert verdict.trees >= 60
-    assert daemons.verified("retail").signed >= 60
+    # A crash may come after a tree is saved, and before its signature has left.
+    assert verdict.signed > 60 - verdict.attempts
+    again = daemons.verified("retail")
+    assert again.signed > 60 - again.attempts
 
 
 async def _is_trained(daemons: AuditedDaemons) -> bool:

@@ -155,6 +155,6 @@ class StoreCheckpointer:
         await self._store.end(self._session.id, "finished")
 
     async def fail(self, reason: str) -> None:
+        await self._store.end(self._session.id, "failed", reason[:2000])
         if self._transcript is not None:
             await self._transcript.close()
-        await self._store.end(self._session.id, "failed", reason[:2000])
