@@ -207,12 +207,12 @@ def test_numbers_after_a_restart_follow_the_clock(last: int, elapsed: float, num
 
 
 async def test_a_session_that_ended_shows_when_and_why(federation: DaemonsInMemory) -> None:
-    with pytest.raises(DaemonError, match="only plain"):
-        await federation.ask("bank", "train", job=job(engine="paillier"))
+    with pytest.raises(DaemonError, match="does not take part with engine 'lattice'"):
+        await federation.ask("bank", "train", job=job(engine="lattice"))
     result = await federation.ask("bank", "train", job=job())
     for party in ("bank", "telco"):
         refused, finished = (await federation.ask(party, "status"))["ended"]
-        assert "does not take part with engine 'paillier'" in refused["reason"]
+        assert "does not take part with engine 'lattice'" in refused["reason"]
         assert (finished["model"], finished["reason"]) == (result["model"], "")
         assert refused["ended"] <= finished["ended"]
     await federation.stop("bank")

@@ -123,8 +123,8 @@ def test_sealed_daemons_train_over_tls(folder: Path) -> None:
         audit = json.loads(
             fedmq("audit-log", "list", folder / "telco" / "party.toml", "--json").stdout
         )
-        assert [entry["event"] for entry in audit] == ["asked", "ended"]
-        assert audit[1]["outcome"] == "finished"
+        assert [entry["event"] for entry in audit] == ["asked", "agreed", "foretold", "ended"]
+        assert audit[-1]["outcome"] == "finished"
         status = json.loads(fedmq("status", folder / "telco" / "party.toml", "--json").stdout)
         assert status["sealed"]
         assert status["refused"] == {}
