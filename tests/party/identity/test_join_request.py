@@ -44,6 +44,7 @@ def test_a_request_returns_from_its_file(path: Path, keys: PrivateKeys) -> None:
         ("certificate_request", new_request("shop")[0].decode()),
         ("signature", "00" * 64),
     ],
+    ids=["party", "federation", "keys", "certificate request", "signature"],
 )
 def test_a_request_that_was_altered_is_refused(path: Path, field: str, value: str) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))

@@ -60,7 +60,7 @@ def test_many_squarings_are_a_power() -> None:
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("exponent", [1, 2, 3, 6, 2**64 + 1, secrets.randbits(224) | 1 << 223])
+@pytest.mark.parametrize("exponent", [1, 2, 3, 6, 2**64 + 1, 2**224 // 3])
 def test_powers_are_those_of_numbers(exponent: int) -> None:
     modulus = MODULI[2] ** 2
     residues, numbers = Residues(modulus), [*drawn(modulus, 9), MODULI[2]]
