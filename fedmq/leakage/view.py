@@ -78,6 +78,7 @@ class SessionView:
         self.smallest_cells: dict[str, int] = {}
         """Cells with fewer rows of a node were merged, by the party that announced it."""
         self._oblivious: set[tuple[int, int]] = set()
+        self._decoys: set[tuple[str, int, int]] = set()
         for envelope in recording.envelopes:
             if isinstance(envelope.body, training.TrainingOpen):
                 self.terms = envelope.body
@@ -92,6 +93,7 @@ class SessionView:
             training.QueryPiece: self._asked,
             training.HistogramReply: self._answered,
             training.DirectionsQuery: self._asked_obliviously,
+            training.SplitDecision: self._decided,
             training.SplitOutcome: self._outcome,
             training.NodeAssignment: self._assignment,
         }
@@ -131,7 +133,13 @@ class SessionView:
     def _asked_obliviously(self, _: Envelope, body: training.DirectionsQuery) -> None:
         self._oblivious.add((body.tree, body.node))
 
+    def _decided(self, envelope: Envelope, body: training.SplitDecision) -> None:
+        if body.is_decoy:
+            self._decoys.add((envelope.header.recipient, body.tree, body.node))
+
     def _outcome(self, envelope: Envelope, body: training.SplitOutcome) -> None:
+        if (envelope.header.sender, body.tree, body.node) in self._decoys:
+            return
         if (body.tree, body.node) in self._oblivious:
             return  # what is recorded takes the label holder's secrets to read
         if not self.is_active and ENGINES[self.terms.engine].hides_rows:

@@ -16,6 +16,7 @@ from fedmq.messages.body import Body, Count, Index, ModelId
 
 __all__ = [
     "BODIES",
+    "NO_CANDIDATE",
     "DirectionsQuery",
     "EngineSetup",
     "GradientBroadcast",
@@ -65,6 +66,9 @@ MOST_ROWS = 8_000_000
 MOST_CANDIDATES = 2**20
 """Of one party in a node."""
 
+NO_CANDIDATE = 2**32 - 1
+"""What a decoy names, as often as a decision would name a candidate."""
+
 
 class TrainingOpen(Body):
     """Active to each passive: train with me, on these terms."""
@@ -100,6 +104,8 @@ class TrainingOpen(Body):
     signs: dict[Column, Literal[-1, 1]] = Field(default_factory=dict)
     """Of the recipient's columns that the label holder names: whether they may only raise the
     prediction (1), or only lower it (-1)."""
+    decoys: bool = False
+    """Whether decisions come that are decoys, and assignments of the recipient's own splits."""
 
 
 class SessionAccept(Body):
@@ -237,7 +243,16 @@ class SplitDecision(Body):
     tree: Index
     node: Node
     candidates: Uint32s
-    """Positions in the owner's reply for this node; what they stand for only the owner knows."""
+    """Positions in the owner's reply for this node; what they stand for only the owner knows.
+
+    In a decoy each is 2**32 - 1: nothing is split, and nobody goes left in the answer.
+    """
+
+    @property
+    def is_decoy(self) -> bool:
+        """Whether nothing is split, and the message hides who gets decisions."""
+        named = self.candidates.numpy()
+        return len(named) > 0 and bool((named == NO_CANDIDATE).all())
 
 
 class SplitOutcome(Body):

@@ -111,6 +111,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         colsample_bynode=st.floats(0, 1, exclude_min=True),
         max_leaves=naturals,
         signs=st.dictionaries(words, st.sampled_from([-1, 1]), max_size=3),
+        decoys=st.booleans(),
     ),
     training.SessionAccept: st.builds(
         training.SessionAccept,
@@ -304,6 +305,7 @@ _FIELDS: dict[str, Any] = {
     "value_bits": 40,
     "max_leaves": 0,
     "signs": {"minutes": 1},
+    "decoys": True,
     "signed": True,
     "rising": _BITS,
     "falling": _BITS,

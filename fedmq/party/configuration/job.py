@@ -63,6 +63,9 @@ class TrainingJob(Section):
     evaluation: Annotated[float | dict[SetName, float], AfterValidator(_shares)] = 0.0
     """The share of the rows that is scored after each tree, but not learned from; or several such
     sets, as in ``{ recent = 0.1, rest = 0.1 }``: early stopping watches the last."""
+    decoys: bool = False
+    """Whether every split decision comes with decoys to the parties that do not split, so that the
+    broker's operator cannot count whose columns do; not with ``lattice``."""
     params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
     """The training parameters."""
 

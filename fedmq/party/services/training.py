@@ -50,6 +50,7 @@ from fedmq.protocol.answered_sums import AnsweredSums
 from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.decoys import DecoyActiveTraining, check_decoys
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.transcript import Signing
@@ -155,7 +156,10 @@ class TrainingService(Service):
             refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
                 raise Refused(refusal)
-        drawn = engine_named(job.engine, job.engine_options, "job").drawn()
+        engine = engine_named(job.engine, job.engine_options, "job")
+        if job.decoys:
+            check_decoys(engine)
+        drawn = engine.drawn()
         timeline = Timeline() if request.get("trace") else None
         async with self._begins:  # of two equal requests the later finds the first's
             running = await self.context.session_store.running()
@@ -290,7 +294,8 @@ class TrainingService(Service):
         table: ActiveTable,
         progress: SavedProgress = NOTHING_SAVED,
     ) -> ActiveTraining:
-        return ActiveTraining(
+        kind = DecoyActiveTraining if job.decoys else ActiveTraining
+        return kind(
             session.model,
             self.context.party,
             self.context.federation.partners(job.parties),

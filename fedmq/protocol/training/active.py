@@ -37,10 +37,7 @@ from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.column_constraints import ColumnConstraints
-from fedmq.protocol.training.computations import (
-    DeriveGradients,
-    went_left,
-)
+from fedmq.protocol.training.computations import DeriveGradients, went_left
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.handshake import Handshake, keyed, opening_of
 from fedmq.protocol.training.level import Level
@@ -150,15 +147,17 @@ class ActiveTraining(TranscribedMachine):
 
     @on(Start)
     def _on_start(self, _: Start) -> None:
-        keying = keyed(self._table, self._params, self._model, self._engine)
-        self._run(KEYS, keying, self._open)
+        self._run(KEYS, keyed(self._table, self._params, self._model, self._engine), self._open)
 
     def _open(self, made: tuple[BinMatrix, Values]) -> None:
         self._bins, public = made
-        opening = opening_of(self._model_id, self._table, self._params, self._spec, public)
+        opening = self._opening(public)
         for peer in self.peers:
             self._send(peer, self._constraints.opening(peer, opening))
         self._set_out_when_ready()
+
+    def _opening(self, public: Values) -> training.TrainingOpen:
+        return opening_of(self._model_id, self._table, self._params, self._spec, public)
 
     @on_message(training.SessionAccept)
     def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
@@ -363,7 +362,6 @@ class ActiveTraining(TranscribedMachine):
                     self._ask_split(node, self._parties[owner], best)
             if not self._level.is_split or self._goes_down():
                 return
-        self._move(TREE_COMPLETE)
         self._end_tree()
 
     def _ask_split(self, node: int, peer: str, best: Best) -> None:
@@ -384,10 +382,8 @@ class ActiveTraining(TranscribedMachine):
             self._send(peer, body)
 
     def _split_own(self, node: int, best: Best) -> None:
-        candidates = self._candidates.of_node(node)
-        record = self._model.record(candidates, int(best.candidates[0]))
-        rows = self._builder.rows(node)
-        left = went_left(self._model.records, record, self._table.values, rows)
+        record = self._model.record(self._candidates.of_node(node), int(best.candidates[0]))
+        left = went_left(self._model.records, record, self._table.values, self._builder.rows(node))
         sign = 0 if best.signs is None else int(best.signs[0])
         self._split(node, LABEL_HOLDER, record, left, sign)
 
@@ -395,10 +391,7 @@ class ActiveTraining(TranscribedMachine):
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
         self._level.check_split(peer, body)
         rows = self._table.label if self._spec.hides_rows else self._builder.rows(body.node)
-        if body.left.count != len(rows):
-            raise ProtocolError(
-                f"directions for {body.left.count} rows, node {body.node} has {len(rows)}"
-            )
+        self._level.check_directions(body, len(rows))
         self._records.check(NodeAnswer(peer, self.tree, body.node), body.record)
         self._resume(self._level.take_outcome(body), body.left.numpy())
 
@@ -412,6 +405,9 @@ class ActiveTraining(TranscribedMachine):
             claim = NodeAnswer(peer, self.tree, node)
             sign = claim.sign(self._builder.left_totals(node, left), best)
         self._split(node, self._parties.index(peer), record, left, sign)
+        self._go_on_when_split()
+
+    def _go_on_when_split(self) -> None:
         if self._level.is_split and not self._goes_down():
             self._split_next()
 
@@ -423,6 +419,9 @@ class ActiveTraining(TranscribedMachine):
         if not expands or self._spec.hides_rows:
             return  # at the last level nobody but the owner learns the partition
         assignment = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
+        self._assign(owner, assignment)
+
+    def _assign(self, owner: int, assignment: training.NodeAssignment) -> None:
         for peer in self._askable:
             if peer != self._parties[owner]:
                 self._send(peer, assignment)
@@ -436,6 +435,7 @@ class ActiveTraining(TranscribedMachine):
         return True
 
     def _end_tree(self) -> None:
+        self._move(TREE_COMPLETE)
         # Sent before the checkpoint, so that all parties wait for their disks at the same time.
         for peer in self._askable:
             self._send(peer, training.TreeFinished(tree=self.tree))

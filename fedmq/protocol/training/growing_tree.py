@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.node_numbers import ROOT
+from fedmq.errors import ProtocolError
+from fedmq.messages.training import SplitDecision
 from fedmq.privacy.plan import Values
 from fedmq.protocol.training.histogram_requests import HistogramRequests
 from fedmq.protocol.training.node_candidates import NodeCandidates
@@ -50,3 +52,16 @@ class GrowingTree:
     def order(self, node: int) -> NDArray[np.int64] | None:
         """The order in which the candidates of a node were shown; None if they never were."""
         return self.shown.order(ROOT if self._one_order else node)
+
+    def winner(self, body: SplitDecision) -> int:
+        """The candidate by which its node is split.
+
+        Candidates that tie come together: the first in this party's own order is XGBoost's.
+
+        Raises:
+            ProtocolError: the node was not shown, or shows no such candidate.
+        """
+        order, chosen = self.order(body.node), body.candidates.numpy()
+        if order is None or not len(chosen) or int(chosen.max()) >= len(order):
+            raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
+        return int(order[chosen].min())

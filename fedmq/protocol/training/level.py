@@ -207,6 +207,13 @@ class Level:
         ):
             raise ProtocolError(f"a split of node {body.node} that was not asked for")
 
+    def check_directions(self, body: training.SplitOutcome, rows: int) -> None:
+        """Raise ProtocolError unless ``body`` has a direction for each of the node's ``rows``."""
+        if body.left.count != rows:
+            raise ProtocolError(
+                f"directions for {body.left.count} rows, node {body.node} has {rows}"
+            )
+
     def take_outcome(self, body: training.SplitOutcome) -> RunningPlan:
         """Note the record of a split that was checked; who waits for its directions."""
         split = self._splitting[body.node]

@@ -372,20 +372,14 @@ class PassiveTraining(TranscribedMachine):
     @on_message(training.SplitDecision)
     def _on_decision(self, _: str, body: training.SplitDecision) -> None:
         tree = self._growing
-        rows, order = tree.rows.rows(body.node), tree.order(body.node)
-        chosen = body.candidates.numpy()
-        if (
-            body.tree != tree.number
-            or rows is None
-            or order is None
-            or not len(chosen)
-            or int(chosen.max()) >= len(order)
-        ):
-            raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
-        # Candidates that tie come together: the first in this party's own order is XGBoost's.
-        winner = int(order[chosen].min())
+        rows = tree.rows.rows(body.node)
+        if body.tree != tree.number or rows is None:
+            raise ProtocolError(f"a split of node {body.node}, there is no such node")
+        if self._terms.decoys and body.is_decoy:
+            self._show(body.node, len(self._records), np.zeros(len(rows), dtype=np.bool_))
+            return
         candidates = tree.candidates.of_node(body.node)
-        self._records, record = recorded(self._records, candidates, winner)
+        self._records, record = recorded(self._records, candidates, tree.winner(body))
         self._places.append((tree.number, body.node))
         left = went_left(self._records, record, self._prepared.table.values, rows)
         pieces = tree.directions_asked.pop(body.node, [])
@@ -402,6 +396,8 @@ class PassiveTraining(TranscribedMachine):
     @on_message(training.NodeAssignment)
     def _on_assignment(self, _: str, body: training.NodeAssignment) -> None:
         tree = self._growing
+        if self._terms.decoys and (body.tree, body.node) in self._places[tree.records_before :]:
+            return  # its own split, assigned so that nobody can tell whose it is
         rows = None if tree.rows.hidden else tree.rows.rows(body.node)
         if body.tree != tree.number or rows is None or body.left.count != len(rows):
             raise ProtocolError(f"an assignment of node {body.node} that does not fit")
