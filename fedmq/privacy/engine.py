@@ -218,6 +218,8 @@ class PassiveHalf(ABC):
 
     nodes_per_query: int = 1
     """So many nodes may be asked about in one query; each sum that is answered is as many."""
+    queries_per_node: int = 1
+    """So many queries about a node, one after the other, are answered at most."""
 
     def start_session(
         self,
@@ -251,6 +253,14 @@ class PassiveHalf(ABC):
     def sums_bytes(self, nodes: int) -> int:
         """Memory for the sums of so many nodes, at most; 0 where none are kept."""
         return 0
+
+    def largest_query(self, rows: int) -> Extent:
+        """What is asked about a node with so many rows, at most."""
+        return Extent(0, 0)
+
+    def largest_directions_query(self) -> Extent:
+        """What is asked about the directions of a split, at most."""
+        return Extent(0, 0)
 
     @abstractmethod
     def answer(self, queries: Sequence[Query]) -> Plan[None]:

@@ -115,6 +115,9 @@ class _Passive(PassiveHalf):
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
         [self._pairs[piece.rows]] = yield Compute([Given(piece.values["pairs"])])
 
+    def largest_query(self, rows: int) -> Extent:
+        return Extent(1, 0)
+
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         for query in queries:
             [best] = yield Compute([_Score(self._bins, self._pairs, query, self._params)])

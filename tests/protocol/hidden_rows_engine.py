@@ -99,6 +99,8 @@ class _Join:
 
 
 class _Passive(PassiveHalf):
+    queries_per_node = 2
+
     def __init__(self, bins: BinMatrix) -> None:
         self._bins = bins
         random = np.random.default_rng()
@@ -111,6 +113,9 @@ class _Passive(PassiveHalf):
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
         raise AssertionError("nothing is broadcast")
         yield
+
+    def largest_query(self, rows: int) -> Extent:
+        return Extent(_PIECES, 8 * rows)
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         answers = yield Compute([_Answer(self._bins, self._pad, query) for query in queries])

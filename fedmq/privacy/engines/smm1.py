@@ -98,6 +98,9 @@ class _Passive(RowNumbersPassive):
         self._r = r
         self._r_used = r_used
 
+    def largest_query(self, rows: int) -> Extent:
+        return matrix_extent(rows, self._r)
+
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         hidden = yield Compute(
             [

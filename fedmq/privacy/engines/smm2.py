@@ -311,9 +311,14 @@ class _ScoreHidden:
 
 
 class _Passive(RowNumbersPassive):
+    queries_per_node = 2
+
     def __init__(self, spec: Smm2, bins: BinMatrix) -> None:
         super().__init__(bins)
         self._spec = spec
+
+    def largest_query(self, rows: int) -> Extent:
+        return matrix_extent(rows, max(2, self._spec.r))  # W of g and h, or the vectors of smm1
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         answers = yield Compute([self._answer(query) for query in queries])

@@ -25,10 +25,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
+from fedmq.privacy.engine import Extent
 from fedmq.privacy.lattice.punctured_seeds import GROUP_BITS, GROUPS
 from fedmq.privacy.plan import PIECE_BYTES, Values
 
-__all__ = ["ChooseRows", "HideDirections", "read_choice"]
+__all__ = ["ChooseRows", "HideDirections", "choice_extent", "read_choice"]
 
 _BLOCK_BYTES = 16  # of AES
 _BLOCKS_AT_ONCE = 16  # of each seed: 2,048 rows, which stay in a fast cache
@@ -94,6 +95,11 @@ class HideDirections:
             pads.append(_pads(_transposed(sums ^ shown) ^ offset, hashing))
         hidden: NDArray[np.bool_] = _first(pads, len(self.left)) ^ self.left
         return hidden
+
+
+def choice_extent(count: int) -> Extent:
+    """What the pieces of a choice among ``count`` rows take."""
+    return Extent.of(-(-count // 8), GROUPS, _PIECE_WIDTH)
 
 
 def read_choice(pieces: Sequence[Values], count: int) -> NDArray[np.uint8]:

@@ -12,14 +12,15 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.errors import MessageError, Refused
-from fedmq.privacy.engine import BroadcastPiece, Directions, PassiveHalf, Query
+from fedmq.privacy.engine import BroadcastPiece, Directions, Extent, PassiveHalf, Query
 from fedmq.privacy.lattice.answer import AnswerQuery
 from fedmq.privacy.lattice.base_transfers import TRANSFERS, ChooseSeeds
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.layout import SUM_BYTES, Layout
-from fedmq.privacy.lattice.oblivious_transfer import HideDirections
+from fedmq.privacy.lattice.oblivious_transfer import HideDirections, choice_extent
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
-from fedmq.privacy.lattice.punctured_seeds import PunctureSeeds
+from fedmq.privacy.lattice.punctured_seeds import SUMS_BYTES, PunctureSeeds
+from fedmq.privacy.lattice.query import query_extent
 from fedmq.privacy.lattice.sampling import Stream, fresh_seed
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
@@ -56,6 +57,7 @@ class LatticePassive(PassiveHalf):
         self._sums: object = None
         self._transfer_seeds: NDArray[np.uint8] | None = None
         self._layout: Layout
+        self._all_rows = 0
         self._masks: NDArray[np.int8]
         self._answered = 0
 
@@ -65,6 +67,7 @@ class LatticePassive(PassiveHalf):
         value_bits: int = RESOLUTION_BITS,
         secret: bytes | None = None,
     ) -> None:
+        self._all_rows = len(training)
         self._layout = Layout(int(np.count_nonzero(training)), value_bits=value_bits)
         self.nodes_per_query = self._layout.nodes
         self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))
@@ -120,6 +123,15 @@ class LatticePassive(PassiveHalf):
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
         raise MessageError("engine 'lattice' broadcasts no gradients")
         yield
+
+    def largest_query(self, rows: int) -> Extent:
+        return query_extent(self._layout)
+
+    def largest_directions_query(self) -> Extent:
+        if self._offer is None:
+            return Extent(0, 0)
+        choice = choice_extent(self._all_rows)
+        return Extent(1 + choice.pieces, SUMS_BYTES + choice.bytes)
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         self._answered += sum(len(query.order) for query in queries)

@@ -21,7 +21,7 @@ from fedmq.errors import MessageError
 from fedmq.privacy.lattice.base_transfers import TRANSFERS
 from fedmq.privacy.lattice.sampling import Stream
 
-__all__ = ["GROUPS", "GROUP_BITS", "GrowSeeds", "PunctureSeeds"]
+__all__ = ["GROUPS", "GROUP_BITS", "SUMS_BYTES", "GrowSeeds", "PunctureSeeds"]
 
 GROUP_BITS = 4
 """A place within a group has so many bits, a transfer for each."""
@@ -29,6 +29,9 @@ GROUP_BITS = 4
 GROUPS = TRANSFERS // GROUP_BITS
 
 _BYTES = 16  # of a seed
+
+SUMS_BYTES = TRANSFERS * 2 * _BYTES
+"""Of the sums that are sent."""
 
 
 @dataclass(frozen=True, eq=False)

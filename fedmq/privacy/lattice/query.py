@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
+from fedmq.privacy.engine import Extent
 from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, add_shifted, carried
 from fedmq.privacy.lattice.public_elements import PublicElements
@@ -23,7 +24,7 @@ from fedmq.privacy.lattice.ring import coefficients, transformed
 from fedmq.privacy.lattice.sampling import Stream, draw_secret
 from fedmq.privacy.plan import PIECE_BYTES, Values
 
-__all__ = ["EncryptNode", "Query", "read_query"]
+__all__ = ["EncryptNode", "Query", "query_extent", "read_query"]
 
 _HALF = LIMB_BITS // 2
 
@@ -78,6 +79,12 @@ def _parts(layout: Layout) -> list[slice]:
     count = layout.rows + layout.degree
     width = PIECE_BYTES // (LIMB_BITS // 8 * layout.sent_limbs)
     return [slice(start, min(start + width, count)) for start in range(0, count, width)]
+
+
+def query_extent(layout: Layout) -> Extent:
+    """What the pieces of `EncryptNode` take."""
+    number_bytes = LIMB_BITS // 8 * layout.sent_limbs - _HALF // 8 * layout.sends_half
+    return Extent(len(_parts(layout)), (layout.rows + layout.degree) * number_bytes)
 
 
 def _piece(limbs: NDArray[np.uint32], layout: Layout) -> Values:

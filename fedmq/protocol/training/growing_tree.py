@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.node_numbers import ROOT
 from fedmq.errors import ProtocolError
-from fedmq.messages.training import SplitDecision
+from fedmq.messages import training
+from fedmq.messages.array import payload_bytes, unpack_payload
+from fedmq.privacy.engine import Extent, PassiveHalf
 from fedmq.privacy.plan import Values
+from fedmq.protocol.training.asked_nodes import AskedNodes
 from fedmq.protocol.training.histogram_requests import HistogramRequests
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
@@ -22,6 +23,7 @@ __all__ = ["GrowingTree"]
 class GrowingTree:
     """What stands while tree ``number`` grows; ``pieces`` of its broadcast are to come.
 
+    ``asked`` knows which nodes it may have, ``engine`` how long questions about them may be.
     ``keeps_numbers``: a candidate has one number in all nodes, unless nodes draw their columns.
     """
 
@@ -32,6 +34,8 @@ class GrowingTree:
         candidates: NodeCandidates,
         shown: ShownCandidates,
         rows: NodeRows,
+        asked: AskedNodes,
+        engine: PassiveHalf,
         records_before: int,
         *,
         keeps_numbers: bool,
@@ -42,8 +46,12 @@ class GrowingTree:
         self.records_before = records_before
         self.requests = HistogramRequests(number)
         self.shown = shown
-        self.directions_asked: dict[int, list[Values]] = defaultdict(list)
-        """What came before the decision about a node."""
+        self._asked = asked
+        self._engine = engine
+        self._directions_of = 0
+        self._directions: list[Values] = []
+        """What came before the decision about a node, and the node; 0 where nothing did."""
+        self._directions_bytes = 0
         self.to_arrive = pieces
         self.to_take = pieces
         """Pieces that the engine has not taken in yet."""
@@ -53,7 +61,7 @@ class GrowingTree:
         """The order in which the candidates of a node were shown; None if they never were."""
         return self.shown.order(ROOT if self._one_order else node)
 
-    def winner(self, body: SplitDecision) -> int:
+    def winner(self, body: training.SplitDecision) -> int:
         """The candidate by which its node is split.
 
         Candidates that tie come together: the first in this party's own order is XGBoost's.
@@ -65,3 +73,51 @@ class GrowingTree:
         if order is None or not len(chosen) or int(chosen.max()) >= len(order):
             raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
         return int(order[chosen].min())
+
+    def request(self, body: training.HistogramRequest) -> None:
+        """Nodes are asked about.
+
+        Raises:
+            ProtocolError: this tree has no such nodes, or the queries are longer than they can be.
+        """
+        largest: dict[int, Extent] = {}
+        for query in body.nodes:
+            rows = self.rows.rows(query.node)
+            if body.tree != self.number or rows is None:
+                raise ProtocolError(f"sums of node {query.node}, there is no such node")
+            self._asked.ask(query.node, body.round)
+            largest[query.node] = self._engine.largest_query(len(rows))
+        self.requests.add(body, largest)
+
+    def ask_directions(self, body: training.DirectionsQuery) -> None:
+        """A piece of a question about the directions of a node, whose decision comes next.
+
+        Raises:
+            ProtocolError: it is out of place, or longer than such a question can be.
+        """
+        if (
+            body.tree != self.number
+            or self.rows.rows(body.node) is None
+            or body.piece != len(self._directions)
+            or self._directions_of not in (0, body.node)
+        ):
+            raise ProtocolError(f"a query about directions of node {body.node}, out of place")
+        self._directions_of = body.node
+        self._directions_bytes += payload_bytes(body.payload)
+        largest = self._engine.largest_directions_query()
+        if body.piece >= largest.pieces or self._directions_bytes > largest.bytes:
+            raise ProtocolError(f"a query about directions of node {body.node} that is too long")
+        self._directions.append(unpack_payload(body.payload))
+
+    def split(self, node: int) -> list[Values]:
+        """``node`` is split by this party; what was asked about its directions.
+
+        Raises:
+            ProtocolError: it cannot be split, or directions of another node were asked for.
+        """
+        if self._directions_of not in (0, node):
+            raise ProtocolError(f"a split of node {node}, not of node {self._directions_of}")
+        self._asked.split(node)
+        pieces, self._directions = self._directions, []
+        self._directions_of = self._directions_bytes = 0
+        return pieces

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
-from fedmq.messages.array import unpack_payload
+from fedmq.messages.array import payload_bytes, unpack_payload
+from fedmq.privacy.engine import Extent
 from fedmq.privacy.plan import Values
 
 __all__ = ["HistogramRequest", "HistogramRequests"]
@@ -15,11 +17,16 @@ __all__ = ["HistogramRequest", "HistogramRequests"]
 
 @dataclass(slots=True)
 class HistogramRequest:
-    """A request of a round, whose query ``pieces`` come in: so many are ``missing`` by node."""
+    """A request of a round, whose query ``pieces`` come in: so many are ``missing`` by node.
+
+    All of a node are not longer than the ``largest`` query about it.
+    """
 
     round: int
     missing: dict[int, int]
     pieces: dict[int, list[Values]]
+    largest: Mapping[int, Extent]
+    bytes: Counter[int] = field(default_factory=Counter)
 
     @property
     def is_complete(self) -> bool:
@@ -36,16 +43,26 @@ class HistogramRequests:
         self._declined: dict[int, int] = {}
         """Query pieces that are under way for nodes that were declined."""
 
-    def add(self, body: training.HistogramRequest) -> None:
-        """A request about nodes that exist."""
+    def add(self, body: training.HistogramRequest, largest: Mapping[int, Extent]) -> None:
+        """A request about nodes that exist; the ``largest`` query about each.
+
+        Raises:
+            ProtocolError: it announces more pieces.
+        """
+        for query in body.nodes:
+            if query.pieces > (most := largest[query.node].pieces):
+                raise ProtocolError(
+                    f"a query of {query.pieces} pieces about node {query.node}, {most} hold all"
+                )
         missing = {query.node: query.pieces for query in body.nodes}
-        self._open.append(HistogramRequest(body.round, missing, {node: [] for node in missing}))
+        pieces: dict[int, list[Values]] = {node: [] for node in missing}
+        self._open.append(HistogramRequest(body.round, missing, pieces, largest))
 
     def add_piece(self, body: training.QueryPiece) -> None:
         """A piece of a query; one for a declined node is dropped.
 
         Raises:
-            ProtocolError: it was not announced.
+            ProtocolError: it was not announced, or the query is longer than it can be.
         """
         announced = (
             request
@@ -58,6 +75,12 @@ class HistogramRequests:
             return
         if request is None or body.tree != self._tree:
             raise ProtocolError(f"a query piece for node {body.node} that was not announced")
+        request.bytes[body.node] += payload_bytes(body.payload)
+        if request.bytes[body.node] > (most := request.largest[body.node].bytes):
+            raise ProtocolError(
+                f"a query of {request.bytes[body.node]:,} bytes or more about node {body.node}, "
+                f"it takes {most:,}"
+            )
         request.pieces[body.node].append(unpack_payload(body.payload))
         request.missing[body.node] -= 1
 

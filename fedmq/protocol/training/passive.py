@@ -36,6 +36,7 @@ from fedmq.protocol.events import (
 from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED, RunningPlan
 from fedmq.protocol.table import REFUSES
+from fedmq.protocol.training.asked_nodes import AskedNodes
 from fedmq.protocol.training.candidate_signs import shown_signs
 from fedmq.protocol.training.column_constraints import kept_signs
 from fedmq.protocol.training.commitment import committed, noise_secret
@@ -240,6 +241,8 @@ class PassiveTraining(TranscribedMachine):
             candidates,
             shown,
             rows,
+            AskedNodes(terms, prepared.engine.queries_per_node),
+            prepared.engine,
             len(self._records),
             keeps_numbers=prepared.spec.keeps_numbers,
         )
@@ -270,11 +273,7 @@ class PassiveTraining(TranscribedMachine):
 
     @on_message(training.HistogramRequest)
     def _on_request(self, _: str, body: training.HistogramRequest) -> None:
-        tree = self._growing
-        for query in body.nodes:
-            if body.tree != tree.number or tree.rows.rows(query.node) is None:
-                raise ProtocolError(f"sums of node {query.node}, there is no such node")
-        tree.requests.add(body)
+        self._growing.request(body)
         self._answer_complete()
 
     @on_message(training.QueryPiece)
@@ -360,14 +359,7 @@ class PassiveTraining(TranscribedMachine):
 
     @on_message(training.DirectionsQuery)
     def _on_directions_query(self, _: str, body: training.DirectionsQuery) -> None:
-        tree = self._growing
-        if (
-            body.tree != tree.number
-            or tree.rows.rows(body.node) is None
-            or body.piece != len(tree.directions_asked[body.node])
-        ):
-            raise ProtocolError(f"a query about directions of node {body.node}, out of place")
-        tree.directions_asked[body.node].append(unpack_payload(body.payload))
+        self._growing.ask_directions(body)
 
     @on_message(training.SplitDecision)
     def _on_decision(self, _: str, body: training.SplitDecision) -> None:
@@ -378,11 +370,11 @@ class PassiveTraining(TranscribedMachine):
         if self._terms.decoys and body.is_decoy:
             self._show(body.node, len(self._records), np.zeros(len(rows), dtype=np.bool_))
             return
+        winner, pieces = tree.winner(body), tree.split(body.node)
         candidates = tree.candidates.of_node(body.node)
-        self._records, record = recorded(self._records, candidates, tree.winner(body))
+        self._records, record = recorded(self._records, candidates, winner)
         self._places.append((tree.number, body.node))
         left = went_left(self._records, record, self._prepared.table.values, rows)
-        pieces = tree.directions_asked.pop(body.node, [])
         showing = self._prepared.engine.show_directions(tree.number, body.node, left, pieces)
         self._run(SHOWN, showing, partial(self._show, body.node, record))
         tree.rows.divide(body.node, left)

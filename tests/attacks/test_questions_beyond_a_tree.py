@@ -1,0 +1,105 @@
+"""A label holder that asks again, or of nodes that no tree has, and fills up its questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.messages import training
+from fedmq.messages.array import Array, pack_payload
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.privacy.engine import Engine
+from fedmq.privacy.engines.lattice import Lattice
+from tests.protocol.federation import ACTIVE, OU, PLAIN, small
+from tests.protocol.hidden_rows_engine import HiddenRows
+from tests.simulator import Simulation
+
+
+def sent_after(kind: type[Body], more: Callable[[Any], list[Body]], engine: Engine) -> str:
+    """How ``telco`` ends when the label holder sends ``more`` after its first message of a kind."""
+    simulation = Simulation(small(counts=(0, 3)).having(engine=engine).training())
+    seen: list[Body] = []
+
+    def tap(envelope: Envelope) -> None:
+        if isinstance(envelope.body, kind) and not seen:
+            seen.append(envelope.body)
+            for body in more(envelope.body):
+                simulation.send(ACTIVE, "telco", body)
+
+    simulation.tap = tap
+    simulation.run()
+    return str(simulation.errors["telco"])
+
+
+@pytest.mark.parametrize("engine", [PLAIN, OU, Lattice(), HiddenRows()], ids=lambda spec: spec.name)
+def test_the_same_request_again_ends_the_session(engine: Engine) -> None:
+    said = sent_after(training.HistogramRequest, lambda body: [body], engine)
+    assert "round 0 of questions about node 1 is not next" in said
+
+
+@pytest.mark.parametrize("engine", [Lattice(directions="all"), HiddenRows()], ids=lambda s: s.name)
+def test_so_does_the_same_split_again_where_rows_are_hidden(engine: Engine) -> None:
+    other = Array.of(np.array([0], np.uint32))
+    said = sent_after(
+        training.SplitDecision,
+        lambda body: [body.model_copy(update={"candidates": other})],
+        engine,
+    )
+    assert "node 1 has been split before" in said
+
+
+def test_a_split_of_every_node_there_could_be_ends_it() -> None:
+    said = sent_after(
+        training.SplitDecision,
+        lambda body: [body.model_copy(update={"node": node}) for node in range(2, 9)],
+        Lattice(directions="all"),
+    )
+    assert "node 8 lies below max_depth = 3" in said
+
+
+@pytest.mark.parametrize("engine", [PLAIN, OU, Lattice(), HiddenRows()], ids=lambda spec: spec.name)
+def test_a_query_of_more_pieces_than_its_engine_asks_ends_it(engine: Engine) -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        if not isinstance(body, training.HistogramRequest):
+            return body
+        nodes = tuple(query.model_copy(update={"pieces": 2**20 - 1}) for query in body.nodes)
+        return body.model_copy(update={"nodes": nodes})
+
+    simulation = small(counts=(0, 3)).having(engine=engine).train(rewrite=rewrite)
+    assert "a query of 1048575 pieces about node 1" in str(simulation.errors["telco"])
+
+
+PADDING = pack_payload({"more": "x" * 700_000})
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (training.QueryPiece, "bytes or more about node 1"),
+        (training.DirectionsQuery, "a query about directions of node 1 that is too long"),
+    ],
+)
+def test_so_does_one_that_is_filled_up(kind: type[Body], reason: str) -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body: Any = envelope.body
+        if not isinstance(body, kind):
+            return envelope.body
+        padded: Body = body.model_copy(update={"payload": {**body.payload, **PADDING}})
+        return padded
+
+    simulation = small(counts=(0, 3)).having(engine=Lattice()).train(rewrite=rewrite)
+    assert reason in str(simulation.errors["telco"])
+
+
+def test_directions_of_one_node_are_asked_about_at_a_time() -> None:
+    said = sent_after(
+        training.DirectionsQuery,
+        lambda body: [body.model_copy(update={"node": 2, "piece": 0})],
+        Lattice(),
+    )
+    assert "a query about directions of node 2, out of place" in said
