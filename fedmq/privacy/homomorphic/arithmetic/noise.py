@@ -18,6 +18,7 @@ __all__ = [
     "SeededBytes",
     "draw_exponents",
     "exponent_bytes",
+    "has_table",
     "order_bits",
     "powers_of",
     "public_noise",
@@ -77,6 +78,11 @@ def exponent_bytes(base_order_bits: int) -> int:
     return -(-(base_order_bits + _STATISTICAL_BITS) // 8)
 
 
+def has_table(modulus: mpz, places: int) -> bool:
+    """Whether a table of so many places may be made, or would take too much memory."""
+    return places * 256 * -(-modulus.bit_length() // 8) <= _MOST_TABLE
+
+
 def public_noise(
     base: mpz, modulus: mpz, base_order_bits: int, count: int, random: SeededBytes | None = None
 ) -> list[mpz]:
@@ -87,7 +93,7 @@ def public_noise(
     random = random or SeededBytes()
     size = exponent_bytes(base_order_bits)
     drawn = (random.draw(b"noise", index, size) for index in range(count))
-    if size * 256 * -(-modulus.bit_length() // 8) > _MOST_TABLE:
+    if not has_table(modulus, size):
         return [powmod(base, mpz.from_bytes(digits, "little"), modulus) for digits in drawn]
     table = _table(base, modulus, size)
     return [_power(table, digits, modulus) for digits in drawn]

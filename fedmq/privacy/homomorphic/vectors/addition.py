@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.homomorphic.addition import Addition, OneByOne, Sums
-from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes, exponent_bytes, powers_of
+from fedmq.privacy.homomorphic.arithmetic.noise import (
+    SeededBytes,
+    exponent_bytes,
+    has_table,
+    powers_of,
+    public_noise,
+)
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
 from fedmq.privacy.homomorphic.vectors.histogram import cumulate, one_by_one, sum_bins
@@ -113,6 +119,10 @@ class EightAtOnce(Addition):
         """The same plaintexts under noise that is uniform up to 2^-64: `PublicKey.rerandomise`."""
         random = random or SeededBytes()
         residues, size = self._residues, exponent_bytes(self.key.noise_bits)
+        if not has_table(self.key.modulus, size):
+            base, bits = self.key.noise_base, self.key.noise_bits
+            noise = public_noise(base, self.key.modulus, bits, len(rows), random)
+            return residues.product(rows, residues.from_numbers(noise))
         drawn = b"".join(random.draw(b"noise", index, size) for index in range(len(rows)))
         digits = np.frombuffer(drawn, np.uint8).reshape(len(rows), size).astype(np.int64)
         table, every = _powers(self.key, size), np.arange(len(rows))

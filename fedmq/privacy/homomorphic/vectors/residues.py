@@ -77,14 +77,16 @@ class Residues:
         return self.product(self._limbs(to_wire(residues, self.modulus)), self._square)
 
     def to_bytes(self, rows: Rows) -> NDArray[np.uint8]:
-        """Rows (count, words) as numbers of the wire, in (0, modulus) if they are units."""
-        whole = self._bytes_of(self.product(rows, self._unit))
+        """Rows (count, words) as numbers of the wire, below the modulus."""
+        reduced = self.product(rows, self._unit)
+        # Montgomery's reduction leaves the modulus in place of 0; GMP writes 0.
+        reduced[(reduced == self._modulus).all(axis=1)] = 0
+        whole = self._bytes_of(reduced)
         return np.ascontiguousarray(whole[:, : width(self.modulus)])
 
     def to_numbers(self, rows: Rows) -> list[mpz]:
         """Rows (count, words) as numbers below the modulus."""
-        found = numbers(self.to_bytes(rows).tobytes(), width(self.modulus))
-        return [number % self.modulus for number in found]  # zero is written as the modulus
+        return numbers(self.to_bytes(rows).tobytes(), width(self.modulus))
 
     def product(self, left: Rows, right: Rows) -> Rows:
         """Row by row, left · right; ``right`` may be one row for all."""

@@ -9,11 +9,12 @@ import pytest
 
 from fedmq.errors import MessageError
 from fedmq.privacy.homomorphic.addition import Addition, OneByOne
-from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama, paillier
+from fedmq.privacy.homomorphic.arithmetic import noise, okamoto_uchiyama, paillier
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
 from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
 from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.vectors import addition as addition_module
 from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
 from fedmq.privacy.homomorphic.vectors.histogram import one_by_one
 
@@ -133,3 +134,25 @@ def test_a_seed_makes_the_same_bytes_again_with_either_arithmetic(engine: str) -
         for addition in both(table.key)
     )
     np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("engine", KEYS)
+def test_a_table_of_noise_that_is_too_long_is_not_made(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(KEYS[engine], 40, 8, nodes=1)
+    runs, chosen, random = [np.arange(table.codes)], np.zeros(30, np.int64), SeededBytes(bytes(32))
+    with_table, one_by_one = (
+        addition.show(table.sums(addition), runs, chosen, table.layout, random)
+        for addition in both(table.key)
+    )
+    np.testing.assert_array_equal(with_table, one_by_one)
+
+    def refuse(*_: Any) -> Any:
+        pytest.fail("a table was made")
+
+    monkeypatch.setattr(noise, "_MOST_TABLE", 1000)
+    monkeypatch.setattr(addition_module, "_powers", refuse)
+    addition = EightAtOnce(table.key.public, Tricks())
+    without = addition.show(table.sums(addition), runs, chosen, table.layout, random)
+    np.testing.assert_array_equal(without, with_table)

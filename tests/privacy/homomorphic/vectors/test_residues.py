@@ -51,6 +51,15 @@ def test_bytes_of_the_wire_come_back_as_they_were() -> None:
 
 
 @pytest.mark.usefixtures("way")
+def test_zero_is_written_as_zero_on_every_machine() -> None:
+    modulus = MODULI[0] * MODULI[2]
+    residues, factors = Residues(modulus), ([mpz(3), MODULI[0]], [mpz(5), MODULI[2]])
+    left, right = map(residues.from_numbers, factors)
+    wire = residues.to_bytes(residues.product(left, right))
+    np.testing.assert_array_equal(wire, to_wire([mpz(15), mpz(0)], modulus))
+
+
+@pytest.mark.usefixtures("way")
 def test_many_squarings_are_a_power() -> None:
     modulus = MODULI[2]
     residues, numbers = Residues(modulus), drawn(modulus, 11)
