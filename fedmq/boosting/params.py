@@ -61,7 +61,7 @@ class TrainParams(BaseModel):
     ``gradient_bits`` rounds g and h at random to so many bits, the sign of g included, as
     LightGBM's quantised training does (Shi et al., NeurIPS 2022); leaves are exact all the same.
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
-    (arXiv 1901.08755): so many first trees use the active party's features alone.
+    (arXiv 1901.08755): the trees of so many first rounds use the active party's features alone.
     ``monotone_constraints`` name columns, those of another party as ``party.column``.
 
     Raises:
@@ -139,6 +139,14 @@ class TrainParams(BaseModel):
     def total_trees(self) -> int:
         """Trees of all rounds, if none is stopped."""
         return self.num_boost_round * self.outputs
+
+    @property
+    def trees_alone(self) -> int:
+        """Trees of the first rounds that use the active party's features alone.
+
+        All classes of a round grow from the same margins, so a round is kept whole or not at all.
+        """
+        return min(self.active_only_trees, self.num_boost_round) * self.outputs
 
     @property
     def depth_limit(self) -> int:

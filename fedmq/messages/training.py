@@ -91,6 +91,7 @@ class TrainingOpen(Body):
     """The engine's public parameters."""
     trees: Annotated[int, Field(ge=1, lt=2**32)]
     active_only_trees: Count
+    """So many first trees are the active party's alone; those of all classes of its rounds."""
     max_depth: Annotated[int, Field(ge=1, le=MOST_DEPTH)]
     max_bin: Annotated[int, Field(ge=2, le=65535)]
     colsample_bytree: Annotated[float, Field(gt=0, le=1)]

@@ -315,7 +315,15 @@ class Engine(ABC):
         return False
 
     def check(self, params: TrainParams) -> None:
-        """Raise ConfigError where this engine cannot train with ``params``."""
+        """Raise ConfigError where this engine cannot train with ``params``.
+
+        Nor does any where that alone would give labels away.
+        """
+        if params.goss and params.num_class is not None:
+            raise ConfigError(
+                "goss with num_class: the rows that a first tree sends are mostly those of its "
+                "class, so who sees them reads the labels; leave goss off"
+            )
         if params.monotone_constraints and not self.scores_signs:
             raise ConfigError(
                 f"engine {self.name}: monotone_constraints: the label holder does not see the "

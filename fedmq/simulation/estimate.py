@@ -106,7 +106,7 @@ def estimate(
     per_tree = sum(whole.busy.values()) / width * slack + on_the_way
     others = max((whole.busy[party] for party in passive), default=0.0)
     apart = (whole.busy[ACTIVE] + others) / width * slack + on_the_way
-    shared = max(0, params.total_trees - params.active_only_trees)
+    shared = params.total_trees - params.trees_alone
     return Estimate(
         trees=params.total_trees,
         per_tree=per_tree,

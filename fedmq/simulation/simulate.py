@@ -148,7 +148,7 @@ def simulate(
         )
 
     share, *others = in_own_loop(train())
-    broadcast = max(0, len(share.trees) - params.active_only_trees)
+    broadcast = max(0, len(share.trees) - params.trees_alone)
     return SimulatedModel(share, others, traffic, spec.epsilon_spent(broadcast))
 
 

@@ -7,6 +7,7 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import one_side_sample
 from fedmq.errors import ConfigError
+from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.simulation.simulate import simulate
 
 
@@ -77,6 +78,13 @@ def test_only_sampled_rows_are_broadcast_and_the_model_is_nearly_as_good() -> No
         volumes.append(model.traffic["active", "telco"]["gradient broadcast"].bytes)
     assert scores[1] > scores[0] - 0.02
     assert volumes[1] < 0.35 * volumes[0]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_classes_would_show_by_the_rows_that_are_sent(engine: str) -> None:
+    params = TrainParams(goss=True, objective="multi:softprob", num_class=3)
+    with pytest.raises(ConfigError, match="goss with num_class: .* reads the labels"):
+        engine_named(engine, {}, "job").check(params)
 
 
 def test_rates_that_do_not_fit_are_refused() -> None:

@@ -78,6 +78,13 @@ def test_a_class_beyond_the_last_is_refused_by_row() -> None:
         trained(num_class=9)
 
 
+def test_the_first_round_of_all_classes_may_be_the_active_partys_alone() -> None:
+    model = trained(num_boost_round=2, active_only_trees=1)
+    owners = [set(tree.owner.tolist()) - {-1, 0} for tree in model.share.trees]
+    assert not any(owners[:10])
+    assert any(owners[10:])
+
+
 @pytest.mark.parametrize(
     ("settings", "line"),
     [

@@ -144,7 +144,7 @@ def _sums_per_row(bins: Sequence[int] | None, params: TrainParams, rows: int) ->
         return {}
     columns = params.colsample_bytree * params.colsample_bylevel * params.colsample_bynode
     candidates = math.ceil(sum(max(0, filled - 1) for filled in bins) * columns)
-    trees = max(0, params.total_trees - params.active_only_trees)
+    trees = params.total_trees - params.trees_alone
     return {
         "sums_per_row": round(
             trees * most_sums(params.depth_limit, rows, candidates, params.max_leaves) / rows, 1

@@ -342,7 +342,7 @@ class TrainingService(Service):
     def _result(self, session: StoredSession, share: ActiveShare, sent: int) -> dict[str, Any]:
         job = _job_of(session)
         engine = engine_named(job.engine, job.engine_options, "job")
-        broadcast = max(0, len(share.trees) - job.params.active_only_trees)
+        broadcast = max(0, len(share.trees) - job.params.trees_alone)
         return {
             "model": session.model,
             "trees": len(share.trees),

@@ -183,7 +183,7 @@ class ActiveTraining(TranscribedMachine):
         if not self._handshake.is_complete:
             return
         self._move(ALL_READY)
-        alone, saved = self._params.active_only_trees, len(self._model.saved)
+        alone, saved = self._params.trees_alone, len(self._model.saved)
         self._model.rewind(self._handshake.common_trees(saved, alone))
         self._derive()
 
@@ -263,7 +263,7 @@ class ActiveTraining(TranscribedMachine):
 
     @property
     def _askable(self) -> tuple[str, ...]:
-        return () if self.tree < self._params.active_only_trees else self.peers
+        return () if self.tree < self._params.trees_alone else self.peers
 
     def _broadcast(self, number: int, piece: BroadcastPiece) -> None:
         self._to_broadcast -= 1

@@ -136,7 +136,7 @@ def opening_of(
         engine=engine.name,
         public=pack_payload(public),
         trees=params.total_trees,
-        active_only_trees=params.active_only_trees,
+        active_only_trees=params.trees_alone,
         max_depth=params.depth_limit,
         max_leaves=params.leaf_limit,
         max_bin=params.max_bin,
