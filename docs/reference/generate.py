@@ -74,7 +74,7 @@ PARAMETERS: Mapping[str, str] = {
     "seed": "of the rows and columns sampled, and of the evaluation rows",
     "eval_metric": "one name or a list; the objective's own when left out",
     "early_stopping_rounds": "stop after so many trees without a better value of the last metric",
-    "active_only_trees": "the trees of so many first rounds use the active party alone (RL-SecureBoost)",
+    "active_only_trees": "so many first rounds use the active party alone (RL-SecureBoost)",
 }
 
 

@@ -83,7 +83,7 @@ def test_only_sampled_rows_are_broadcast_and_the_model_is_nearly_as_good() -> No
 @pytest.mark.parametrize("engine", ENGINES)
 def test_classes_would_show_by_the_rows_that_are_sent(engine: str) -> None:
     params = TrainParams(goss=True, objective="multi:softprob", num_class=3)
-    with pytest.raises(ConfigError, match="goss with num_class: .* reads the labels"):
+    with pytest.raises(ConfigError, match=r"goss with num_class: .* reads the labels"):
         engine_named(engine, {}, "job").check(params)
 
 
