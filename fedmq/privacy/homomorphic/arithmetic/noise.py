@@ -80,7 +80,7 @@ def exponent_bytes(base_order_bits: int) -> int:
 
 def has_table(modulus: mpz, places: int) -> bool:
     """Whether a table of so many places may be made, or would take too much memory."""
-    return places * 256 * -(-modulus.bit_length() // 8) <= _MOST_TABLE
+    return bool(places * 256 * -(-modulus.bit_length() // 8) <= _MOST_TABLE)
 
 
 def public_noise(
