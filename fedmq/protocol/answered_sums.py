@@ -48,11 +48,15 @@ class RowSet:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTraining:
-    """What was answered in one session; ``sums`` by tree and attempt."""
+    """What was answered in one session; ``sums`` by tree and attempt.
+
+    ``reserved``: what it was foretold to come to, in sums per row, while it is open.
+    """
 
     session: str
     row_set: RowSet
     sums: Mapping[tuple[int, int], int]
+    reserved: float = 0.0
 
     @property
     def per_row(self) -> float:
@@ -68,6 +72,11 @@ class AnsweredTraining:
         counted = sum(self.sums.values()) - sum(nlargest(_REGROWN, again))
         return counted / max(1, self.row_set.rows)
 
+    @property
+    def claimed(self) -> float:
+        """Sums per row that no other session may be granted: answered already, or yet to come."""
+        return max(self.per_row, self.reserved)
+
 
 @dataclass(frozen=True, slots=True)
 class AnsweredSums:
@@ -82,7 +91,7 @@ class AnsweredSums:
     trainings: Sequence[AnsweredTraining] = field(default_factory=tuple)
 
     def by_others(self, row_set: RowSet) -> float:
-        """Sums per row of ``row_set`` that other sessions answered.
+        """Sums per row of ``row_set`` that other sessions answered, or have reserved.
 
         A session counts in full if it has rows in common with them: for some of them it does.
         """
@@ -93,7 +102,7 @@ class AnsweredSums:
             if key not in meets:
                 meets[key] = training.row_set.meets(row_set)
             if meets[key] and training.session != self.session:
-                total += training.per_row
+                total += training.claimed
         return total
 
     def by_this(self, row_set: RowSet, sums: Mapping[int, int] | None = None) -> float:

@@ -174,12 +174,15 @@ class SaveCheckpoint:
 class AgreeToSums:
     """Record what a training is foretold to tell, before this party accepts it.
 
-    Sums per row: those ``answered`` before, those ``foretold`` with them, and the ``most``.
+    Sums per row: those ``answered`` before, those ``foretold`` with them, and the ``most``. What
+    this session alone may come to is ``reserved`` on the rows of ``row_set`` while it is open.
     """
 
     answered: float
     foretold: float
     most: float
+    reserved: float
+    row_set: RowSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class _Peer:
     early_bytes: int = 0
     unconfirmed: int = 0
     outside: int = 0
+    withdrawn: int = 0
     recovering: int = 0
     """After a resend: everything sent up to here may have been lost with it."""
 
@@ -169,6 +170,18 @@ class Mailbox:
             Waiting(recipient, peer.retry, self.policy.resends),
             *self._resend(recipient, peer),
         ]
+
+    def withdraw(self) -> None:
+        """Nothing that was sent so far may leave any more."""
+        for peer in self._peers.values():
+            peer.withdrawn = peer.sent
+
+    def leaving(self, envelope: Envelope) -> Envelope:
+        """``envelope``; a probe in place of one that was withdrawn, as others follow it."""
+        header = envelope.header
+        if not 0 < header.sequence <= self._peers[header.recipient].withdrawn:
+            return envelope
+        return Envelope(header.model_copy(update={"kind": Probe.kind}), Probe())
 
     def acknowledge(self, sender: str) -> list[Effect]:
         """Tell ``sender`` how far it was heard, unless it knows."""

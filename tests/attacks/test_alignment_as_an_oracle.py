@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,18 @@ async def test_alignments_are_counted_by_the_day_and_over_a_restart(tmp_path: Pa
 
     consent = Consent("telco", policy, AuditLog(tmp_path))
     await consent.alignment(HEADER, OPENING)
+    with pytest.raises(Refused, match="3 alignments a day at most"):
+        await consent.alignment(HEADER, OPENING)
+
+
+async def test_two_that_open_together_after_a_restart_count_what_was_before_once(
+    tmp_path: Path,
+) -> None:
+    policy = PolicySection(most_alignments_per_day=3)
+    await Consent("telco", policy, AuditLog(tmp_path)).alignment(HEADER, OPENING)
+
+    consent = Consent("telco", policy, AuditLog(tmp_path))
+    await asyncio.gather(*(consent.alignment(HEADER, OPENING) for _ in range(2)))
     with pytest.raises(Refused, match="3 alignments a day at most"):
         await consent.alignment(HEADER, OPENING)
 

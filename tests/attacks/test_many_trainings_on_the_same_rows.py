@@ -16,6 +16,7 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.database import MIGRATIONS, Database
+from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.protocol.answered_sums import AnsweredSums, AnsweredTraining, RowSet, most_sums
 from fedmq.protocol.events import AnswerSums
 from fedmq.protocol.training.sums_counter import SumsCounter
@@ -56,6 +57,18 @@ async def test_the_next_training_is_refused_at_its_opening_also_after_a_restart(
     assert await answered(federation) == spent
     await federation.train("third", 2)
     assert await answered(federation) > spent
+
+
+async def test_of_two_trainings_at_once_one_is_refused_by_what_it_is_foretold(
+    federation: DaemonsInMemory,
+) -> None:
+    ends = await asyncio.gather(
+        federation.train("first", 20), federation.train("second", 20), return_exceptions=True
+    )
+    # Both, where one party has granted the one first, and the other the other.
+    refused = [str(end) for end in ends if isinstance(end, DaemonError)]
+    assert refused and all("21.0" in reason for reason in refused)
+    assert await answered(federation) <= 25
 
 
 async def test_consent_records_what_was_foretold(federation: DaemonsInMemory) -> None:
@@ -176,6 +189,59 @@ async def test_a_state_folder_of_an_earlier_version_counts_from_now_on(tmp_path:
     assert training.sums == {(0, 1): 30, (1, 1): 20}
     assert training.row_set.rows == 100
     np.testing.assert_array_equal(training.row_set.sketch, people.sketch)
+
+
+@pytest.fixture
+async def sessions(tmp_path: Path) -> AsyncIterator[SessionStore]:
+    """Two that are open, one and two."""
+    store = SessionStore(Database(tmp_path / "fedmq.sqlite"))
+    await store.database.open()
+    for name in ("one", "two"):
+        await store.begin(StoredSession(name, "m", 1))
+    yield store
+    await store.database.close()
+
+
+async def test_what_an_open_training_was_foretold_is_reserved_until_it_ends(
+    sessions: SessionStore,
+) -> None:
+    store, people = AnsweredSumsStore(sessions.database), RowSet.of(PEOPLE)
+    await store.reserve("one", people, 9.0, 10.0)
+    with pytest.raises(Refused, match=r"take 9\.0 of these 100 rows, and this one would take 9\.0"):
+        await store.reserve("two", people, 9.0, 10.0)
+    await store.reserve("two", RowSet.of(["somebody else"]), 9.0, 10.0)
+    known = AnsweredSums("three", 1, 10.0, await store.trainings())
+    assert known.by_others(people) == 9.0  # a third opening reads so, and is refused in time
+
+    await store.keep("one", 1, 0, 200, people, 10.0)
+    await sessions.end("one", "finished")
+    await sessions.begin(StoredSession("three", "m", 1))
+    await store.reserve("three", people, 8.0, 10.0)
+
+
+async def test_two_that_both_answer_more_than_foretold_stay_below_the_bound_together(
+    sessions: SessionStore,
+) -> None:
+    store, people = AnsweredSumsStore(sessions.database), RowSet.of(PEOPLE)
+    for session in ("one", "two"):
+        await store.reserve(session, people, 4.0, 10.0)
+    await store.keep("one", 1, 0, 600, people, 10.0)
+    await store.keep("two", 1, 0, 400, people, 10.0)  # what was reserved may always be answered
+    with pytest.raises(Refused, match=r"open included, take 6\.0 .* this one would take 4\.1"):
+        await store.keep("two", 1, 1, 10, people, 10.0)
+    [_, two] = await store.trainings()
+    assert two.per_row == 4.0
+
+
+async def test_a_second_attempt_is_about_the_rows_of_the_first(sessions: SessionStore) -> None:
+    store, people = AnsweredSumsStore(sessions.database), RowSet.of(PEOPLE)
+    await store.reserve("one", people, 1.0, 10.0)
+    await store.reserve("one", RowSet.of(reversed(PEOPLE)), 2.0, 10.0)
+    others = RowSet.of([f"q{number}" for number in range(100)])
+    with pytest.raises(Refused, match="session one is about other rows than when it began"):
+        await store.reserve("one", others, 1.0, 10.0)
+    with pytest.raises(Refused, match="session one is about other rows than when it began"):
+        await store.keep("one", 2, 0, 10, others, 10.0)
 
 
 def test_the_default_is_eighteen_trainings_as_xgboost_makes_them() -> None:

@@ -211,6 +211,8 @@ class Consent:
         """Count the alignments and trainings of the last day."""
         if not self._days_remembered:
             entries = await asyncio.to_thread(lambda: list(self._agreed_before(DAY)))
+            if self._days_remembered:  # by another opening, meanwhile
+                return
             self._days_remembered = True
             for at, entry in entries:
                 if "name" in entry:

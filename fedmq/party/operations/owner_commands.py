@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -96,7 +97,7 @@ class OwnerCommands(Service):
     async def _answered(self) -> dict[str, Any] | None:
         """What was answered about the rows of the last training, and how much may be."""
         store = AnsweredSumsStore(self.context.session_store.database)
-        trainings = await store.trainings()
+        trainings = [replace(training, reserved=0.0) for training in await store.trainings()]
         if not trainings:
             return None
         most = self.context.config.policy.most_equations_per_row

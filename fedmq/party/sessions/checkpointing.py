@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol
 
@@ -119,17 +120,23 @@ class StoreCheckpointer:
         self._on_result = on_result
         self._on_agreed = on_agreed
         self._transcript = transcript
+        self._most_sums = math.inf
+        """Per row, once it is agreed."""
 
     async def begin(self) -> None:
         await self._store.begin(self._session)
 
     async def agree(self, sums: AgreeToSums) -> None:
+        self._most_sums = sums.most
+        await self._answered.reserve(self._session.id, sums.row_set, sums.reserved, sums.most)
         if self._on_agreed is not None:
             await self._on_agreed(sums)
 
     async def answer(self, sums: AnswerSums) -> None:
         session = self._session
-        await self._answered.keep(session.id, session.attempt, sums.tree, sums.sums, sums.row_set)
+        await self._answered.keep(
+            session.id, session.attempt, sums.tree, sums.sums, sums.row_set, self._most_sums
+        )
 
     async def save(self, step: Checkpoint) -> None:
         if self._transcript is not None:

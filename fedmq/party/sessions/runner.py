@@ -271,9 +271,11 @@ class SessionRunner:
             try:
                 await work()
             except FedmqError as error:
+                self.session.mailbox.withdraw()
                 self._feed(Cancelled(str(error)))
             except Exception as error:  # a fault of ours must not leave the session hanging
                 log.exception("%s: cannot be kept", self.session.mailbox.address)
+                self.session.mailbox.withdraw()
                 self._feed(Cancelled(f"internal error: {type(error).__name__}"))
 
         self._kept = self._tasks.spawn(keep())
@@ -292,6 +294,7 @@ class SessionRunner:
             if not await self._agreed(header):
                 return
             async with self._outstanding:
+                envelope = self.session.mailbox.leaving(envelope)
                 data = self._sealer.seal(envelope)
                 self._counters.sent(header, len(data))
                 if self._traffic is not None:

@@ -69,6 +69,9 @@ MIGRATIONS: Sequence[str] = (
         PRIMARY KEY (session, tree, attempt)
     ) STRICT;
     """,
+    """
+    ALTER TABLE answered_rows ADD COLUMN reserved REAL NOT NULL DEFAULT 0;
+    """,
 )
 """Scripts from one schema version to the next; ``user_version`` counts those a file has had."""
 

@@ -50,7 +50,8 @@ class SumsCounter:
         before = self._per_row()
         foretold = before + left * per_tree / max(1, self._row_set.rows)
         self._check(foretold, f"{left} trees of up to {per_tree:,} sums would make")
-        return (AgreeToSums(before, foretold, self._answered.most),)
+        reserved = foretold - self._by_others
+        return (AgreeToSums(before, foretold, self._answered.most, reserved, self._row_set),)
 
     def answer(self, tree: int, nodes: Iterable[int], candidates: int) -> Sequence[AnswerSums]:
         """As many sums of each node are asked for; Refused where they are too many.

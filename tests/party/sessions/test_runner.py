@@ -1,0 +1,60 @@
+"""Nothing leaves before what preceded it is on the disk, and nothing at all where it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import Aborted, Refused
+from fedmq.messages.codec import decode
+from fedmq.party.compute.pool import ThreadPool
+from fedmq.party.sessions.checkpointing import NullCheckpointer
+from fedmq.party.sessions.runner import SessionRunner
+from fedmq.privacy.engines.plain import Plain
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
+from fedmq.protocol.session import Session
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.tables import ActiveTable
+
+
+class RefusingDisk(NullCheckpointer):
+    def __init__(self) -> None:
+        self.let = asyncio.Event()
+
+    async def begin(self) -> None:
+        await self.let.wait()
+        raise Refused("it cannot be written")
+
+
+async def test_what_waits_for_a_write_that_is_refused_never_leaves() -> None:
+    disk, pool = RefusingDisk(), ThreadPool()
+    left: asyncio.Queue[str] = asyncio.Queue()
+
+    async def publish(_: str, body: bytes, *, message_id: str) -> None:
+        left.put_nowait(decode(body).header.kind)
+
+    column = np.arange(4, dtype=np.float32)
+    table = ActiveTable(column[:, None], ("a",), column % 2, np.zeros(4, bool), "the same ids")
+    machine = ActiveTraining("m", "bank", ("telco",), table, TrainParams(), Plain())
+    mailbox = Mailbox(
+        Address("demo", "0123", 1, "bank"), ("telco",), RetryPolicy(), np.random.default_rng(0)
+    )
+    runner = SessionRunner(Session(machine, mailbox), publish=publish, pool=pool, checkpointer=disk)
+    runner.start()
+    for _ in range(1000):
+        if not mailbox.idle:  # it opens the session
+            break
+        await asyncio.sleep(0.001)
+    disk.let.set()
+
+    # In its place something does, or what follows would never be next.
+    assert {await left.get(), await left.get()} == {"probe", "abort"}
+    with pytest.raises(Aborted, match="it cannot be written"):
+        await runner.outcome
+    runner.stop()
+    await pool.close()
+    assert left.empty()
