@@ -20,6 +20,7 @@ from fedmq.party.store.transcripts import (
     COMMITMENT,
     MESSAGE,
     STATEMENT,
+    files_of,
     records_of,
     session_folder,
 )
@@ -142,7 +143,7 @@ def export(state: Path, party: str, session: str, path: Path) -> int:
             f"{folder}: nothing is kept of session {session!r}: transcript_bytes is 0, no tree was "
             "finished, or it was long ago"
         )
-    files = sorted(file for file in folder.iterdir() if not file.name.startswith("."))
+    files = files_of(folder)
     _check_engine(session, files)
     part = path.with_name(f"{path.name}.part")
     try:

@@ -37,6 +37,7 @@ __all__ = [
     "RunPlan",
     "SaveCheckpoint",
     "SaveCommitment",
+    "SaveMessage",
     "SaveStatement",
     "Send",
     "SetTimer",
@@ -205,6 +206,15 @@ class SaveCommitment:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveMessage:
+    """Write down ``body`` as it was hashed: number ``number`` of its direction, from 1."""
+
+    incoming: bool
+    number: int
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
 class SaveStatement:
     """Write down what a peer has signed."""
 
@@ -284,6 +294,7 @@ Effect = (
     | AgreeToSums
     | AnswerSums
     | SaveCommitment
+    | SaveMessage
     | SaveStatement
     | Interrupted
     | Finish

@@ -7,13 +7,12 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol
 
-from fedmq.messages.envelope import Envelope
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.protocol.checkpoint import Checkpoint
-from fedmq.protocol.events import AgreeToSums, AnswerSums
+from fedmq.protocol.events import AgreeToSums, AnswerSums, SaveMessage
 from fedmq.protocol.transcript import Commitment, SignedStatement
 
 __all__ = [
@@ -49,8 +48,8 @@ class Checkpointer(Protocol):
     async def attest(self, signed: SignedStatement) -> None:
         """A peer has signed what it said."""
 
-    def note(self, envelope: Envelope) -> None:
-        """A message arrived or leaves, perhaps again; it is on disk when ``save`` returns."""
+    def note(self, message: SaveMessage) -> None:
+        """A message was taken or is sent; it is on disk when ``save`` returns."""
 
     async def finish(self, result: Any) -> None:
         """The session has reached its end."""
@@ -76,7 +75,7 @@ class NullCheckpointer:
 
     async def attest(self, signed: SignedStatement) -> None: ...
 
-    def note(self, envelope: Envelope) -> None: ...
+    def note(self, message: SaveMessage) -> None: ...
 
     async def finish(self, result: Any) -> None: ...
 
@@ -151,17 +150,24 @@ class StoreCheckpointer:
         if self._transcript is not None:
             await self._transcript.attest(signed)
 
-    def note(self, envelope: Envelope) -> None:
+    def note(self, message: SaveMessage) -> None:
         if self._transcript is not None:
-            self._transcript.note(envelope)
+            self._transcript.note(message)
 
     async def finish(self, result: Any) -> None:
         if self._transcript is not None:
             await self._transcript.close()
         await until_taken(lambda: asyncio.to_thread(self._on_result, result))
         await self._store.end(self._session.id, "finished")
+        await self._forget_transcripts()
 
     async def fail(self, reason: str) -> None:
         await self._store.end(self._session.id, "failed", reason[:2000])
         if self._transcript is not None:
             await self._transcript.close()
+        await self._forget_transcripts()
+
+    async def _forget_transcripts(self) -> None:
+        if self._transcript is not None:
+            running = await self._store.running()
+            await self._transcript.forget_older({session.id for session in running})

@@ -36,6 +36,7 @@ from fedmq.protocol.events import (
     RunPlan,
     SaveCheckpoint,
     SaveCommitment,
+    SaveMessage,
     SaveStatement,
     SetTimer,
     Start,
@@ -127,7 +128,6 @@ class SessionRunner:
             self._trace.received(envelope.header)
         self.last_seen[envelope.header.sender] = datetime.now().astimezone()
         self._feed(Arrived(envelope))
-        self._checkpointer.note(envelope)
         if self._record is not None:
             self._record(envelope)
 
@@ -204,7 +204,6 @@ class SessionRunner:
     def _act(self, effect: Effect) -> None:
         match effect:
             case Transmit(envelope):
-                self._checkpointer.note(envelope)
                 if self._record is not None:
                     self._record(envelope)
                 self._tasks.spawn(self._transmit(envelope, self._kept))
@@ -227,6 +226,8 @@ class SessionRunner:
                 self._keep(partial(self._checkpointer.answer, effect))
             case SaveCommitment(commitment):
                 self._keep(partial(self._checkpointer.commit, commitment))
+            case SaveMessage():
+                self._checkpointer.note(effect)
             case SaveStatement(signed):
                 self._keep(partial(self._checkpointer.attest, signed))
             case Interrupted(party, reason):

@@ -2,7 +2,8 @@
 
 A folder for each session holds a file for each attempt's beginning and end, and one for each tree:
 msgpack records, one after the other. Answers are kept as hashes, for a replay makes them again.
-Where room is short, broadcasts of the trees with the highest lots are kept as hashes, too.
+Where room is short, broadcasts of the trees with the highest lots are kept as hashes, too. What is
+kept is what the party's machine hashed, message by message: nothing that only arrived.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,41 +22,52 @@ from typing import Any
 import msgpack
 
 from fedmq.messages import training
-from fedmq.messages.body import Body
 from fedmq.messages.codec import pack_body
-from fedmq.messages.envelope import Envelope
 from fedmq.party.atomic_file import write_atomically
 from fedmq.privacy.registry import ENGINES
+from fedmq.protocol.events import SaveMessage
 from fedmq.protocol.transcript import Commitment, SignedStatement, message_hash
 
-__all__ = ["COMMITMENT", "MESSAGE", "STATEMENT", "TranscriptWriter", "records_of", "session_folder"]
+__all__ = [
+    "COMMITMENT",
+    "MESSAGE",
+    "STATEMENT",
+    "TranscriptWriter",
+    "files_of",
+    "records_of",
+    "session_folder",
+]
 
 log = logging.getLogger(__name__)
 
 MESSAGE, COMMITMENT, STATEMENT = "message", "commitment", "statement"
 """Kinds of records; the attempt stands behind the kind.
 
-A message: whether it came in, its sequence, its kind, its body, and its hash where the payload is
-left out.
+A message: whether it came in, its number in that direction, its kind, its body, and its hash where
+the payload is left out.
 """
 
 _KEPT_SESSIONS = 10
-_TRANSCRIBED = frozenset(training.BODIES)
-_ANSWERS = (
-    training.SessionAccept,
-    training.EngineSetup,
-    training.HistogramReply,
-    training.NodeDeclined,
-    training.SplitOutcome,
-    training.TreeSaved,
-)
-_NO_LOT = 2**32  # of a tree that was not finished: it gives way first
+_THIN = training.HistogramReply | training.GradientBroadcast
+"""What of a thin tree is kept as hashes."""
+_NO_LOT = 2**32  # of a tree that was not finished: it gives way before all others
 _LONGEST_RECORD = 2**31 - 1
 
 
 def session_folder(state: Path, session: str) -> Path:
     """Where the transcript of ``session`` lies in a state folder."""
     return state / "transcripts" / session
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a transcript, by name; a tree whose thin file is written is left out."""
+    files = {path for path in folder.iterdir() if not path.name.startswith(".")}
+    return sorted(file for file in files if not _is_thinned(file, files))
+
+
+def _is_thinned(path: Path, files: Collection[Path]) -> bool:
+    """Whether a crash kept the whole tree from being removed after its thin file was written."""
+    return path.suffix == ".tree" and path.with_suffix(".thin") in files
 
 
 def records_of(path: Path) -> Iterator[list[Any]]:
@@ -103,23 +116,18 @@ class TranscriptWriter:
         self._most_bytes = most_bytes
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fedmq-transcript")
         self._unsynced: set[Path] = set()
-        self._noted: set[tuple[bool, int]] = set()
+        self._bytes: int | None = None
+        """What lies in the folder; None until it is counted."""
         self._replays = True
-        self._held: list[list[Any]] = []
+        self._held: list[bytes] = []
         self._growing: dict[int, _TreeFile] = {}
         self._lots: dict[int, int] = {}
         self._ended = False
 
-    def note(self, envelope: Envelope) -> None:
-        """A message was sent or received, perhaps not for the first time."""
-        header, body = envelope.header, envelope.body
-        if self._ended or self._most_bytes is None or type(body) not in _TRANSCRIBED:
-            return
-        incoming = not isinstance(body, _ANSWERS)
-        if header.sequence == 0 or (incoming, header.sequence) in self._noted:
-            return
-        self._noted.add((incoming, header.sequence))
-        self._thread.submit(self._guarded, lambda: self._write(incoming, header.sequence, body))
+    def note(self, message: SaveMessage) -> None:
+        """A message was taken, or is sent."""
+        if not self._ended:
+            self._thread.submit(self._guarded, lambda: self._write(message))
 
     async def commit(self, commitment: Commitment) -> None:
         """Keep what this party commits to; it is on disk when this returns."""
@@ -152,11 +160,15 @@ class TranscriptWriter:
         self._ended = True
         self._thread.shutdown(wait=False)
 
+    async def forget_older(self, running: Collection[str]) -> None:
+        """Remove all transcripts but those of ``running`` sessions, and of the ten last others."""
+        await asyncio.to_thread(_forget_older, self.folder.parent, running)
+
     async def _append_synced(self, record: list[Any]) -> None:
         def write() -> None:
-            while self._held:
-                self._append(self._opening, self._held.pop(0))
-            self._append(self._opening, record)
+            for held in [*self._held, msgpack.packb(record)]:
+                self._append(self._opening, held)
+            self._held.clear()
             self._sync()
 
         await self._in_thread(write)
@@ -184,52 +196,53 @@ class TranscriptWriter:
     def _opening(self) -> Path:
         return self.folder / f"{self._attempt}.opening"
 
-    def _write(self, incoming: bool, sequence: int, body: Body) -> None:
+    def _write(self, message: SaveMessage) -> None:
+        body = message.body
         if isinstance(body, training.TrainingOpen):
             self._replays = body.engine in ENGINES and ENGINES[body.engine].replays
             # What is refused leaves nothing behind: no file is made before something is promised.
-            self._held = [self._record(incoming, sequence, body)]
+            self._held = [self._record(message)]
             return
         if not self._replays:
             return  # nobody can replay it, and what was signed lies with the active party
         tree = getattr(body, "tree", None)
         if tree is None:
-            self._append(self._opening, self._record(incoming, sequence, body))
+            self._append(self._opening, self._record(message))
             return
         for older in [number for number in self._growing if number < tree]:
             self._finish_tree(older)
         growing = self._growing.setdefault(tree, _TreeFile(_NO_LOT, tree, self._attempt, False))
-        path = self.folder / growing.name
-        self._append(path, self._record(incoming, sequence, body, path))
+        record = self._record(message, growing.thin)
+        self._fits(len(record))
+        if self._growing[tree] != growing:  # it has given way
+            growing = self._growing[tree]
+            record = self._record(message, growing.thin)
+        self._append(self.folder / growing.name, record)
         if isinstance(body, training.TreeFinished):
             self._lots[tree] = body.lot
 
-    def _record(
-        self, incoming: bool, sequence: int, body: Body, tree: Path | None = None
-    ) -> list[Any]:
-        if isinstance(body, training.HistogramReply):
-            return _lean(self._attempt, incoming, sequence, body, message_hash(body))
-        if isinstance(body, training.GradientBroadcast) and tree is not None and tree.exists():
-            assert self._most_bytes is not None
-            if tree.stat().st_size > self._most_bytes:  # it will not stay whole
-                return _lean(self._attempt, incoming, sequence, body, message_hash(body))
-        return [MESSAGE, self._attempt, incoming, sequence, body.kind, pack_body(body), b""]
+    def _record(self, message: SaveMessage, thin: bool = False) -> bytes:
+        incoming, number, body = message.incoming, message.number, message.body
+        if isinstance(body, _THIN if thin else training.HistogramReply):
+            return bytes(msgpack.packb(_lean(self._attempt, incoming, number, body)))
+        packed = pack_body(body)
+        record = [MESSAGE, self._attempt, incoming, number, body.kind, packed, b""]
+        return bytes(msgpack.packb(record))
 
-    def _append(self, path: Path, record: list[Any]) -> None:
+    def _append(self, path: Path, record: bytes) -> None:
+        if self._ended:
+            return
+        if not self._fits(len(record)):
+            self._break_off("transcript_bytes are full")
+            return
         if path not in self._unsynced and not path.exists():
-            self._make_folder()
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch(mode=0o600)
         self._unsynced.add(path)
         with path.open("ab", buffering=0) as file:
-            file.write(msgpack.packb(record))
-
-    def _make_folder(self) -> None:
-        if self.folder.exists():
-            return
-        self.folder.mkdir(parents=True, mode=0o700)
-        others = sorted(self.folder.parent.iterdir(), key=lambda path: path.stat().st_mtime)
-        for folder in others[:-_KEPT_SESSIONS]:
-            shutil.rmtree(folder, ignore_errors=True)
+            file.write(record)
+        if self._bytes is not None:
+            self._bytes += len(record)
 
     def _sync(self) -> None:
         while self._unsynced:
@@ -250,22 +263,61 @@ class TranscriptWriter:
             path.rename(self.folder / replace(growing, lot=self._lots.pop(tree)).name)
         self._make_room()
 
-    def _make_room(self) -> None:
-        """Leave out the broadcasts of the trees with the highest lots, until all fits.
+    def _fits(self, size: int) -> bool:
+        """Whether there is room for ``size`` bytes more, if need be once trees have given way."""
+        if self._most_bytes is None:
+            return True
+        if self._bytes is None or self._bytes + size > self._most_bytes:
+            self._make_room(size)
+        return self._bytes is not None and self._bytes + size <= self._most_bytes
+
+    def _make_room(self, size: int = 0) -> None:
+        """Leave out the broadcasts of the trees with the highest lots, until ``size`` more fit.
 
         A tree does not stay whole where one with a lower lot did not: which trees are kept is up
-        to the lots alone.
+        to the lots alone. A tree that grows gives way last, since its lot may be the lowest.
         """
         assert self._most_bytes is not None
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         sizes = {path: path.stat().st_size for path in self.folder.iterdir()}
+        for path in [path for path in sizes if _is_thinned(path, sizes)]:
+            path.unlink()
+            del sizes[path]
         trees = {path: file for path in sizes if (file := _TreeFile.of(path)) is not None}
-        thinned = min((file.lot for file in trees.values() if file.thin), default=_NO_LOT + 1)
-        whole = sorted((file, path) for path, file in trees.items() if not file.thin)
-        while whole and (sum(sizes.values()) > self._most_bytes or whole[-1][0].lot > thinned):
-            file, path = whole.pop()
-            sizes[path] = _thin(path, path.with_name(replace(file, thin=True).name))
-        if sum(sizes.values()) > self._most_bytes:
-            self._break_off("transcript_bytes are full")
+        growing = set(self._growing.values())
+        thinned = min((file.lot for file in trees.values() if file.thin), default=_NO_LOT)
+        whole = [(file not in growing, file, path) for path, file in trees.items() if not file.thin]
+        for finished, file, path in sorted(whole, reverse=True):
+            full = sum(sizes.values()) + size > self._most_bytes
+            if full or (finished and file.lot > thinned):
+                sizes[path] = self._give_way(file, path)
+        self._bytes = sum(sizes.values())
+
+    def _give_way(self, file: _TreeFile, path: Path) -> int:
+        """Leave the broadcasts of a tree out; how many bytes are left of it."""
+        thin = replace(file, thin=True)
+        size = _thin(path, self.folder / thin.name)
+        self._unsynced.discard(path)
+        if file in self._growing.values():
+            self._growing[file.tree] = thin
+        return size
+
+
+def _forget_older(folder: Path, running: Collection[str]) -> None:
+    ended: list[tuple[float, Path]] = []
+    try:
+        for session in folder.iterdir():
+            # Another session that ends may remove the same.
+            with suppress(FileNotFoundError):
+                if session.name not in running:
+                    ended.append((session.stat().st_mtime, session))
+    except FileNotFoundError:
+        return  # nothing was ever kept
+    except OSError as error:
+        log.warning("%s: no transcript is removed: %s", folder, error.strerror)
+        return
+    for _, session in sorted(ended)[:-_KEPT_SESSIONS]:
+        shutil.rmtree(session, ignore_errors=True)
 
 
 def _thin(path: Path, thin: Path) -> int:
@@ -275,7 +327,7 @@ def _thin(path: Path, thin: Path) -> int:
         _, attempt, incoming, sequence, kind, body, _ = record
         if kind == training.GradientBroadcast.kind:
             broadcast = training.GradientBroadcast.model_validate(msgpack.unpackb(body))
-            lean = _lean(attempt, incoming, sequence, broadcast, message_hash(broadcast))
+            lean = _lean(attempt, incoming, sequence, broadcast)
             kept.append(msgpack.packb(lean))
         else:
             kept.append(msgpack.packb(record))
@@ -290,8 +342,7 @@ def _lean(
     incoming: bool,
     sequence: int,
     body: training.HistogramReply | training.GradientBroadcast,
-    digest: bytes,
 ) -> list[Any]:
     """A record of ``body`` without its payload, and with the hash of all of it."""
     lean = pack_body(body.model_copy(update={"payload": {}}))
-    return [MESSAGE, attempt, incoming, sequence, body.kind, lean, digest]
+    return [MESSAGE, attempt, incoming, sequence, body.kind, lean, message_hash(body)]

@@ -8,7 +8,7 @@ from enum import Enum
 from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.body import Body
-from fedmq.protocol.events import Event, Received, SaveStatement
+from fedmq.protocol.events import Event, Received, SaveMessage, SaveStatement
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.transcript import SignedStatement, Signing, Transcript, message_hash
 
@@ -20,7 +20,8 @@ _TRANSCRIBED = frozenset(training.BODIES)
 class TranscribedMachine(Machine):
     """With ``signing`` it keeps a transcript with each peer: of all messages of the training.
 
-    A passive party signs as it says that a tree is saved, the ``active`` one as it goes on.
+    A passive party signs as it says that a tree is saved, the ``active`` one as it goes on. The
+    passive party keeps what was hashed, and nothing else: an auditor hashes it again.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class TranscribedMachine(Machine):
         transcript = self._transcripts.get(recipient)
         if transcript is not None and type(body) in _TRANSCRIBED:
             body = self._signed(transcript, body)
+            self._keep(transcript, False, transcript.answers.count, body)
         super()._send(recipient, body)
 
     def _take(self, event: Event) -> str:
@@ -52,6 +54,7 @@ class TranscribedMachine(Machine):
             transcript = self._transcripts.get(event.sender)
             if transcript is not None:
                 transcript.note(event.sender, self._hash(event.body))
+                self._keep(transcript, True, transcript.questions.count, event.body)
                 self._verify(transcript, event.sender, event.body)
         return super()._take(event)
 
@@ -95,6 +98,10 @@ class TranscribedMachine(Machine):
     def _verify_countersignature(self, transcript: Transcript, signature: bytes) -> None:
         if not transcript.is_countersigned(signature):
             raise ProtocolError("the messages of the tree before are not signed by their sender")
+
+    def _keep(self, transcript: Transcript, incoming: bool, number: int, body: Body) -> None:
+        if self._party == transcript.passive:
+            self._emit(SaveMessage(incoming, number, body))
 
     def _hash(self, body: Body) -> bytes:
         """One message to several peers is hashed once: a broadcast is large."""
