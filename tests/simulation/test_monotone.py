@@ -12,7 +12,7 @@ import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.computation import Given
-from fedmq.errors import ConfigError, FedmqError, Refused
+from fedmq.errors import ConfigError, FedmqError, Inconsistent, Refused
 from fedmq.messages.array import Bitmap
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import HistogramReply, TrainingOpen
@@ -163,12 +163,19 @@ def test_signs_that_were_not_announced_or_make_no_sense_are_illegal(
     signed: tuple[str, ...], fields: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(FedmqError, match=text):
-        CandidateSigns(signed).take("telco", reply(**fields))
+        CandidateSigns(signed).take("telco", reply(**fields), 3)
+
+
+@pytest.mark.parametrize("longer", ["rising", "falling"])
+def test_more_signs_than_candidates_are_refused_before_they_take_memory(longer: str) -> None:
+    fields = {"rising": RISING, "falling": FALLING, longer: Bitmap.of(np.zeros(4, np.bool_))}
+    with pytest.raises(Inconsistent, match="4 candidates in a node, it announced 3 at most"):
+        CandidateSigns(("telco",)).take("telco", reply(**fields), 3)
 
 
 def test_signs_are_as_many_as_candidates() -> None:
     signs = CandidateSigns(("telco",))
-    signs.take("telco", reply(rising=RISING, falling=FALLING))
+    signs.take("telco", reply(rising=RISING, falling=FALLING), 3)
     assert signs.of("telco", 1, 3).tolist() == [1, 0, -1]
     with pytest.raises(FedmqError, match="3 signs for 4 candidates of node 1"):
         signs.of("telco", 1, 4)

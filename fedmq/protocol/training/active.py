@@ -324,15 +324,15 @@ class ActiveTraining(TranscribedMachine):
     @on_message(training.HistogramReply)
     def _on_reply(self, peer: str, body: training.HistogramReply) -> None:
         self._check_broadcast(body.node)
-        self._answers.signs.take(peer, body)
-        complete = self._level.reply(peer, body)
-        if complete is not None:
+        self._answers.signs.take(peer, body, self._handshake.candidates(peer))
+        if (complete := self._level.reply(peer, body)) is not None:
             self._resume(*complete)
 
     @on_message(training.NodeDeclined)
     def _on_declined(self, peer: str, body: training.NodeDeclined) -> None:
         self._check_broadcast(body.node)
         self._level.decline(peer, self._parties.index(peer), body)
+        self._answers.check_declined(peer, body.node, self._handshake.smallest_node(peer))
         self._split_when_scored()
 
     def _check_broadcast(self, node: int) -> None:

@@ -26,6 +26,15 @@ class Answers:
     engine: Engine
     signs: CandidateSigns
 
+    def check_declined(self, peer: str, node: int, smallest_node: int) -> None:
+        """Raise Inconsistent unless ``peer`` may decline ``node``, by what it announced.
+
+        Who does not see the rows of a node declines none.
+        """
+        smallest = 0 if self.engine.hides_rows else smallest_node
+        claim = NodeAnswer(peer, self.builder.gradients.tree, node)
+        claim.check_declined(len(self.builder.carrying(node)), smallest)
+
     def scored(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[Best]]:
         """Ask ``peer`` about the nodes of ``question``; its best candidates in each of them.
 
@@ -50,7 +59,8 @@ class Answers:
         self, claim: NodeAnswer, answer: Answer, most_candidates: int, shown_in: int
     ) -> Plan[Best]:
         if isinstance(answer, Best):
-            claim.check_count(int(answer.candidates.max(initial=0)), most_candidates)
+            named = answer.candidates
+            claim.check_count(int(named.max()) + 1 if len(named) else 0, most_candidates)
             return answer
         claim.check_count(len(answer.left), most_candidates)
         builder, scale = self.builder, self.builder.gradients.scale

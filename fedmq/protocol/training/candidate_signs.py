@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Bitmap
 from fedmq.messages.training import HistogramReply
+from fedmq.protocol.training.consistency import NodeAnswer
 
 __all__ = ["CandidateSigns", "shown_signs"]
 
@@ -29,17 +30,20 @@ class CandidateSigns:
         self._signed = frozenset(signed)
         self._signs: dict[tuple[str, int], NDArray[np.int8]] = {}
 
-    def take(self, peer: str, body: HistogramReply) -> None:
-        """Note the signs in a reply.
+    def take(self, peer: str, body: HistogramReply, candidates: int) -> None:
+        """Note the signs in a reply of ``peer``, which announced so many candidates at most.
 
         Raises:
             ProtocolError: there are none though the peer announced them, or the other way round.
+            Inconsistent: there are more than candidates.
         """
         told = body.rising is not None and body.falling is not None
         if told != (peer in self._signed and body.piece == 0):
             raise ProtocolError(f"signs of the candidates of node {body.node}, out of place")
         if body.rising is None or body.falling is None:
             return
+        claim = NodeAnswer(peer, body.tree, body.node)
+        claim.check_count(max(body.rising.count, body.falling.count), candidates)
         rising, falling = body.rising.numpy(), body.falling.numpy()
         if len(rising) != len(falling) or (rising & falling).any():
             raise ProtocolError(f"signs of the candidates of node {body.node} that contradict")

@@ -42,6 +42,14 @@ class NodeAnswer:
                 {"announced": candidates, "candidates": shown},
             )
 
+    def check_declined(self, carrying: int, smallest_node: int) -> None:
+        """Raise `Inconsistent` where a node of so many rows is declined without need."""
+        if carrying >= smallest_node:
+            raise self._error(
+                f"a node of {smallest_node} rows or more is declined, its smallest_node",
+                {"smallest_node": smallest_node},
+            )
+
     def check_extent(self, sent: Extent, largest: Extent) -> None:
         """Raise `Inconsistent` where a reply is longer than its candidates take."""
         if sent.pieces > largest.pieces:

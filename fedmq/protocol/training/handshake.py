@@ -84,6 +84,10 @@ class Handshake:
         """How many candidates of ``peer`` a node has at most."""
         return self._accepted[peer].candidates
 
+    def smallest_node(self, peer: str) -> int:
+        """From how many rows on ``peer`` makes offers for a node."""
+        return self._accepted[peer].smallest_node
+
     @property
     def withheld(self) -> dict[str, Withheld]:
         """What peers do not show sums of, by their names; without those that show all."""
