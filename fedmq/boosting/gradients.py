@@ -25,8 +25,8 @@ def most_value_bits(params: TrainParams) -> int:
 class Gradients:
     """Fixed-point g and h of all rows: ``pairs`` int64 (rows, 2), zero for rows without any.
 
-    ``carried`` bool (rows,): training rows that the tree's sample holds. ``params``: the
-    training's, for engines whose two halves share the scoring.
+    ``carried`` bool (rows,): training rows that the tree's sample holds, and whose weight is not 0.
+    ``params``: the training's, for engines whose two halves share the scoring.
 
     With ``gradient_bits`` the pairs are rounded to so few bits; ``unrounded`` and
     ``unrounded_scale`` are then the gradients as they were, for leaves.
@@ -59,10 +59,13 @@ class Gradients:
         """
         chosen = sampled_rows(len(labels), params.subsample, seed=params.seed, tree=tree)
         carried = training & chosen
+        if weight is not None:
+            # Other parties count the rows of a sum: who adds nothing to it is not to be counted.
+            carried &= weight > 0
         # Of all training rows: a caller's own function may know them by their places.
         floats = (objective or objective_of(params)).gradients(
             margins[training], labels[training], None if weight is None else weight[training]
-        )[chosen[training]]
+        )[carried[training]]
         if floats.ndim == 3:
             floats = np.ascontiguousarray(floats[:, tree % params.outputs])
         if params.goss:

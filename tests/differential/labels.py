@@ -109,7 +109,7 @@ def drawn_rows(
 ) -> dict[str, NDArray[np.float32]]:
     """``weight`` and ``base_margin``, of some tables.
 
-    No weight is 0: what tells only such rows apart is chosen by lot.
+    No weight is 0: XGBoost makes no cut for a bin in which all are.
     """
     given = {}
     if random.random() < 0.4:
