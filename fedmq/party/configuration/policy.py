@@ -79,7 +79,8 @@ class PolicySection(Section):
     most_sums_bytes: Annotated[int, Field(ge=1)] = 4_000_000_000
     """Memory for the sums of a tree; it follows from depth, bins and key when a training opens."""
     most_trainings_per_day: Annotated[int, Field(ge=0)] = 100
-    """Trainings within any day; one that goes on after a crash is not counted again."""
+    """Trainings within any day; one that goes on after a crash, on the same terms, is not counted
+    again."""
     most_equations_per_row: Annotated[float, Field(gt=0)] = 10_000
     """Sums that it answers about the same rows in all trainings together, divided by these rows; a
     candidate's g and h in one node count as one sum."""

@@ -22,6 +22,7 @@ from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.events import AgreeToSums
+from fedmq.protocol.training.earlier_attempts import terms_digest
 
 __all__ = ["Consent"]
 
@@ -51,8 +52,14 @@ class Consent:
         self._alignments.most = policy.most_alignments_per_day
         self._trainings.most = policy.most_trainings_per_day
 
-    async def training(self, header: Header, terms: TrainingOpen) -> Engine:
-        """The engine with which this party trains on ``terms``; Refused if it does not."""
+    async def training(
+        self, header: Header, terms: TrainingOpen, *, begins: bool = False, terms_before: str = ""
+    ) -> Engine:
+        """The engine with which this party trains on ``terms``; Refused if it does not.
+
+        ``begins``: nothing is known here of the session, so it counts, whatever its name.
+        ``terms_before`` is the digest of those of its first attempt, empty where nobody kept one.
+        """
         await self._ask(
             header,
             model=terms.model,
@@ -65,12 +72,14 @@ class Consent:
             **({"signs": dict(terms.signs)} if terms.signs else {}),
         )
         self._check_peer(header, "training")
+        if terms_before not in ("", terms_digest(terms)):
+            raise self._refusal(f"go on with session {header.session} on other terms than before")
         self._check_columns(terms)
         engine = self._engine(terms)
         self._check_size(terms)
         await self._remember_days()
-        self._trainings.take(header.session)
-        await self.audit.record("agreed", header, training=terms.model)
+        self._trainings.take(header.session, anew=begins)
+        await self.audit.record("agreed", header, training=terms.model, begins=begins)
         return engine
 
     async def agreed_sums(self, header: Header, sums: AgreeToSums) -> None:
@@ -214,11 +223,12 @@ class Consent:
             if self._days_remembered:  # by another opening, meanwhile
                 return
             self._days_remembered = True
-            for at, entry in entries:
+            for at, entry in reversed(entries):
                 if "name" in entry:
                     self._alignments.remember(at)
                 if "training" in entry:
-                    self._trainings.remember(at, entry["session"])
+                    begins = entry.get("begins", False)
+                    self._trainings.remember(at, entry["session"], anew=begins)
 
     def _agreed_before(self, seconds: float) -> Iterator[tuple[float, dict[str, Any]]]:
         """What was agreed to in so many seconds before this party began, the newest first."""

@@ -15,7 +15,8 @@ DAY = 24 * 3600.0
 class DailyQuota:
     """What was taken within the last day, and the ``most`` that it may be.
 
-    ``what`` is counted, in words: "alignments". A name that is taken again counts once.
+    ``what`` is counted, in words: "alignments". A name that is taken again counts once, but for
+    what is taken ``anew``.
     """
 
     def __init__(self, most: int, what: str, clock: Callable[[], float] = time.time) -> None:
@@ -24,16 +25,16 @@ class DailyQuota:
         self._clock = clock
         self._taken: list[tuple[float, str]] = []
 
-    def remember(self, at: float, name: str = "") -> None:
+    def remember(self, at: float, name: str = "", *, anew: bool = False) -> None:
         """Count what was taken at ``at`` (Unix seconds)."""
-        if not self._counts(name):
+        if anew or not self._counts(name):
             self._taken.append((at, name))
 
-    def take(self, name: str = "") -> None:
+    def take(self, name: str = "", *, anew: bool = False) -> None:
         """Count one more; raises Refused, and counts nothing, when it is one too many."""
         now = self._clock()
         self._taken = [(at, taken) for at, taken in self._taken if at > now - DAY]
-        if self._counts(name):
+        if not anew and self._counts(name):
             return
         if len(self._taken) >= self.most:
             raise Refused(f"it takes part in {self.most} {self._what} a day at most")

@@ -51,6 +51,7 @@ from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.decoys import DecoyActiveTraining, check_decoys
+from fedmq.protocol.training.earlier_attempts import terms_digest
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.transcript import Signing
@@ -90,7 +91,15 @@ class TrainingService(Service):
         header, terms = envelope.header, envelope.body
         assert isinstance(terms, TrainingOpen)
         config, consent = self.context.config, self.context.consent
-        agreed = await answered(consent.training(header, terms))
+        before = await self.context.session_store.find(header.session)
+        agreed = await answered(
+            consent.training(
+                header,
+                terms,
+                begins=before is None,
+                terms_before="" if before is None else before.terms,
+            )
+        )
         saved = await self.context.session_store.checkpoints(header.session)
         most_bytes = config.policy.transcript_bytes
         machine = PassiveTraining(
@@ -110,6 +119,7 @@ class TrainingService(Service):
             smallest_node=config.policy.smallest_node,
             smallest_cell=config.policy.smallest_cell,
             returning=header.attempt > 1,
+            finished=before is not None and before.state == "finished",
             most_sums_bytes=config.policy.most_sums_bytes,
             answered=AnsweredSums(
                 header.session,
@@ -119,7 +129,9 @@ class TrainingService(Service):
             ),
             signing=self._signing(header.session, header.attempt) if most_bytes else None,
         )
-        session = StoredSession(header.session, terms.model, header.attempt)
+        session = StoredSession(
+            header.session, terms.model, header.attempt, terms=terms_digest(terms)
+        )
         running = self.context.sessions.open(
             session.id,
             session.attempt,

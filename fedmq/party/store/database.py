@@ -72,6 +72,9 @@ MIGRATIONS: Sequence[str] = (
     """
     ALTER TABLE answered_rows ADD COLUMN reserved REAL NOT NULL DEFAULT 0;
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN terms TEXT NOT NULL DEFAULT '';
+    """,
 )
 """Scripts from one schema version to the next; ``user_version`` counts those a file has had."""
 

@@ -28,7 +28,8 @@ _MARGINS = 2
 class StoredSession:
     """One training session. ``job`` is what the active party was asked for, as JSON.
 
-    ``begun`` is in seconds since the epoch, by this party's clock.
+    ``begun`` is in seconds since the epoch, by this party's clock. ``terms``: the digest of those
+    to which another party agreed at its first attempt.
     """
 
     id: str
@@ -39,9 +40,10 @@ class StoredSession:
     paused: bool = False
     job: str = ""
     begun: float = field(default_factory=time.time)
+    terms: str = ""
 
 
-_COLUMNS = "id, model, attempt, state, reason, paused, job, begun"
+_COLUMNS = "id, model, attempt, state, reason, paused, job, begun, terms"
 
 
 class SessionStore:
@@ -100,12 +102,15 @@ class SessionStore:
             session.paused,
             session.job,
             session.begun,
+            session.terms,
             self._clock(),
         )
         statement = (
-            "INSERT INTO sessions (id, model, attempt, paused, job, begun, changed, state, reason) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, 'running', '') ON CONFLICT (id) DO UPDATE SET "
+            "INSERT INTO sessions "
+            "(id, model, attempt, paused, job, begun, terms, changed, state, reason) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', '') ON CONFLICT (id) DO UPDATE SET "
             "attempt = excluded.attempt, changed = excluded.changed, state = 'running', "
+            "terms = CASE terms WHEN '' THEN excluded.terms ELSE terms END, "
             "reason = '' WHERE state != 'failed'"
         )
 
@@ -182,5 +187,5 @@ class SessionStore:
 
 def _stored(row: tuple[Any, ...]) -> StoredSession:
     """The session in a row of `_COLUMNS`."""
-    name, model, attempt, state, reason, paused, job, begun = row
-    return StoredSession(name, model, attempt, state, reason, bool(paused), job, begun)
+    name, model, attempt, state, reason, paused, job, begun, terms = row
+    return StoredSession(name, model, attempt, state, reason, bool(paused), job, begun, terms)

@@ -41,6 +41,7 @@ from fedmq.protocol.training.candidate_signs import shown_signs
 from fedmq.protocol.training.column_constraints import kept_signs
 from fedmq.protocol.training.commitment import committed, noise_secret
 from fedmq.protocol.training.computations import BinTable, recorded, went_left
+from fedmq.protocol.training.earlier_attempts import kept_before
 from fedmq.protocol.training.growing_tree import GrowingTree
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
@@ -74,7 +75,8 @@ class PassiveTraining(TranscribedMachine):
     Nodes in which fewer than ``smallest_node`` rows carry a gradient are declined: the sums of few
     rows would disclose their gradients. In the others, cells of fewer than ``smallest_cell`` rows
     are merged; 0: none. ``saved`` is this party's part of the trees of earlier
-    attempts at the session; ``returning``: there were some, so a table out of reach is waited for.
+    attempts at the session; ``returning``: there were some, so a table out of reach is waited for;
+    ``finished``: one of them has finished here.
     ``answered``: what was answered before, and may be; not counted without it. ``most_sums_bytes``
     may be taken by the sums of a tree. With ``signing`` it commits to its table, and signs.
     """
@@ -95,6 +97,7 @@ class PassiveTraining(TranscribedMachine):
         smallest_node: int = 0,
         smallest_cell: int = 0,
         returning: bool = False,
+        finished: bool = False,
         answered: AnsweredSums | None = None,
         most_sums_bytes: int | None = None,
         signing: Signing | None = None,
@@ -108,6 +111,7 @@ class PassiveTraining(TranscribedMachine):
         self._smallest_node = smallest_node
         self._smallest_cell = smallest_cell
         self._returning = returning
+        self._finished = finished
         self._answered = answered
         self._withheld = Withheld(smallest_node=smallest_node, smallest_cell=smallest_cell)
         """Of all trees: an earlier attempt may have had another policy."""
@@ -219,7 +223,7 @@ class PassiveTraining(TranscribedMachine):
         """Of what earlier attempts have saved, keep what comes before ``tree``."""
         if self._saved is None:
             return
-        kept = [saved for saved in self._saved if saved.number < tree]
+        kept = kept_before(tree, self._saved, finished=self._finished)
         self._records = all_records(self._prepared.table.features, kept)
         self._places = all_places(kept)
         self._next_tree = kept[-1].number + 1 if kept else 0
@@ -420,19 +424,15 @@ class PassiveTraining(TranscribedMachine):
         self._rewind(body.trees)
         if body.trees < self._next_tree:
             raise ProtocolError(f"a model of {body.trees} trees, {self._next_tree} have grown")
+        complete = len(self._places) == len(self._records)  # an old checkpoint may lack some
         self._emit(
             Finish(
                 PassiveShare(
                     model_id=self._terms.model,
                     party=self._party,
                     lookup_table=self._records,
-                    places=self._known_places(),
+                    places=tuple(self._places) if complete else (),
                     withheld=self._withheld,
                 )
             )
         )
-
-    def _known_places(self) -> tuple[tuple[int, int], ...]:
-        """Tree and node of each record; none where an old checkpoint lacks some."""
-        complete = len(self._places) == len(self._records)
-        return tuple(self._places) if complete else ()
