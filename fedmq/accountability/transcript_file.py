@@ -7,19 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import msgpack
-import numpy as np
 
+from fedmq.accountability.records import LEAN, Record, commitment_in, read_record
 from fedmq.errors import ConfigError, DataError, MessageError
 from fedmq.messages import training
 from fedmq.messages.body import Body
 from fedmq.messages.codec import unpack_body
 from fedmq.party.store.transcripts import (
-    COMMITMENT,
     MESSAGE,
-    STATEMENT,
     files_of,
     records_of,
     session_folder,
@@ -30,13 +28,6 @@ from fedmq.protocol.transcript import Commitment, SignedStatement, Statement, me
 __all__ = ["AttemptTranscript", "KeptMessage", "TranscriptFile", "export"]
 
 _MAGIC, _VERSION = "fedmq.transcript", 1
-_SETTINGS = {
-    "engine": str,
-    "options": dict,
-    "smallest_node": int,
-    "smallest_cell": int,
-    "signs": dict,
-}
 
 
 @dataclass(frozen=True)
@@ -52,6 +43,14 @@ class KeptMessage:
     def body(self) -> Body:
         """MessageError where it is none."""
         return unpack_body(self.kind, self.packed)
+
+    def check(self) -> None:
+        """Raises MessageError where a training has no such message."""
+        body = self.body
+        if not isinstance(body, training.BODIES):
+            raise MessageError("no message of a training")
+        if self.digest and (not isinstance(body, LEAN) or body.payload):
+            raise MessageError("a hash is given only in place of a payload")
 
     @property
     def hash(self) -> bytes:
@@ -86,6 +85,12 @@ class AttemptTranscript:
             if question.digest and question.tree is not None
         )
 
+    def whole_trees(self) -> frozenset[int]:
+        """The trees of which gradients are shown."""
+        broadcast = training.GradientBroadcast
+        bodies = (question.body for question in self.questions if not question.digest)
+        return frozenset(body.tree for body in bodies if isinstance(body, broadcast))
+
 
 @dataclass
 class TranscriptFile:
@@ -99,35 +104,46 @@ class TranscriptFile:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Raises DataError where ``path`` is no transcript that `export` wrote."""
+        count = 0
         try:
             records = records_of(path)
-            head = next(records, None)
-            if not isinstance(head, list) or len(head) != 4 or head[:2] != [_MAGIC, _VERSION]:
-                raise DataError(f"{path}: not a transcript of this fedmq")
-            transcript = cls(str(head[2]), str(head[3]), {}, [])
+            party, session = _named(next(records, None))
+            transcript = cls(party, session, {}, [])
             for record in records:
-                transcript._add(record)
+                transcript._add(read_record(record))
+                count += 1
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}") from None
-        except (ValueError, TypeError, KeyError, MessageError, msgpack.UnpackException):
-            raise DataError(f"{path}: not a transcript of fedmq, or it is damaged") from None
+        except (ValueError, DataError, MessageError, MemoryError, msgpack.UnpackException):
+            raise DataError(
+                f"{path}: not a transcript of this fedmq, or it is damaged: "
+                f"{count} records can be read"
+            ) from None
         for attempt in transcript.attempts.values():
             for messages in (attempt.questions, attempt.answers):
                 messages.sort(key=lambda message: message.sequence)
         return transcript
 
-    def _add(self, record: Sequence[Any]) -> None:
-        kind, number, *rest = record
-        attempt = self.attempts.setdefault(number, AttemptTranscript(number))
-        if kind == COMMITMENT:
-            attempt.commitment = _commitment(rest[0])
-        elif kind == STATEMENT:
-            self.statements.append(SignedStatement(Statement.from_bytes(rest[0]), rest[1]))
-        elif kind == MESSAGE:
-            incoming, *fields = rest
-            (attempt.questions if incoming else attempt.answers).append(KeptMessage(*fields))
-        else:
-            raise ValueError(kind)
+    def _add(self, record: Record) -> None:
+        """Raises ValueError, MessageError or DataError where ``record`` cannot be."""
+        attempt = self.attempts.setdefault(record[1], AttemptTranscript(record[1]))
+        match record:
+            case (_, _, fields):
+                attempt.commitment = commitment_in(fields)
+            case (_, _, data, signature):
+                self.statements.append(SignedStatement(Statement.from_bytes(data), signature))
+            case (_, _, incoming, sequence, kind, packed, digest):
+                message = KeptMessage(sequence, kind, packed, digest)
+                message.check()
+                (attempt.questions if incoming else attempt.answers).append(message)
+
+
+def _named(head: object) -> tuple[str, str]:
+    """Party and session of a transcript that begins with ``head``."""
+    match head:
+        case [magic, version, str(party), str(session)] if (magic, version) == (_MAGIC, _VERSION):
+            return party, session
+    raise ValueError("no head of a transcript")
 
 
 def export(state: Path, party: str, session: str, path: Path) -> int:
@@ -181,20 +197,3 @@ def _openings(files: Sequence[Path]) -> Iterator[training.TrainingOpen]:
                     body = unpack_body(record[4], record[5])
                     assert isinstance(body, training.TrainingOpen)
                     yield body
-
-
-def _commitment(fields: Mapping[str, Any]) -> Commitment:
-    settings = fields["settings"]
-    for name, kind in _SETTINGS.items():
-        if not isinstance(settings[name], kind):
-            raise TypeError(name)
-    values = np.frombuffer(fields["values"], "<f4").reshape(fields["shape"]).astype(np.float32)
-    return Commitment(
-        values,
-        tuple(fields["features"]),
-        fields["alignment"],
-        fields["digest"],
-        int.from_bytes(fields["secret"], "big"),
-        settings,
-        fields["root"],
-    )

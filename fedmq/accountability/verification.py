@@ -249,9 +249,10 @@ class _Verification:
         """The party did not choose by itself of which trees it keeps the gradients."""
         lots: dict[bool, list[int]] = {True: [], False: []}
         for attempt in self.shown.attempts.values():
-            thin = attempt.thin_trees()
+            thin, whole = attempt.thin_trees(), attempt.whole_trees()
             for tree, lot in attempt.lots().items():
-                lots[tree in thin].append(lot)
+                if tree in thin or tree in whole:  # of others there is nothing to leave out
+                    lots[tree in thin].append(lot)
         if max(lots[False], default=-1) > min(lots[True], default=2**32):
             raise self._lie("it left out gradients of a tree with a lower lot than others", 0)
 

@@ -16,6 +16,7 @@ from typing import Any, Self
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter
 
 from fedmq.errors import DataError
 from fedmq.messages.body import Body
@@ -33,6 +34,11 @@ __all__ = [
 
 _STATEMENT = b"fedmq statement 1\n"
 """No other text that a party's key signs begins like this."""
+
+_FIELDS = TypeAdapter(
+    tuple[str, int, str, str, bytes, int, tuple[int, bytes], tuple[int, bytes]],
+    config=ConfigDict(strict=True),
+)
 
 
 def message_hash(body: Body) -> bytes:
@@ -93,18 +99,9 @@ class Statement:
     def from_bytes(cls, data: bytes) -> Self:
         """The statement of which ``data`` is the ``to_bytes``; DataError where there is none."""
         try:
-            *named, questions, answers = msgpack.unpackb(data.removeprefix(_STATEMENT))
-            session, attempt, active, passive, commitment, tree = named
-            statement = cls(
-                session,
-                attempt,
-                active,
-                passive,
-                commitment,
-                tree,
-                RunningHash(*questions),
-                RunningHash(*answers),
-            )
+            unpacked = msgpack.unpackb(data.removeprefix(_STATEMENT), use_list=False)
+            fields = _FIELDS.validate_python(unpacked)
+            statement = cls(*fields[:6], RunningHash(*fields[6]), RunningHash(*fields[7]))
         except (ValueError, TypeError, msgpack.exceptions.UnpackException):
             raise DataError("a statement that cannot be read") from None
         if statement.to_bytes() != data:

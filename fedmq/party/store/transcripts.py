@@ -73,7 +73,10 @@ def _is_thinned(path: Path, files: Collection[Path]) -> bool:
 def records_of(path: Path) -> Iterator[list[Any]]:
     """The records in a file; a broken end, as after a crash, is left out."""
     with path.open("rb") as file:
-        yield from msgpack.Unpacker(file, max_buffer_size=_LONGEST_RECORD)
+        most = os.fstat(file.fileno()).st_size  # a list of more members is announced by a lie
+        yield from msgpack.Unpacker(
+            file, max_buffer_size=_LONGEST_RECORD, max_array_len=most, max_map_len=most
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
