@@ -307,6 +307,8 @@ _FIELDS: dict[str, Any] = {
     "signs": {"minutes": 1},
     "decoys": True,
     "signed": True,
+    "smallest_node": 1,
+    "smallest_cell": 10,
     "rising": _BITS,
     "falling": _BITS,
     "reason": "no",
