@@ -6,6 +6,8 @@ rows, and each split shows where everybody goes. It knows how nodes are numbered
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fedmq.boosting.node_numbers import depth, parent
 from fedmq.errors import ProtocolError
 from fedmq.messages.training import TrainingOpen
@@ -17,10 +19,12 @@ __all__ = ["AskedNodes"]
 class AskedNodes:
     """The nodes of a tree under ``terms``; each is asked about in ``rounds`` rounds at most.
 
+    A question tells of ``nodes_per_query`` nodes at most and of their siblings, of one depth: so
+    many of a depth may be split by this party.
     A node that is asked about, or split, stands below splits, whoever made them.
     """
 
-    def __init__(self, terms: TrainingOpen, rounds: int) -> None:
+    def __init__(self, terms: TrainingOpen, rounds: int, nodes_per_query: int = 1) -> None:
         self._most_depth = terms.max_depth
         self._most_rounds = rounds
         self._most_nodes = most_nodes(terms.max_depth, terms.rows, terms.max_leaves)
@@ -29,6 +33,9 @@ class AskedNodes:
         self._rounds: dict[int, int] = {}
         """Rounds of questions by node."""
         self._splits: set[int] = set()
+        self._nodes_per_question = 2 * nodes_per_query
+        self._may_split: Counter[int] = Counter()
+        """So many nodes by depth, of those that were asked about."""
 
     def ask(self, node: int, number: int) -> None:
         """Round ``number`` of the questions about ``node``.
@@ -37,12 +44,14 @@ class AskedNodes:
             ProtocolError: it is not the next one, or no tree of these terms has the node as well.
         """
         self._check_stands(node)
+        first = node not in self._rounds
         if number != self._rounds.get(node, 0) or number >= self._most_rounds:
             raise ProtocolError(f"round {number} of questions about node {node} is not next")
         self._rounds[node] = number + 1
         if len(self._rounds) > self._most_nodes:
             raise ProtocolError(f"sums of more than {self._most_nodes:,} nodes of a tree")
         self._add_splits(parent(node))
+        self._may_split[depth(node)] += self._nodes_per_question if first else 0
 
     def split(self, node: int) -> None:
         """``node`` is split by this party.
@@ -51,7 +60,10 @@ class AskedNodes:
             ProtocolError: it was split before, or no tree of these terms has the node as well.
         """
         self._check_stands(node)
+        if not self._may_split[depth(node)]:
+            raise ProtocolError(f"a split of node {node}, but no question about its level")
         self._add_splits(node)
+        self._may_split[depth(node)] -= 1
 
     def _check_stands(self, node: int) -> None:
         if depth(node) >= self._most_depth:

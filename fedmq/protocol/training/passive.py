@@ -245,7 +245,7 @@ class PassiveTraining(TranscribedMachine):
             candidates,
             shown,
             rows,
-            AskedNodes(terms, prepared.engine.queries_per_node),
+            AskedNodes(terms, prepared.engine.queries_per_node, prepared.engine.nodes_per_query),
             prepared.engine,
             len(self._records),
             keeps_numbers=prepared.spec.keeps_numbers,
