@@ -9,6 +9,7 @@ import numpy as np
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
 from fedmq.privacy.engine import AskedNode, Best, Engine, Query, Sums
 from fedmq.privacy.plan import Compute, Exchange, Reply
@@ -23,15 +24,16 @@ class EnginePair:
         bins: BinMatrix,
         parallelism: int = 2,
         training: np.ndarray | None = None,
+        value_bits: int = RESOLUTION_BITS,
     ) -> None:
         self.engine = engine
         self.bins = bins
         self.active = engine.active(parallelism)
         learning = np.ones(bins.n_rows, np.bool_) if training is None else training
-        self.active.start_session(learning)
+        self.active.start_session(learning, value_bits)
         public = self._run(self.active.open())
         self.passive = engine.passive(public, bins, parallelism)
-        self.passive.start_session(learning)
+        self.passive.start_session(learning, value_bits)
         self._run(self.active.setup("telco", self._run(self.passive.setup())))
 
     def start_tree(self, gradients: Gradients, candidates: CandidateTable | None = None) -> None:

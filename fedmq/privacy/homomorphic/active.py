@@ -15,7 +15,7 @@ from fedmq.computation import Computation
 from fedmq.errors import ConfigError, MessageError
 from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, Extent, Sums
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.arithmetic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
 
@@ -28,9 +28,8 @@ _MOST_ROWS_PER_PIECE = 2048  # small keys would make pieces too large to share o
 _NOISE_AT_ONCE = 256
 _MOST_NOISE = 200_000
 
-# Rows of a ciphertext at most, and what packing and decrypting one takes of the time that it takes
-# to encrypt one, by measurement at 2048 bits.
-_MOST_SHARED = 4
+# What packing and decrypting a ciphertext takes of the time that it takes to encrypt one, by
+# measurement at 2048 bits.
 _PACKING = 130
 
 _FEWEST_AT_ONCE = (
@@ -155,7 +154,7 @@ class AdditiveActive(ActiveHalf):
         ):
             return single
         layouts = [single]
-        for shared in range(2, _MOST_SHARED + 1):
+        for shared in range(2, MOST_SHARED + 1):
             try:
                 layouts.append(SlotLayout.for_sums(bound, bound, public.plaintext_bits, shared))
             except ConfigError:

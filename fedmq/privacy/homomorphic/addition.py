@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
+from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
 from fedmq.privacy.homomorphic.arithmetic.encrypted_histogram import (
     cumulate,
     merge,
@@ -24,8 +24,13 @@ from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
 
 __all__ = ["Addition", "OneByOne", "Sums"]
 
+_NUMBER_BYTES = 64  # that a number takes in memory besides its own
+
 Sums = NDArray[Any]
-"""Encrypted histograms (nodes, features, codes), in the form of the `Addition` that made them."""
+"""Encrypted histograms (nodes, cells), in the form of the `Addition` that made them.
+
+A feature's cells stand side by side, as many as it has codes, after those of the features before.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,11 @@ class Addition(ABC):
 
     key: PublicKey
     tricks: Tricks
+
+    @property
+    @abstractmethod
+    def sum_bytes(self) -> int:
+        """What a sum takes in memory."""
 
     @abstractmethod
     def sum_bins(
@@ -44,11 +54,12 @@ class Addition(ABC):
         slots: NDArray[np.integer],
         *,
         nodes: int,
-        codes: int,
+        codes: NDArray[np.integer],
     ) -> Sums:
         """Sums per cell: ``ciphertexts`` (count, bytes) of the wire, one of them for each row.
 
-        ``bins`` and ``slots`` as of `encrypted_histogram.sum_bins`, with its errors.
+        ``bins`` and ``slots`` as of `encrypted_histogram.sum_bins`, with its errors; ``codes``
+        (features,): of each feature.
         """
 
     @abstractmethod
@@ -70,7 +81,7 @@ class Addition(ABC):
     ) -> NDArray[np.uint8]:
         """Running sums packed, masked and under noise, fresh or of ``random``, as wire bytes.
 
-        ``sums`` (places, features, codes) of one node; ``runs`` of its cells are cumulated one
+        ``sums`` (places, cells) of one node; ``runs`` of its cells are cumulated one
         after another, and of these sums the ``chosen`` are shown.
         """
 
@@ -78,6 +89,10 @@ class Addition(ABC):
 @dataclass(frozen=True)
 class OneByOne(Addition):
     """With numbers of GMP, as objects."""
+
+    @property
+    def sum_bytes(self) -> int:
+        return int(width(self.key.modulus)) + _NUMBER_BYTES
 
     def sum_bins(
         self,
@@ -87,18 +102,26 @@ class OneByOne(Addition):
         slots: NDArray[np.integer],
         *,
         nodes: int,
-        codes: int,
+        codes: NDArray[np.integer],
     ) -> Sums:
         numbers = from_wire(ciphertexts, self.key.modulus)
-        return sum_bins(
-            [numbers[index] for index in ciphertext_of.tolist()],
-            bins,
-            slots,
-            nodes=nodes,
-            codes=codes,
-            modulus=self.key.modulus,
-            tricks=self.tricks,
-        )
+        widest = int(codes.max(initial=0))
+        filled = np.arange(widest) < codes[:, np.newaxis]
+        sums = np.empty((nodes, int(codes.sum())), np.object_)
+        # A node after the other, so that no more than one has cells up to the widest feature's.
+        for node in range(nodes):
+            rows = np.flatnonzero(slots == node)
+            [by_feature] = sum_bins(
+                [numbers[index] for index in ciphertext_of[rows].tolist()],
+                bins[rows],
+                np.zeros(len(rows), np.int32),
+                nodes=1,
+                codes=widest,
+                modulus=self.key.modulus,
+                tricks=self.tricks,
+            )
+            sums[node] = by_feature[filled]
+        return sums
 
     def merge(self, parts: Sequence[Sums]) -> Sums:
         return merge(parts, self.key.modulus)

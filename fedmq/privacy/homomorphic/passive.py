@@ -24,7 +24,7 @@ from fedmq.privacy.homomorphic.addition import Addition, OneByOne, Sums
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import width
 from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
 from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.arithmetic.packing import MOST_SHARED, SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
 from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
 from fedmq.privacy.homomorphic.vectors.machine_code import is_available
@@ -40,14 +40,12 @@ _FEWEST_ROWS = 4096
 _MOST_ROWS = 32768
 
 _MOST_SUM_BITS = 63
-_NUMBER_BYTES = 64  # that a number takes in memory besides its own
-
 _FEWEST_AT_ONCE = 4  # packed ciphertexts that one core makes
 
 
 @dataclass(frozen=True, eq=False)
 class _SumRows:
-    """Encrypted histograms (nodes, features, codes) over some of the rows in a level's nodes."""
+    """Encrypted histograms (nodes, cells) over some of the rows in a level's nodes."""
 
     label: ClassVar[str] = "_SumRows"
     addition: Addition
@@ -79,13 +77,13 @@ class _SumRows:
             self.bins.codes[np.ix_(self.rows, self.features)],
             self.slots,
             nodes=self.nodes,
-            codes=int(self.bins.cuts.n_bins.max(initial=0)) + 1,
+            codes=self.bins.cuts.n_bins[self.features].astype(np.int64) + 1,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Merge:
-    """Sums over all rows, by place (places, features, codes), from those over parts of them."""
+    """Sums over all rows, by place (places, cells), from those over parts of them."""
 
     label: ClassVar[str] = "_Merge"
     addition: Addition
@@ -134,9 +132,9 @@ class _ShowCandidates:
         """
         runs: list[NDArray[np.intp]] = []
         places = np.empty(len(self.candidates), dtype=np.intp)
-        done = 0
-        for row, feature in enumerate(self.features.tolist()):
-            first_cell = row * self.sums.shape[2]
+        done, missing_cell = 0, -1
+        for feature in self.features.tolist():
+            first_cell = missing_cell + 1
             missing_cell = first_cell + int(self.n_bins[feature])
             for default_left in (False, True):
                 chosen = np.flatnonzero(
@@ -174,6 +172,7 @@ class AdditivePassive(PassiveHalf):
         self._parallelism = parallelism
         self._pack_sums = pack_sums
         self._most_sum_bits = _sum_bits(bins.n_rows, RESOLUTION_BITS)
+        self._most_shared = MOST_SHARED
         tricks = Tricks(joint_sums, skip_fullest)
         self._addition = (EightAtOnce if vectors and is_available() else OneByOne)(key, tricks)
         self._subtract_siblings = subtract_siblings
@@ -191,6 +190,8 @@ class AdditivePassive(PassiveHalf):
     ) -> None:
         self._secret = secret or self._secret
         self._most_sum_bits = _sum_bits(int(np.count_nonzero(training)), value_bits)
+        # Gradients of all their bits have no room for others.
+        self._most_shared = MOST_SHARED if value_bits < RESOLUTION_BITS else 1
 
     def forget_tree(self) -> None:
         self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
@@ -239,7 +240,7 @@ class AdditivePassive(PassiveHalf):
             not isinstance(ciphertexts, np.ndarray)
             or ciphertexts.dtype != np.uint8
             or not isinstance(shared, int)
-            or not 0 < shared <= bits
+            or not 0 < shared <= self._most_shared
             or (shared > 1 and not self._key.adds_plaintexts)
             or ciphertexts.shape != (-(-len(piece.rows) // shared), width(self._key.modulus))
             or not isinstance(h, int)
@@ -276,9 +277,14 @@ class AdditivePassive(PassiveHalf):
             )
 
     def sums_bytes(self, nodes: int) -> int:
-        # As many for each row that shares a ciphertext, of which there are few.
-        number = width(self._key.modulus) + _NUMBER_BYTES
-        return nodes * self._bins.cuts.n_cells * number
+        # Half a tree is its last level, of whose siblings one is summed, in parts that are kept
+        # until all are there.
+        level = nodes // 2 + 1
+        summed = -(-level // 2) if self._subtract_siblings else level
+        parts = max(self._parallelism, _EARLY_PARTS, -(-self._bins.n_rows // _MOST_ROWS))
+        shared = self._most_shared if self._key.adds_plaintexts else 1
+        sums = (nodes + summed * parts) * shared * self._bins.cuts.n_cells
+        return sums * self._addition.sum_bytes
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         if self._layout is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
@@ -35,12 +38,12 @@ def rounded(rows: int, bits: int, subsample: float = 0.7) -> Gradients:
 def test_sums_are_exact_down_the_tree(
     bits: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(homomorphic_active, "_MOST_SHARED", most)
+    monkeypatch.setattr(homomorphic_active, "MOST_SHARED", most)
     monkeypatch.setattr(homomorphic_active, "_PACKING", 0)
     monkeypatch.setattr(homomorphic_active, "_MOST_ROWS_PER_PIECE", 7)
     monkeypatch.setattr(homomorphic_passive, "_FEWEST_ROWS", 20)
     bins, held = table(120, 5, seed=1), rounded(120, bits)
-    pair = EnginePair(Paillier(512, allow_weak_keys=True), bins)
+    pair = EnginePair(Paillier(512, allow_weak_keys=True), bins, value_bits=bits - 1)
     candidates = CandidateTable.of(bins.cuts)
     pair.start_tree(held)
     rows = np.arange(120, dtype=np.int32)
@@ -99,12 +102,36 @@ def test_a_layout_without_room_for_masks_is_refused(
 ) -> None:
     monkeypatch.setattr(homomorphic_active, "_PACKING", 0)
     bins = table(120, 5, seed=1)
-    pair = EnginePair(Paillier(512, allow_weak_keys=True), bins)
+    pair = EnginePair(Paillier(512, allow_weak_keys=True), bins, value_bits=3)
     plan = pair.active.broadcast(rounded(120, 4))[0]
     piece = pair._run(plan)
     assert piece.values["rows"] > 1
     with pytest.raises(MessageError):
         pair._run(pair.passive.receive(0, BroadcastPiece(piece.rows, piece.values | changed)))
+
+
+@pytest.mark.parametrize(("value_bits", "refused"), [(3, False), (RESOLUTION_BITS, True)])
+def test_rows_share_ciphertexts_only_where_memory_was_reckoned_for_it(
+    value_bits: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(homomorphic_active, "_PACKING", 0)
+    pair = EnginePair(
+        Paillier(512, allow_weak_keys=True), table(120, 5, seed=1), value_bits=value_bits
+    )
+    piece = pair._run(pair.active.broadcast(rounded(120, 4))[0])
+    assert piece.values["rows"] > 1
+    with pytest.raises(MessageError, match="does not fit") if refused else nullcontext():
+        pair._run(pair.passive.receive(0, piece))
+
+
+def test_five_rows_in_a_ciphertext_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(homomorphic_active, "_PACKING", 0)
+    monkeypatch.setattr(homomorphic_active, "MOST_SHARED", 5)
+    pair = EnginePair(Paillier(1024, allow_weak_keys=True), table(120, 5, seed=1), value_bits=3)
+    piece = pair._run(pair.active.broadcast(rounded(120, 4))[0])
+    assert piece.values["rows"] == 5
+    with pytest.raises(MessageError, match="does not fit"):
+        pair._run(pair.passive.receive(0, piece))
 
 
 @pytest.mark.parametrize("engine", ["paillier", "ou", "smm1", "smm2"])

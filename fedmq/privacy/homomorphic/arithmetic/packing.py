@@ -23,7 +23,10 @@ from numpy.typing import NDArray
 from fedmq.errors import ConfigError, DataError, MessageError
 from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
 
-__all__ = ["SlotLayout"]
+__all__ = ["MOST_SHARED", "SlotLayout"]
+
+MOST_SHARED = 4
+"""Rows of a ciphertext at most."""
 
 # A sum must fit int64.
 _LARGEST_BOUND = 2**63 - 1

@@ -36,6 +36,10 @@ class EightAtOnce(Addition):
     def _residues(self) -> Residues:
         return residues_of(self.key.modulus)
 
+    @property
+    def sum_bytes(self) -> int:
+        return int(self._residues.words * np.dtype(np.uint64).itemsize)
+
     def sum_bins(
         self,
         ciphertexts: NDArray[np.uint8],
@@ -44,21 +48,22 @@ class EightAtOnce(Addition):
         slots: NDArray[np.integer],
         *,
         nodes: int,
-        codes: int,
+        codes: NDArray[np.integer],
     ) -> Sums:
         residues = self._residues
-        sums = np.empty((nodes, bins.shape[1], codes, residues.words), np.uint64)
+        sums = np.empty((nodes, int(codes.sum()), residues.words), np.uint64)
         alone = one_by_one(bins, self.tricks)
+        cell_alone = np.repeat(alone, codes)
         if alone.any():
             numbers = OneByOne(self.key, self.tricks).sum_bins(
-                ciphertexts, ciphertext_of, bins[:, alone], slots, nodes=nodes, codes=codes
+                ciphertexts, ciphertext_of, bins[:, alone], slots, nodes=nodes, codes=codes[alone]
             )
             rows = residues.from_numbers(numbers.ravel().tolist())
-            sums[:, alone] = rows.reshape(*numbers.shape, residues.words)
+            sums[:, cell_alone] = rows.reshape(*numbers.shape, residues.words)
         if not alone.all():
             factors = residues.from_bytes(ciphertexts)[ciphertext_of]
-            sums[:, ~alone] = sum_bins(
-                residues, factors, bins[:, ~alone], slots, nodes=nodes, codes=codes
+            sums[:, ~cell_alone] = sum_bins(
+                residues, factors, bins[:, ~alone], slots, nodes=nodes, codes=codes[~alone]
             )
         return sums
 

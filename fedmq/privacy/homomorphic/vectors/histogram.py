@@ -45,27 +45,31 @@ def sum_bins(
     slots: NDArray[np.integer],
     *,
     nodes: int,
-    codes: int,
+    codes: NDArray[np.integer],
 ) -> Rows:
-    """Sums per cell, (nodes, features, codes, words), of the rows ``factors`` (rows, words).
+    """Sums per cell, (nodes, cells, words), of the rows ``factors`` (rows, words).
 
-    ``bins`` (rows, features) and ``slots`` (rows,) as of `encrypted_histogram.sum_bins`.
+    ``bins`` (rows, features) and ``slots`` (rows,) as of `encrypted_histogram.sum_bins`; ``codes``
+    (features,): a feature's cells stand side by side, as many as it has codes.
     """
     held = np.flatnonzero(slots >= 0)
     features = bins.shape[1]
     groups = -(-features // LANES)
-    # Columns that do not fill eight are summed with empty ones.
+    # Columns that do not fill eight are summed with empty ones, of one cell each.
+    padding = groups * LANES - features
+    every = np.append(codes, np.ones(padding, np.int64)).astype(np.int64)
+    first_cell = np.cumsum(every) - every
     padded = np.zeros((len(held), groups * LANES), np.int64)
     padded[:, :features] = bins[held]
-    cells = residues.ones(nodes * groups * LANES * codes)
+    cells = residues.ones(nodes * int(every.sum()))
     factor_at = np.repeat(held, LANES)
-    first_of = slots[held].astype(np.int64)[:, None] * groups * LANES
+    first_of = slots[held].astype(np.int64)[:, None] * int(every.sum())
     for group in range(groups):
         lanes = np.arange(group * LANES, (group + 1) * LANES)
-        places = ((first_of + lanes) * codes + padded[:, lanes]).ravel()
+        places = (first_of + first_cell[lanes] + padded[:, lanes]).ravel()
         residues.multiply(cells, places, cells, places, factors, factor_at)
-    shaped = cells.reshape(nodes, groups * LANES, codes, residues.words)
-    return np.ascontiguousarray(shaped[:, :features])
+    shaped = cells.reshape(nodes, -1, residues.words)
+    return np.ascontiguousarray(shaped[:, : int(codes.sum())])
 
 
 def cumulate(residues: Residues, sums: Rows, runs: Sequence[NDArray[np.intp]]) -> Rows:

@@ -43,7 +43,7 @@ class Table:
             self.bins[rows],
             self.slots[rows],
             nodes=self.nodes,
-            codes=self.codes,
+            codes=np.full(self.bins.shape[1], self.codes),
         )
 
     def shown(self, addition: Addition, sums: Any, chosen: np.ndarray) -> tuple[Any, Any]:
@@ -156,3 +156,23 @@ def test_a_table_of_noise_that_is_too_long_is_not_made(
     addition = EightAtOnce(table.key.public, Tricks())
     without = addition.show(table.sums(addition), runs, chosen, table.layout, random)
     np.testing.assert_array_equal(without, with_table)
+
+
+@pytest.mark.parametrize("engine", KEYS)
+def test_a_column_of_many_bins_makes_no_other_longer(engine: str) -> None:
+    table = Table(KEYS[engine], 60, 20, nodes=2)
+    table.bins[:, 1:] %= 2
+    codes = np.array([9] + [2] * 19)
+    for addition in both(table.key):
+        sums = addition.sum_bins(
+            table.wire, table.ciphertext_of, table.bins, table.slots, nodes=2, codes=codes
+        )
+        assert sums.shape[:2] == (2, 9 + 2 * 19)
+        stored = sums.nbytes if isinstance(addition, EightAtOnce) else 0
+        assert stored <= sums.shape[0] * sums.shape[1] * addition.sum_bytes
+        ends = np.cumsum(codes)
+        runs = [np.arange(end - count, end) for end, count in zip(ends, codes, strict=True)]
+        wire = addition.show(sums[:1], runs, ends - 1, table.layout)
+        plaintexts = table.key.decrypt(from_wire(wire, table.key.public.modulus))
+        g, _ = table.layout.unpack(plaintexts, len(codes))
+        assert g.tolist() == [table.g[table.slots == 0].sum()] * len(codes)
