@@ -150,7 +150,7 @@ def test_the_commands_in_its_head_work(containers: dict[str, Container]) -> None
         _, errors = process.communicate(timeout=90)
         assert process.returncode == 0, errors
     scores = (containers["bank"].volumes / "bank-state" / "scores.csv").read_text()
-    assert scores.startswith("id,score\n")
+    assert scores.startswith("id,score,reason\n")
 
 
 def test_there_is_a_service_for_each_party_with_its_own_files_and_volumes() -> None:

@@ -19,6 +19,7 @@ from fedmq.privacy.engines.ldp import Ldp
 from fedmq.privacy.engines.smm1 import Smm1
 from fedmq.privacy.engines.smm2 import Smm2
 from fedmq.privacy.homomorphic.arithmetic import noise
+from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
 from fedmq.protocol.training.passive import PassiveTraining
 from tests.protocol.federation import ACTIVE, OU, PAILLIER, PLAIN, ran, small
 
@@ -100,13 +101,14 @@ def test_a_feature_holder_refuses_trees_whose_sums_would_fill_its_memory(engine:
     assert "takes 1e-05 GB for the sums of a tree at most (most_sums_bytes)" in str(error)
 
 
-def test_noise_of_a_very_long_key_is_made_without_a_table(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_noise_of_a_very_long_key_is_made_without_a_table() -> None:
     modulus, base = (mpz(1) << 32_768) - 1, mpz(3)
     before = noise._table.cache_info().currsize
-    monkeypatch.setattr("secrets.token_bytes", lambda count: bytes([5, *bytes(count - 1)]))
-    assert noise.public_noise(base, modulus, 32_768, 1) == [powmod(base, 5, modulus)]
+    random = SeededBytes(bytes(32))
+    drawn = SeededBytes(bytes(32)).draw(b"noise", 0, noise.exponent_bytes(32_768))
+    exponent = mpz.from_bytes(drawn, "little")
+    made = noise.public_noise(base, modulus, 32_768, 1, random)
+    assert made == [powmod(base, exponent, modulus)]
     assert noise._table.cache_info().currsize == before
 
 

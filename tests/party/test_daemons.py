@@ -222,7 +222,8 @@ def tapped(broker: ExampleBroker) -> Iterator[list[Envelope]]:
 def test_no_message_over_the_broker_tells_a_secret(
     demo: ExampleFederation, broker: ExampleBroker
 ) -> None:
-    job = demo.job(f'model = "tapped"\n{WEAK}{PARAMS}')
+    # From another first margin a split parts this table's labels: other parties see that.
+    job = demo.job(f'model = "tapped"\n{WEAK}{PARAMS}base_score = 0.5\n')
     with tapped(broker) as heard:
         assert command("train", job, "--json").result["trees"] == 4
     kinds = {envelope.header.kind for envelope in heard}

@@ -59,7 +59,7 @@ def assert_identical(
 
 def test_a_label_that_spans_more_than_sums_can_keep_is_refused() -> None:
     X = np.random.default_rng(0).normal(size=(300, 2))
-    params = fedmq.TrainParams(objective="reg:squarederror", num_boost_round=2)
+    params = fedmq.TrainParams(objective="reg:squarederror", num_boost_round=2, base_score=0.5)
     for largest, refused in ((1e6, False), (1e9, True)):
         y = np.abs(X[:, 0])
         y[7] = largest
@@ -103,7 +103,7 @@ def test_values_beyond_all_of_the_training_go_where_xgboost_sends_them() -> None
     x[random.random(200) < 0.4] = np.nan
     label = (~np.isnan(x)).astype(np.float32)
     other = np.zeros((200, 1), np.float32)
-    params = fedmq.TrainParams(num_boost_round=2, max_depth=1)
+    params = fedmq.TrainParams(num_boost_round=2, max_depth=1, base_score=0.5)
     model = fedmq.simulate(
         active=other, label=label, passive={"t": x[:, None]}, engine="plain", params=params
     )

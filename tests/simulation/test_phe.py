@@ -18,7 +18,7 @@ from tests.boosting.tables import scattered
 _, KEY = phe.generate_paillier_keypair(n_length=512)
 WEAK = {"allow_weak_keys": True}
 X, Y = scattered(60, 4, seed=3, missing=0.05)
-PARAMS = fedmq.TrainParams(num_boost_round=2, max_depth=2, max_bin=8)
+PARAMS = fedmq.TrainParams(num_boost_round=2, max_depth=2, max_bin=8, base_score=0.5)
 
 
 def train(**changes: Any) -> fedmq.SimulatedModel:

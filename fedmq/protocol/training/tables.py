@@ -101,7 +101,7 @@ class PassiveTable:
             )
         if terms.rows != rows or terms.evaluation.count != rows:
             raise Refused(
-                f"the rows do not match: {party} holds {rows}, {peer} {terms.rows}{_ALIGN}"
+                f"the rows do not match: {party} holds {rows}, {peer} {terms.rows}; {_ALIGN}"
             )
         if terms.alignment != self.alignment:
             raise Refused(

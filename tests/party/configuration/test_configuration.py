@@ -174,7 +174,7 @@ def test_a_wrong_federation_file_is_one_line_that_names_file_and_key(
         ("max_depth = 3", "max_dept = 3", "params: max_dept: no such parameter; did you mean"),
         ("max_depth = 3", "max_depth = 0", "params: max_depth = 0: without a limit on depth"),
         ("max_depth = 3", "lambda = 1\nreg_lambda = 2", "params: lambda and reg_lambda are the"),
-        ("max_depth = 3", 'objective = "multi:softmax"', "params: objective = 'multi:softmax'"),
+        ("max_depth = 3", 'objective = "multi:softmax"', "params: num_class is missing"),
         ("[params]", "[parms]", "parms: there is no such key; did you mean 'params'?"),
         (
             "[params]",

@@ -322,7 +322,7 @@ async def test_what_would_go_wrong_with_every_row_is_said_beforehand(
 
 @pytest.mark.parametrize(
     ("url", "reason"),
-    [("nonsense", "not a database URL"), ("oracle+cx_oracle://db", "its driver is not installed")],
+    [("://h", "not a database URL"), ("oracle+cx_oracle://db", "its driver is not installed")],
 )
 async def test_a_database_that_can_never_be_reached_is_said_at_the_start(
     url: str, reason: str
