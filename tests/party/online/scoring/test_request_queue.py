@@ -138,7 +138,11 @@ async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
         channel = await connection.channel()
         replies = await channel.declare_queue("replies", durable=True)
         await replies.consume(take, no_ack=True)
-        await until(lambda: len(scores) == 60)
+        try:
+            await until(lambda: len(scores) == 60)
+        except AssertionError:
+            lacking = sorted(set(range(60)) - set(scores))
+            raise AssertionError(f"no answers to {lacking}; {requests.trouble}") from None
     await requests.close()
 
     assert scores == {row: float(world.margins[row]) for row in range(60)}
