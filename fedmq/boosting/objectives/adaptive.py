@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.objectives.intercept import quantile
-from fedmq.boosting.objectives.objective import Objective
+from fedmq.boosting.objectives.objective import Objective, pairs
 
 __all__ = ["AbsoluteError", "QuantileError"]
 
@@ -64,8 +64,7 @@ class AbsoluteError(_Adaptive):
         weight: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """g is the sign of p - y, and h = 1."""
-        h = np.ones_like(labels) if weight is None else weight
-        return np.stack((np.sign(margins - labels) * h, h), axis=1)
+        return pairs(np.sign(margins - labels), np.ones_like(labels), weight)
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,6 @@ class QuantileError(_Adaptive):
         weight: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """g = 1 - alpha where p >= y, else -alpha; h = 1."""
-        h = np.ones_like(labels) if weight is None else weight
         alpha = np.float32(self.leaf_quantile)
         g = np.where(margins - labels >= 0, np.float32(1) - alpha, -alpha)
-        return np.stack((g * h, h), axis=1)
+        return pairs(g, np.ones_like(labels), weight)

@@ -17,6 +17,9 @@ _ONE = np.float32(1)
 
 
 class _LogLink(Objective):
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels) & (labels >= 0)
+
     def base_score(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
@@ -46,9 +49,6 @@ class Poisson(_LogLink):
     max_delta_step: float = 0.7
 
     wanted = "count:poisson takes finite numbers from 0 on"
-
-    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
-        return np.isfinite(labels) & (labels >= 0)
 
     def gradients(
         self,
@@ -85,9 +85,6 @@ class Tweedie(_LogLink):
     variance_power: float = 1.5
 
     wanted = "reg:tweedie takes finite numbers from 0 on"
-
-    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
-        return np.isfinite(labels) & (labels >= 0)
 
     def gradients(
         self,
