@@ -12,16 +12,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.gradients import Gradients, most_value_bits
+from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload
-from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
-from fedmq.privacy.plan import Exchange, Reply, Values, single
+from fedmq.privacy.plan import Exchange, Reply, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import (
     ComputationFailed,
@@ -30,34 +28,28 @@ from fedmq.protocol.events import (
     Report,
     Resume,
     SaveCheckpoint,
-    Start,
 )
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import RunningPlan
+from fedmq.protocol.training.active_opening import ActiveOpening
 from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_signs import CandidateSigns
-from fedmq.protocol.training.column_constraints import ColumnConstraints
 from fedmq.protocol.training.computations import DeriveGradients, went_left
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
-from fedmq.protocol.training.handshake import Handshake, keyed, opening_of
 from fedmq.protocol.training.level import Level
-from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.offers import Offers
 from fedmq.protocol.training.own_candidates import OwnCandidates
 from fedmq.protocol.training.states import (
-    ACTIVE_TRAINING,
     ALL_READY,
     BROADCAST,
     DIRECTIONS,
     GRADIENTS,
-    KEYS,
     LEVEL_SCORED,
     MODEL_COMPLETE,
     NEXT_LEVEL,
     NEXT_TREE,
     OFFER,
     OWN_OFFERS,
-    PEER_SETUP,
     QUESTION,
     RESTS,
     TREE_BEGINS,
@@ -65,7 +57,6 @@ from fedmq.protocol.training.states import (
     ActiveTrainingState,
 )
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.training.transcribed import TranscribedMachine
 from fedmq.protocol.training.tree_builder import TreeBuilder
 from fedmq.protocol.transcript import Signing
 
@@ -74,7 +65,7 @@ __all__ = ["ActiveTraining"]
 State = ActiveTrainingState
 
 
-class ActiveTraining(TranscribedMachine):
+class ActiveTraining(ActiveOpening):
     """Trains a model with ``peers``; finishes with an ``ActiveShare``.
 
     ``parallelism`` is the number of computations worth running at once. The order of ``peers``
@@ -85,11 +76,6 @@ class ActiveTraining(TranscribedMachine):
     Raises:
         ConfigError: parameters, engine and table do not fit together.
     """
-
-    TABLE = ACTIVE_TRAINING
-    failed_state = State.FAILED
-    interrupted_state = State.INTERRUPTED
-    ends_everywhere = True
 
     def __init__(
         self,
@@ -104,20 +90,7 @@ class ActiveTraining(TranscribedMachine):
         paused: bool = False,
         signing: Signing | None = None,
     ) -> None:
-        engine.check(params)
-        table.check_engine(engine)
-        super().__init__(State.READY, party, peers, signing, active=party)
-        self._constraints = ColumnConstraints(party, peers, table, params, engine)
-        self._model_id = model
-        self._parties = (party, *peers)
-        self._table = table
-        self._params = params
-        self._spec = engine
-        self._engine = engine.active(parallelism)
-        self._engine.start_session(~table.evaluation, most_value_bits(params))
-        self._bins: BinMatrix
-        self._handshake = Handshake(peers)
-        self._model = ModelBuilder(table, params, engine, saved)
+        super().__init__(model, party, peers, table, params, engine, parallelism, saved, signing)
         self._unsaved: set[str] = set()
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None
@@ -143,55 +116,14 @@ class ActiveTraining(TranscribedMachine):
         if self.state in (State.GROWING, State.SPLITTING):
             self._builder.check()
 
-    # Opening
+    # A tree begins
 
-    @on(Start)
-    def _on_start(self, _: Start) -> None:
-        self._run(KEYS, keyed(self._table, self._params, self._model, self._engine), self._open)
-
-    def _open(self, made: tuple[BinMatrix, Values]) -> None:
-        self._bins, public = made
-        opening = self._opening(public)
-        for peer in self.peers:
-            self._send(peer, self._constraints.opening(peer, opening))
-        self._set_out_when_ready()
-
-    def _opening(self, public: Values) -> training.TrainingOpen:
-        return opening_of(self._model_id, self._table, self._params, self._spec, public)
-
-    @on_message(training.SessionAccept)
-    def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
-        self._handshake.accept(peer, body, self._engine.largest_setup)
-        self._set_up(peer)
-
-    @on_message(training.EngineSetup)
-    def _on_setup(self, peer: str, body: training.EngineSetup) -> None:
-        self._handshake.add(peer, body.payload)
-        self._set_up(peer)
-
-    def _set_up(self, peer: str) -> None:
-        setup = self._handshake.setup(peer)
-        if setup is not None:
-            self._run(PEER_SETUP, self._engine.setup(peer, setup), partial(self._peer_ready, peer))
-
-    def _peer_ready(self, peer: str, _: None) -> None:
-        self._handshake.mark_ready(peer)
-        self._set_out_when_ready()
-
-    def _set_out_when_ready(self) -> None:
+    def _opened(self) -> None:
         """Begin with the last tree that all parties have, or with none."""
-        if not self._handshake.is_complete:
-            return
         self._move(ALL_READY)
         alone, saved = self._params.trees_alone, len(self._model.saved)
         self._model.rewind(self._handshake.common_trees(saved, alone))
         self._derive()
-
-    @on_message(SessionRefuse)
-    def _on_refuse(self, peer: str, body: SessionRefuse) -> None:
-        self._refused(peer, body)
-
-    # A tree begins
 
     def _derive(self) -> None:
         computation = DeriveGradients(self._params, self._model.margin, self._table, self.tree)
