@@ -173,7 +173,7 @@ def test_a_machine_that_tells_the_last_partition_is_caught(
     split = ActiveTraining._split
 
     def tell_everyone(self: Any, node: int, owner: int, record: int, left: Any, sign: int) -> None:
-        ended = not self._offers.expands_below(node)
+        ended = not self._choice.expands_below(node)
         split(self, node, owner, record, left, sign)
         for peer in self._askable:
             if ended and peer != self._parties[owner]:

@@ -1,4 +1,8 @@
-"""Which objective do parameters name?"""
+"""Which objective do parameters name?
+
+A new one is a class of `objective.Objective` in a file here, a line in `OBJECTIVES`, and its name
+and default metric in `boosting.objective_name`; parameters of its own stand in `boosting.params`.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How is a daemon run and looked after? One command a file."""
+"""How is a daemon run and looked after? Its commands, and how it logs."""

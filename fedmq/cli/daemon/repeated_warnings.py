@@ -1,4 +1,4 @@
-"""Who can make a daemon write a warning without end fills its disk: so a warning has a rate."""
+"""How often may one warning be written? Without a limit, whoever causes it fills the disk."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How is a model made, served and examined? One command a file."""
+"""How is a model made, served and examined? Its commands, and the load that measures scores."""

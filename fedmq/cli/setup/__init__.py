@@ -1,1 +1,1 @@
-"""How does a federation come to be? Folders, keys, broker and data, one command a file."""
+"""How does a federation come to be? Commands for folders, keys, broker and data, and the files they write."""

@@ -1,4 +1,8 @@
-"""To whom a delivery belongs."""
+"""Which deliveries are refused, and which session gets the others?
+
+Seals are opened by `identity.sealer`; the order of messages is kept by `protocol.mailbox`; what no
+state expects is refused by `protocol.machine`.
+"""
 
 from __future__ import annotations
 

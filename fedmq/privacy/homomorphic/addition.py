@@ -140,5 +140,5 @@ class OneByOne(Addition):
         shown = [cumulate(place, runs, self.key.modulus)[chosen].tolist() for place in sums]
         packed = layout.pack(layout.by_place(shown), self.key.modulus)
         if layout.rows > 1:
-            packed = self.key.add(packed, layout.masks(len(chosen), random))
+            packed = self.key.add_plaintexts(packed, layout.masks(len(chosen), random))
         return to_wire(self.key.rerandomise(packed, random), self.key.modulus)

@@ -37,8 +37,8 @@ from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.computations import DeriveGradients, went_left
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.level import Level
-from fedmq.protocol.training.offers import Offers
 from fedmq.protocol.training.own_candidates import OwnCandidates
+from fedmq.protocol.training.split_choice import SplitChoice
 from fedmq.protocol.training.states import (
     ALL_READY,
     BROADCAST,
@@ -97,7 +97,7 @@ class ActiveTraining(ActiveOpening):
         # Of the tree that grows:
         self._candidates: OwnCandidates
         self._builder: TreeBuilder
-        self._offers: Offers
+        self._choice: SplitChoice
         self._answers: Answers
         self._to_broadcast = 0
         self._records: RecordNumbers
@@ -177,7 +177,7 @@ class ActiveTraining(ActiveOpening):
         self._builder = TreeBuilder(
             gradients, self._params, self._model.residuals(), constrained=constrained
         )
-        self._offers = Offers(self._params)
+        self._choice = SplitChoice(self._params)
         self._answers = Answers(self._builder, self._params, self._spec, CandidateSigns(signed))
         self._candidates = OwnCandidates(
             self._bins, self._constraints.signs, self._params, self._builder, self._spec.first_order
@@ -281,12 +281,12 @@ class ActiveTraining(ActiveOpening):
         if not self._level.is_scored:
             return
         self._move(LEVEL_SCORED)
-        self._offers.add(self._level)
+        self._choice.add(self._level)
         self._split_next()
 
     def _split_next(self) -> None:
         """Split what the driver has next, until somebody has to be asked."""
-        while offers := self._offers.pop():
+        while offers := self._choice.pop():
             for node, owner, best in offers:
                 if owner == LABEL_HOLDER:
                     self._split_own(node, best)
@@ -302,12 +302,12 @@ class ActiveTraining(ActiveOpening):
             DIRECTIONS,
             self._engine.read_directions(peer, self.tree, node, self._builder.rows(node)),
             partial(self._with_directions, node),
-            partial(self._decide, node),
+            partial(self._ask_directions, node),
         )
 
-    def _decide(self, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
+    def _ask_directions(self, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
-        self._level.decide(node, step.pieces, run)
+        self._level.ask_directions(node, step.pieces, run)
         for peer, body in self._level.decisions():
             if isinstance(body, training.SplitDecision):
                 self._records.expect(peer, body.node)
@@ -330,7 +330,7 @@ class ActiveTraining(ActiveOpening):
     def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
         if self._spec.hides_rows:
             left = left[self._builder.rows(node)]
-        best = self._offers.best(node)
+        best = self._choice.best(node)
         peer, record = self._level.end_split(node)
         sign = 0
         if best.left is not None:
@@ -346,7 +346,7 @@ class ActiveTraining(ActiveOpening):
     def _split(
         self, node: int, owner: int, record: int, left: NDArray[np.bool_], sign: int
     ) -> None:
-        gain, expands = self._offers.best(node).gain, self._offers.expands_below(node)
+        gain, expands = self._choice.best(node).gain, self._choice.expands_below(node)
         self._builder.split(node, owner, record, gain, left, sign, expands=expands)
         if not expands or self._spec.hides_rows:
             return  # at the last level nobody but the owner learns the partition

@@ -62,11 +62,11 @@ class DecoyActiveTraining(ActiveTraining):
         if not self._askable:
             super()._split_next()
             return
-        splits = {node: owner for node, owner, _ in self._offers.pop()}
+        splits = {node: owner for node, owner, _ in self._choice.pop()}
         nodes, self._undecided = sorted(splits.keys() | self._undecided), frozenset()
         for node in nodes:
             owner = self._parties[splits[node]] if node in splits else ""
-            self._ask_all(node, owner, self._offers.best(node))
+            self._ask_all(node, owner, self._choice.best(node))
         if not nodes:
             self._end_tree()
 

@@ -1,9 +1,12 @@
-"""What is asked of a level's nodes, and what is still missing?"""
+"""What is asked of a level's nodes, and what is still missing?
+
+Who wins a node is chosen by `split_choice`.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,11 +80,9 @@ class Level:
             self._offers[node][owner] = best
             self._missing -= 1
 
-    def winner(self, node: int) -> tuple[int, Best]:
-        """The owner of the best offer for ``node``, and the offer; the first owner wins ties."""
-        offers = self._offers[node]
-        owner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
-        return owner, offers[owner]
+    def offers(self, node: int) -> Mapping[int, Best]:
+        """The offers for ``node`` by their owners."""
+        return self._offers[node]
 
     # Exchanges with a peer about a node
 
@@ -169,7 +170,7 @@ class Level:
         """``peer`` is asked to split ``node``, of this level or an earlier one."""
         self._splitting[node] = _AwaitedSplit(peer, candidates)
 
-    def decide(self, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
+    def ask_directions(self, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
         """Put the query about the directions of ``node`` among the decisions that are to go out."""
         self._splitting[node].pieces = pieces
         self._splitting[node].running = running

@@ -68,13 +68,13 @@ def test_what_lies_beside_a_sum_is_masked() -> None:
     # Of the first three rows the first and third go left, of the others the second.
     total = [[first] * 2, [second] * 2, [first] * 2]
     packed = layout.pack(layout.by_place(total), modulus)
-    covered = KEY.public.add(packed, layout.masks(2))
+    covered = KEY.public.add_plaintexts(packed, layout.masks(2))
     pairs = np.stack(layout.unpack(KEY.decrypt(covered), 2), axis=1)
     assert pairs.tolist() == [[3, 3], [3, 3]]
     [bare], [plaintext] = KEY.decrypt(packed), KEY.decrypt(covered)
     assert max(map(abs, beside(layout, bare))) < 2**layout.sum_bits
     assert min(map(abs, beside(layout, plaintext))) > 2**layout.sum_bits
-    [again] = KEY.decrypt(KEY.public.add(packed, layout.masks(2)))
+    [again] = KEY.decrypt(KEY.public.add_plaintexts(packed, layout.masks(2)))
     assert not set(beside(layout, again)) & set(beside(layout, plaintext))
 
 

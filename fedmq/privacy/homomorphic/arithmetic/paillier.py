@@ -58,7 +58,7 @@ class PublicKey(scheme.PublicKey):
         """x^2n mod n² for a random unit x."""
         return powmod(draw_unit(self.n), 2 * self.n, self.modulus)
 
-    def add(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
+    def add_plaintexts(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
         """c (1 + mn) mod n²."""
         n, modulus = self.n, self.modulus
         return [c * (m * n + 1) % modulus for c, m in zip(ciphertexts, plaintexts, strict=True)]

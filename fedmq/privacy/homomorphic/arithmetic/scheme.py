@@ -60,7 +60,7 @@ class PublicKey(ABC):
     def draw_noise(self) -> mpz:
         """A ciphertext of zero as the scheme was first published, from a full power."""
 
-    def add(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
+    def add_plaintexts(self, ciphertexts: Sequence[mpz], plaintexts: Sequence[int]) -> list[mpz]:
         """The sums of ciphertexts and plaintexts, under the noise that was there.
 
         Raises `MessageError` unless `adds_plaintexts`.

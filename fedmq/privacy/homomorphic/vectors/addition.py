@@ -103,7 +103,7 @@ class EightAtOnce(Addition):
         packed = self._packed(np.stack(shown[::-1], axis=1).reshape(-1, residues.words), layout)
         if layout.rows > 1:
             numbers = residues.to_numbers(packed)
-            masked = self.key.add(numbers, layout.masks(len(chosen), random))
+            masked = self.key.add_plaintexts(numbers, layout.masks(len(chosen), random))
             packed = residues.from_numbers(masked)
         return residues.to_bytes(self._hidden(packed, random))
 

@@ -1,18 +1,21 @@
-"""Which offers were made for the nodes of a tree, and which of them are taken next?"""
+"""Which candidate of which party splits a node, and which node is split next?
+
+Every party makes an offer for a node: the best of its candidates. The largest gain wins.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fedmq.boosting.driver import Driver
 from fedmq.boosting.params import TrainParams
 from fedmq.privacy.engine import Best
 from fedmq.protocol.training.level import Level
 
-__all__ = ["Offers"]
+__all__ = ["SplitChoice"]
 
 
-class Offers:
+class SplitChoice:
     """The best offer for each scored node of a tree, and its owner."""
 
     def __init__(self, params: TrainParams) -> None:
@@ -20,9 +23,9 @@ class Offers:
         self._winners: dict[int, tuple[int, Best]] = {}
 
     def add(self, level: Level) -> None:
-        """Take the winners of a level that is scored."""
+        """Choose among the offers for each node of a level that is scored."""
         for node in level.nodes:
-            self._winners[node] = level.winner(node)
+            self._winners[node] = _winner(level.offers(node))
             self._driver.push(node, self._winners[node][1].gain)
 
     def pop(self) -> Sequence[tuple[int, int, Best]]:
@@ -36,3 +39,9 @@ class Offers:
     def expands_below(self, node: int) -> bool:
         """Whether the children of ``node``, which was popped, may be split."""
         return self._driver.expands_below(node)
+
+
+def _winner(offers: Mapping[int, Best]) -> tuple[int, Best]:
+    """The owner of the best offer, and the offer; the first owner wins ties."""
+    owner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
+    return owner, offers[owner]
