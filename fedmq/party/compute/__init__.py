@@ -1,1 +1,1 @@
-"""Where does arithmetic run? In threads, processes or on other machines, never on the event loop."""
+"""Where does arithmetic run? In threads, processes or elsewhere, never on the event loop."""
