@@ -1,1 +1,1 @@
-"""How does a federation come to be? Commands for folders, keys, broker and data, and their files."""
+"""How does a federation come to be? Commands for folders, keys, broker and data."""
