@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model.importance import importance, importance_kind
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.xgboost.export import to_booster
+from fedmq.boosting.xgboost.pooled_contributions import margin_contributions
 from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names, walk_pooled
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
@@ -80,19 +82,28 @@ class SimulatedModel:
         return self.share.best_iteration
 
     def predict(
-        self, *, active: Any, passive: Mapping[str, Any], output_margin: bool = False
+        self,
+        *,
+        active: Any,
+        passive: Mapping[str, Any],
+        output_margin: bool = False,
+        pred_contribs: bool = False,
     ) -> NDArray[np.float32]:
         """Scores of rows that all parties hold in the same order: float32 (rows,).
 
         Of ``multi:softprob``, and as margins of several classes: (rows, classes).
         A probability for ``binary:logistic``; the raw margin with ``output_margin``. Every party
-        answers for its own splits through the daemons' machines.
+        answers for its own splits through the daemons' machines. With ``pred_contribs`` what each
+        column adds to the margin, as XGBoost has it of `to_xgboost`: (rows, columns + 1), of
+        several classes (rows, classes, columns + 1); the last is the bias.
 
         Raises:
             DataError: a table has other columns, or another number of rows.
         """
         if not isinstance(passive, Mapping):
             raise DataError("passive: a dict of tables by the parties' names is needed")
+        if pred_contribs:
+            return margin_contributions(self.share, self._tables(), self._values(active, passive))
         values = self._table(ACTIVE, active, self.share.lookup_table)
         missing = self.passive_shares.keys() - passive.keys()
         if missing:
@@ -125,18 +136,27 @@ class SimulatedModel:
         score = self.share.base_score
         if isinstance(score, tuple):
             raise ConfigError("leaf_weights: the attacks know one number a row, not classes")
-        tables = self._tables()
-        given = [active, *(passive[party] for party in self.share.parties[1:])]
-        values = [
-            self._table(party, data, table)
-            for party, data, table in zip(self.share.parties, given, tables, strict=True)
-        ]
+        tables, values = self._tables(), self._values(active, passive)
         weights = [tree.weight[walk_pooled(tree, tables, values)] for tree in self.share.used_trees]
         params = self.share.params
         per_tree = (
             np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
         )
         return LeafWeights(per_tree, params.eta, params.reg_lambda, score, params)
+
+    def get_score(self, importance_type: str = "weight") -> dict[str, float]:
+        """The importance of each column that splits a node, as XGBoost has it of `to_xgboost`.
+
+        Columns are named ``party.feature``. ``importance_type``: ``weight``, ``gain``,
+        ``total_gain``, ``cover`` or ``total_cover``.
+
+        Raises:
+            ConfigError: XGBoost has no such kind.
+        """
+        kind, trees = importance_kind(importance_type), self.joined_trees()
+        names = pooled_feature_names(self.share.parties, self._tables())
+        found = importance([tree.tree for tree in trees], [tree.feature for tree in trees], kind)
+        return {names[feature]: value for feature, value in found.items()}
 
     def joined_trees(self) -> list[PooledTree]:
         """The trees with everybody's thresholds: what no party could see alone."""
@@ -154,6 +174,21 @@ class SimulatedModel:
     def _tables(self) -> list[LookupTable]:
         others = (self.passive_shares[party] for party in self.share.parties[1:])
         return [self.share.lookup_table, *(share.lookup_table for share in others)]
+
+    def _values(self, active: Any, passive: Mapping[str, Any]) -> list[NDArray[np.float32]]:
+        """The parties' columns of the same rows; DataError where they do not fit."""
+        missing = self.passive_shares.keys() - passive.keys()
+        if missing:
+            raise DataError(f"passive: the columns of {sorted(missing)[0]} are missing")
+        given = [active, *(passive[party] for party in self.share.parties[1:])]
+        values = [
+            self._table(party, data, table)
+            for party, data, table in zip(self.share.parties, given, self._tables(), strict=True)
+        ]
+        for party, columns in zip(self.share.parties, values, strict=True):
+            if len(columns) != len(values[0]):
+                raise DataError(f"{party} has {len(columns)} rows, {ACTIVE} has {len(values[0])}")
+        return values
 
     def _table(self, party: str, data: Any, trained: LookupTable) -> NDArray[np.float32]:
         return trained_columns(data, party, trained.feature_names)
