@@ -42,7 +42,8 @@ CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
 PARAMETERS: Mapping[str, str] = {
     "objective": "what is learned",
-    "num_boost_round": "number of trees",
+    "num_boost_round": "number of rounds, and so of trees where a round grows one",
+    "num_parallel_tree": "trees that a round grows from the same gradients, for each class",
     "max_depth": "levels of splits in a tree; 0 with `max_leaves` is no limit",
     "grow_policy": "a level at a time, or the node that gains most (`lossguide`)",
     "max_leaves": "leaves of a tree at most; 0 is no limit",

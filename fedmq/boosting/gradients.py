@@ -67,7 +67,7 @@ class Gradients:
             margins[training], labels[training], None if weight is None else weight[training]
         )[carried[training]]
         if floats.ndim == 3:
-            floats = np.ascontiguousarray(floats[:, tree % params.outputs])
+            floats = np.ascontiguousarray(floats[:, params.output_of(tree)])
         if params.goss:
             chosen_rows, weights = one_side_sample(
                 floats[:, 0],

@@ -63,6 +63,7 @@ class TrainParams(BaseModel):
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
     (arXiv 1901.08755): the trees of so many first rounds use the active party's features alone.
     ``monotone_constraints`` name columns, those of another party as ``party.column``.
+    A round grows ``num_parallel_tree`` trees from the same gradients, for each class.
 
     Raises:
         ConfigError: a parameter is unknown or wrong; the text names it.
@@ -72,6 +73,7 @@ class TrainParams(BaseModel):
 
     objective: ObjectiveName = "binary:logistic"
     num_boost_round: Annotated[int, Field(ge=1)] = 10
+    num_parallel_tree: Annotated[int, Field(ge=1, le=10_000)] = 1
     max_depth: Annotated[int, Field(ge=0, le=16)] = 6
     grow_policy: Literal["depthwise", "lossguide"] = "depthwise"
     max_leaves: Annotated[int, Field(ge=0, lt=2**16)] = 0
@@ -132,21 +134,35 @@ class TrainParams(BaseModel):
 
     @property
     def outputs(self) -> int:
-        """Margins of a row: one for each class, or one; a round grows a tree for each."""
+        """Margins of a row: one for each class, or one."""
         return self.num_class or 1
+
+    @property
+    def trees_per_round(self) -> int:
+        """``num_parallel_tree`` for each margin of a row, all from the same gradients."""
+        return self.outputs * self.num_parallel_tree
+
+    def output_of(self, tree: int) -> int:
+        """The margin to which ``tree`` adds: those of a round that add to one stand together."""
+        return tree // self.num_parallel_tree % self.outputs
+
+    @property
+    def leaf_eta(self) -> np.float32:
+        """What leaves are multiplied by: parallel trees share ``eta``."""
+        return np.float32(self.eta) / np.float32(self.num_parallel_tree)
 
     @property
     def total_trees(self) -> int:
         """Trees of all rounds, if none is stopped."""
-        return self.num_boost_round * self.outputs
+        return self.num_boost_round * self.trees_per_round
 
     @property
     def trees_alone(self) -> int:
         """Trees of the first rounds that use the active party's features alone.
 
-        All classes of a round grow from the same margins, so a round is kept whole or not at all.
+        All trees of a round grow from the same margins, so a round is kept whole or not at all.
         """
-        return min(self.active_only_trees, self.num_boost_round) * self.outputs
+        return min(self.active_only_trees, self.num_boost_round) * self.trees_per_round
 
     @property
     def depth_limit(self) -> int:
@@ -176,6 +192,7 @@ class TrainParams(BaseModel):
         settings = {
             "tree_method": "hist",
             "objective": self.objective,
+            "num_parallel_tree": self.num_parallel_tree,
             "max_depth": self.max_depth,
             "grow_policy": self.grow_policy,
             "max_leaves": self.max_leaves,

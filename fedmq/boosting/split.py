@@ -87,7 +87,7 @@ def leaf_weights(
     Equation 5 of XGBoost (arXiv 1603.02754); zero for nodes lighter than min_child_weight.
     ``bounds``: those of the leaf's parent.
     """
-    return node_weights(total, params, bounds) * np.float32(params.eta)
+    return node_weights(total, params, bounds) * params.leaf_eta
 
 
 def node_weights(

@@ -324,6 +324,11 @@ class Engine(ABC):
                 "goss with num_class: the rows that a first tree sends are mostly those of its "
                 "class, so who sees them reads the labels; leave goss off"
             )
+        if params.goss and params.num_parallel_tree > 1:
+            raise ConfigError(
+                "goss with num_parallel_tree: the rows that all trees of a round send are those "
+                "with the largest gradients, so who sees them learns which; leave goss off"
+            )
         if params.monotone_constraints and not self.scores_signs:
             raise ConfigError(
                 f"engine {self.name}: monotone_constraints: the label holder does not see the "

@@ -215,7 +215,12 @@ class Calibration:
         """The parameters under which fewer rows grow trees of about as many nodes."""
         share = rows / len(self._label)
         less = {name: share * getattr(self._params, name) for name in ("gamma", "min_child_weight")}
-        brief = {"num_boost_round": trees, "early_stopping_rounds": None, "active_only_trees": 0}
+        brief = {
+            "num_boost_round": trees,
+            "num_parallel_tree": 1,
+            "early_stopping_rounds": None,
+            "active_only_trees": 0,
+        }
         return self._params.model_copy(update=less | brief)
 
     def _machines(self, rows: int, params: TrainParams, engine: Engine) -> dict[str, Machine]:

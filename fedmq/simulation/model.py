@@ -142,7 +142,7 @@ class SimulatedModel:
         per_tree = (
             np.stack(weights, axis=1) if weights else np.empty((len(values[0]), 0), np.float32)
         )
-        return LeafWeights(per_tree, params.eta, params.reg_lambda, score, params)
+        return LeafWeights(per_tree, float(params.leaf_eta), params.reg_lambda, score, params)
 
     def get_score(self, importance_type: str = "weight") -> dict[str, float]:
         """The importance of each column that splits a node, as XGBoost has it of `to_xgboost`.

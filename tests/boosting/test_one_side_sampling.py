@@ -87,6 +87,15 @@ def test_classes_would_show_by_the_rows_that_are_sent(engine: str) -> None:
         engine_named(engine, {}, "job").check(params)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_largest_gradients_would_show_by_what_parallel_trees_have_in_common(
+    engine: str,
+) -> None:
+    params = TrainParams(goss=True, num_parallel_tree=2)
+    with pytest.raises(ConfigError, match="goss with num_parallel_tree: "):
+        engine_named(engine, {}, "job").check(params)
+
+
 def test_rates_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError, match="more than all rows"):
         TrainParams(goss=True, top_rate=0.8, other_rate=0.3)

@@ -14,7 +14,7 @@ import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import Parity, compare, labelled, train_reference
 from tests.differential.labels import drawn_labels, drawn_rows
-from tests.differential.options import drawn_options, drawn_signs
+from tests.differential.options import drawn_later, drawn_options, drawn_signs
 
 __all__ = ["Case"]
 
@@ -58,7 +58,7 @@ class Case:
             X,
             y,
             hands,
-            options,
+            options | drawn_later(np.random.default_rng([seed, 1])),
             signs,
             engine,
             drawn_rows(random, rows, options.get("num_class", 1)),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["drawn_options", "drawn_signs"]
+__all__ = ["drawn_later", "drawn_options", "drawn_signs"]
 
 Draw = Callable[[np.random.Generator], Any]
 
@@ -50,3 +50,8 @@ def drawn_signs(random: np.random.Generator, columns: int) -> list[int]:
     """Monotone constraints of columns; none in half of the cases."""
     signs: list[int] = random.choice([-1, 0, 1], columns).tolist()
     return signs if random.random() < 0.5 else [0] * columns
+
+
+def drawn_later(random: np.random.Generator) -> dict[str, Any]:
+    """Further keyword arguments, of another generator: what seeds have drawn before stays."""
+    return {"num_parallel_tree": int(random.integers(2, 5))} if random.random() < 0.25 else {}

@@ -74,6 +74,7 @@ VARIANTS: list[dict[str, object]] = [
     {"active_only_trees": 2},
     {"objective": "multi:softprob", "num_class": 2, "num_boost_round": 2},
     {"objective": "reg:absoluteerror"},
+    {"num_parallel_tree": 3, "num_boost_round": 2, "subsample": 0.8},
 ]
 
 

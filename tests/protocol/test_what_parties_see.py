@@ -50,6 +50,7 @@ def active_only(what: str, values: Any) -> Secret:
         {"monotone_constraints": {"telco.telco_secret_name_0": 1, "bank_secret_name_1": -1}},
         {"objective": "reg:absoluteerror"},
         {"scale_pos_weight": 2.5, "base_score": None},
+        {"num_parallel_tree": 2, "subsample": 0.8},
     ],
     ids=str,
 )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.tree import LEAF, Tree
+from fedmq.boosting.params import TrainParams
 
 __all__ = ["Forest"]
 
@@ -19,7 +20,7 @@ class Forest:
     """The nodes of all trees in one vector each; ``roots`` int32 (trees,).
 
     ``owner``, ``record``, ``left``, ``right`` and ``weight`` are as in :class:`Tree`, with node
-    numbers that count through all trees.
+    numbers that count through all trees. ``output`` (trees,): the margin to which a tree adds.
     """
 
     roots: NDArray[np.int32]
@@ -28,10 +29,11 @@ class Forest:
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     weight: NDArray[np.float32]
+    output: NDArray[np.intp]
 
     @classmethod
-    def of(cls, trees: Sequence[Tree]) -> Forest:
-        """The trees in their order."""
+    def of(cls, trees: Sequence[Tree], params: TrainParams) -> Forest:
+        """The trees in their order, as ``params`` have grown them."""
         sizes = np.array([0, *(len(tree) for tree in trees)])
         roots = np.cumsum(sizes)[:-1].astype(np.int32)
 
@@ -49,6 +51,7 @@ class Forest:
             joined("left", np.int32, shift=True),
             joined("right", np.int32, shift=True),
             joined("weight", np.float32),
+            np.array([params.output_of(tree) for tree in range(len(trees))], np.intp),
         )
 
     def is_leaf(self, nodes: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -64,10 +67,10 @@ class Forest:
     ) -> NDArray[np.float32]:
         """Leaves (rows, trees) to margins (rows,), added tree by tree in float32 like XGBoost.
 
-        With a ``base`` (classes,) the trees of the classes take turns: margins (rows, classes).
+        With a ``base`` (classes,): margins (rows, classes).
         """
         first = np.atleast_1d(base)
         margins = np.tile(first, (len(leaves), 1))
         for tree in range(leaves.shape[1]):
-            margins[:, tree % len(first)] += self.weight[leaves[:, tree]]
+            margins[:, self.output[tree]] += self.weight[leaves[:, tree]]
         return margins if np.ndim(base) else margins[:, 0]

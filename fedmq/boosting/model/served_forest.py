@@ -38,7 +38,7 @@ class ServedForest:
         Raises:
             DataError: two nodes share a record, as no training of fedmq makes them.
         """
-        forest = Forest.of(share.used_trees)
+        forest = Forest.of(share.used_trees, share.params)
         node_of = []
         for owner, party in enumerate(share.parties):
             nodes = np.flatnonzero(forest.owner == owner)

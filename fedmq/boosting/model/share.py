@@ -160,7 +160,7 @@ class ActiveShare(_Share):
 
     def _end(self, iteration: int) -> int:
         """How many trees there are up to the end of round ``iteration``."""
-        return (iteration + 1) * self.params.outputs
+        return (iteration + 1) * self.params.trees_per_round
 
     @property
     def asked(self) -> tuple[str, ...]:

@@ -70,9 +70,12 @@ def _document(
     trees: Sequence[PooledTree], params: TrainParams, feature_names: Sequence[str]
 ) -> dict[str, Any]:
     model = {
-        "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
-        "iteration_indptr": list(range(0, len(trees) + 1, params.outputs)),
-        "tree_info": [index % params.outputs for index in range(len(trees))],
+        "gbtree_model_param": {
+            "num_parallel_tree": str(params.num_parallel_tree),
+            "num_trees": str(len(trees)),
+        },
+        "iteration_indptr": list(range(0, len(trees) + 1, params.trees_per_round)),
+        "tree_info": [params.output_of(index) for index in range(len(trees))],
         "trees": [_tree(index, tree, len(feature_names)) for index, tree in enumerate(trees)],
     }
     assert params.base_score is not None  # of a finished model

@@ -31,7 +31,6 @@ XGBOOST_PARAMETERS = frozenset(
         "normalize_type",
         "nthread",
         "num_class",
-        "num_parallel_tree",
         "num_target",
         "one_drop",
         "process_type",

@@ -55,7 +55,7 @@ class ActiveInference(Machine):
         *,
         partial: bool = False,
     ) -> None:
-        self._forest = Forest.of(share.used_trees)
+        self._forest = Forest.of(share.used_trees, share.params)
         super().__init__(State.READY, share.asked)
         self._share = share
         self._values = values

@@ -109,7 +109,7 @@ class DeriveGradients:
     """The gradients from which the next tree grows, and the metrics of the model so far.
 
     Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``; there are none while
-    a round lacks trees of other classes. Raises `DataError` where the labels span more than sums of
+    a round lacks trees. Raises `DataError` where the labels span more than sums of
     the fixed resolution can keep.
     """
 
@@ -133,7 +133,7 @@ class DeriveGradients:
         )
         if self.tree == 0:
             self._check_spread(training)
-        if self.tree % self.params.outputs:
+        if self.tree % self.params.trees_per_round:
             return gradients, {}  # the round is not complete
         evaluated = objective_of(self.params).evaluated(self.margins)
         metrics = {

@@ -59,7 +59,7 @@ class ModelBuilder:
         """Go back to the first ``trees`` saved trees; to none if their margins are lost."""
         margin = self.saved[trees - 1].margin if trees else None
         kept = self.saved[:trees] if margin is not None else ()
-        self._round = Round(self._first_margin())
+        self._round = Round(self._first_margin(), self._params)
         if margin is not None:
             self._round.restore(margin)
         self.records = all_records(self._table.features, kept)
@@ -148,4 +148,4 @@ class ModelBuilder:
         if self._stopping is not None and metrics:
             watched = list(self._table.evaluation_sets)[-1]  # as XGBoost does
             score = metrics[f"{watched}-{self._params.eval_metric[-1]}"]
-            self._stopping = self._stopping.after(trees // self._params.outputs - 1, score)
+            self._stopping = self._stopping.after(trees // self._params.trees_per_round - 1, score)

@@ -29,10 +29,10 @@ class Residuals:
     weight: NDArray[np.float32] | None
     quantile: float
 
-    def leaf_weight(self, rows: NDArray[np.int32], eta: float) -> np.float32:
+    def leaf_weight(self, rows: NDArray[np.int32], eta: np.float32) -> np.float32:
         """What a leaf of ``rows``, at least one, adds to the margin: a float32."""
         weight = None if self.weight is None else self.weight[rows]
-        return quantile(self.values[rows], self.quantile, weight) * np.float32(eta)
+        return quantile(self.values[rows], self.quantile, weight) * eta
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class TreeBuilder:
     def _leaf_weight(self, node: int, sums: NDArray[np.float64]) -> np.float32:
         carrying = self.carrying(node)
         if self._residuals is not None and len(carrying):
-            return self._residuals.leaf_weight(carrying, self._params.eta)
+            return self._residuals.leaf_weight(carrying, self._params.leaf_eta)
         return np.float32(leaf_weights(sums, self._params, self._above(node)))
 
     def check(self) -> None:
