@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.messages import training
-from fedmq.protocol.transcript import Commitment
+from fedmq.protocol.transcript import AnswerSettings, Commitment
 
 __all__ = ["LEAN", "Record", "commitment_in", "read_record"]
 
-LEAN = (training.HistogramReply, training.GradientBroadcast)
+LEAN = (
+    training.EngineSetup,
+    training.HistogramReply,
+    training.GradientBroadcast,
+    training.QueryPiece,
+)
 """Messages whose payload may be left out; of all others the hash is made here."""
 
 _LIST = Field(strict=False)  # msgpack gives lists
@@ -20,18 +25,6 @@ _Number = Annotated[int, Field(ge=1, lt=2**62)]
 _Count = Annotated[int, Field(ge=0, lt=2**40)]
 _Hash = Annotated[bytes, Field(min_length=32, max_length=32)]
 _NoHash = Annotated[bytes, Field(max_length=0)]
-
-
-class Settings(BaseModel):
-    """What of a party's files decides its answers beside its table."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    engine: str
-    options: dict[str, Any]
-    smallest_node: Annotated[int, Field(ge=0)]
-    smallest_cell: Annotated[int, Field(ge=0)]
-    signs: dict[str, Literal[-1, 1]]
 
 
 class CommitmentFields(BaseModel):
@@ -45,7 +38,7 @@ class CommitmentFields(BaseModel):
     alignment: str
     digest: str
     secret: Annotated[bytes, Field(min_length=16, max_length=16)]
-    settings: Settings
+    settings: AnswerSettings
     root: _Hash
 
 
@@ -75,6 +68,6 @@ def commitment_in(fields: CommitmentFields) -> Commitment:
         fields.alignment,
         fields.digest,
         int.from_bytes(fields.secret, "big"),
-        fields.settings.model_dump(),
+        fields.settings,
         fields.root,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from fedmq.accountability.rounding import same_but_rounded
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.computation import Given
 from fedmq.errors import FedmqError
+from fedmq.messages import training
 from fedmq.messages.body import Body
-from fedmq.privacy.engine import BroadcastPiece, Directions, Engine, PassiveHalf, Query
+from fedmq.privacy.engine import BroadcastPiece, Directions, Engine, Extent, PassiveHalf, Query
 from fedmq.privacy.plan import Plan, Reply, Values
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.checkpoint import PassiveTree
@@ -28,13 +30,13 @@ from fedmq.protocol.training.prepared import PreparedTraining
 from fedmq.protocol.training.tables import PassiveTable
 from fedmq.protocol.transcript import Commitment, Signing, message_hash
 
-__all__ = ["Place", "Replay", "place_of"]
+__all__ = ["Replay"]
 
-Place = tuple[str, int | None, int | None, int | None, int | None]
+_Place = tuple[str, int | None, int | None, int | None, int | None]
 """Kind, tree, node, round and piece: no two answers of an attempt have the same."""
 
 
-def place_of(body: Body) -> Place:
+def _place_of(body: Body) -> _Place:
     """Where ``body`` stands among the answers of an attempt."""
     tree, node, number, piece = (
         getattr(body, name, None) for name in ("tree", "node", "round", "piece")
@@ -46,7 +48,8 @@ class Replay:
     """An attempt of ``party`` again, from what it committed to; ``answers`` are hashes by place.
 
     ``saved`` are the trees that it had from earlier attempts; afterwards, those it has then. Sums
-    of ``thin`` trees, whose gradients are not at hand, are not made again.
+    of ``thin`` trees, whose gradients or queries are not at hand, are not made again. ``rounded``
+    are the answers with arrays that another machine may have rounded otherwise.
     """
 
     def __init__(
@@ -57,17 +60,18 @@ class Replay:
         saved: Sequence[PassiveTree],
         thin: frozenset[int],
     ) -> None:
-        self.answers: dict[Place, bytes] = {}
+        self.answers: dict[_Place, bytes] = {}
+        self.rounded: dict[_Place, training.HistogramReply] = {}
         self.saved = list(saved)
         self._active = active
         settings = commitment.settings
-        engine = engine_named(str(settings["engine"]), settings["options"], party)
+        self._engine = engine = engine_named(settings.engine, settings.options, party)
         table = PassiveTable(
             commitment.values,
             commitment.features,
             commitment.alignment,
             commitment.digest,
-            signs=settings["signs"],
+            signs=settings.signs,
         )
         self._machine = _ReplayedTraining(
             party,
@@ -76,8 +80,8 @@ class Replay:
             lambda _: engine,
             commitment.secret,
             saved=saved,
-            smallest_node=settings["smallest_node"],
-            smallest_cell=settings["smallest_cell"],
+            smallest_node=settings.smallest_node,
+            smallest_cell=settings.smallest_cell,
             signing=Signing("", 1, lambda _: b"", lambda *_: True),
         )
         self._machine.thin = thin
@@ -90,12 +94,28 @@ class Replay:
             except FedmqError:
                 return
 
+    def has(self, answer: Body, digest: bytes) -> bool:
+        """Whether an honest party gives ``answer``, whose `message_hash` is ``digest``."""
+        place = _place_of(answer)
+        if self.answers.get(place) == digest:
+            return True
+        honest = self.rounded.get(place)
+        return (
+            honest is not None
+            and isinstance(answer, training.HistogramReply)
+            and same_but_rounded(answer, honest, self._engine.rounded)
+        )
+
     def _handle(self, event: Event) -> None:
         effects: list[Effect] = self._machine.handle(event)
         while effects:
             match effects.pop(0):
                 case Send(_, body):
-                    self.answers[place_of(body)] = message_hash(body)
+                    self.answers[_place_of(body)] = message_hash(body)
+                    if isinstance(body, training.HistogramReply) and not (
+                        self._engine.rounded.isdisjoint(body.payload)
+                    ):
+                        self.rounded[_place_of(body)] = body
                 case SaveCheckpoint(PassiveTree() as tree):
                     kept = [saved for saved in self.saved if saved.number < tree.number]
                     self.saved = [*kept, tree]
@@ -111,7 +131,7 @@ def _ran(plan: RunPlan) -> Event:
 
 
 class _ReplayedTraining(PassiveTraining):
-    """A training without the gradients of the trees that are ``thin``."""
+    """A training without what was asked about the trees that are ``thin``."""
 
     thin: frozenset[int] = frozenset()
 
@@ -126,6 +146,14 @@ class _WithoutGradients(PassiveHalf):
     def __init__(self, half: PassiveHalf, thin: frozenset[int]) -> None:
         self._half = half
         self._thin = thin
+        self.nodes_per_query = half.nodes_per_query
+        self.queries_per_node = half.queries_per_node
+
+    def largest_query(self, rows: int) -> Extent:
+        return self._half.largest_query(rows)
+
+    def largest_directions_query(self) -> Extent:
+        return self._half.largest_directions_query()
 
     def start_tree(self, tree: int, candidates: CandidateTable) -> None:
         self._half.start_tree(tree, candidates)

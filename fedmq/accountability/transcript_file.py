@@ -78,7 +78,7 @@ class AttemptTranscript:
         return {body.tree: body.lot for body in bodies if isinstance(body, training.TreeFinished)}
 
     def thin_trees(self) -> frozenset[int]:
-        """The trees whose gradients are left out."""
+        """The trees of which gradients or queries are left out."""
         return frozenset(
             question.tree
             for question in self.questions
@@ -86,10 +86,10 @@ class AttemptTranscript:
         )
 
     def whole_trees(self) -> frozenset[int]:
-        """The trees of which gradients are shown."""
-        broadcast = training.GradientBroadcast
+        """The trees of which gradients or queries are shown."""
+        asked = training.GradientBroadcast | training.QueryPiece
         bodies = (question.body for question in self.questions if not question.digest)
-        return frozenset(body.tree for body in bodies if isinstance(body, broadcast))
+        return frozenset(body.tree for body in bodies if isinstance(body, asked))
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fedmq.accountability.replay import Place, Replay, place_of
+from fedmq.accountability.replay import Replay
 from fedmq.accountability.transcript_file import AttemptTranscript, KeptMessage, TranscriptFile
 from fedmq.errors import ConfigError, DataError, Inconsistent
 from fedmq.messages import training
@@ -18,6 +18,7 @@ __all__ = ["Verdict", "verify"]
 
 _WRONG = {
     training.SessionAccept.kind: "it shows another table, secret or policy than it committed to",
+    training.EngineSetup.kind: "what it sent before the first tree is not what its table gives",
     training.HistogramReply.kind: "its sums are not those of its table",
     training.NodeDeclined.kind: "it declined a node that its policy does not decline",
     training.SplitOutcome.kind: "other rows go left, or another record, than its table says",
@@ -77,7 +78,7 @@ class _Verification:
         verdict = Verdict(
             self.shown.party,
             self.shown.session,
-            str(commitment.settings.get("engine")),
+            commitment.settings.engine,
             len(commitment.values),
             commitment.features,
         )
@@ -213,7 +214,7 @@ class _Verification:
         saved = [tree for tree in self.saved if tree.number < accepted]
         replay = Replay(self.shown.party, self.federation.active, attempt.commitment, saved, thin)
         replay.run(question.body for question in attempt.questions)
-        self._compare(attempt, replay.answers, thin, verdict)
+        self._compare(attempt, replay, thin, verdict)
         self.saved = replay.saved
         verdict.attempts += 1
         verdict.trees += len(attempt.lots())
@@ -222,7 +223,7 @@ class _Verification:
     def _compare(
         self,
         attempt: AttemptTranscript,
-        honest: dict[Place, bytes],
+        replay: Replay,
         thin: frozenset[int],
         verdict: Verdict,
     ) -> None:
@@ -233,7 +234,7 @@ class _Verification:
                 break
             if answer.kind == training.HistogramReply.kind and answer.tree in thin:
                 continue
-            if honest.get(place_of(answer.body)) != answer.hash:
+            if not replay.has(answer.body, answer.hash):
                 raise self._wrong(attempt, answer)
             verdict.answers += 1
 

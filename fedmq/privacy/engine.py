@@ -6,7 +6,7 @@ A half does no arithmetic itself: each of its operations is a plan (see `fedmq.p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import Field, dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Self
 
@@ -306,6 +306,8 @@ class Engine(ABC):
     replays: ClassVar[bool] = False
     """Whether a passive party's answers follow, to the last bit, from its table, its secret and
     what it was asked."""
+    rounded: ClassVar[Set[str]] = frozenset()
+    """Names of the arrays in replies whose last bits another machine rounds otherwise."""
     light: ClassVar[bool] = False
     """Whether its arithmetic takes less time than handing it to another process."""
 

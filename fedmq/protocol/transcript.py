@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgpack
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.errors import DataError
 from fedmq.messages.body import Body
 from fedmq.messages.codec import pack_body
 
 __all__ = [
+    "AnswerSettings",
     "Commitment",
     "RunningHash",
     "SignedStatement",
@@ -137,13 +138,31 @@ class Signing:
         return int.from_bytes(digest[:4], "big")
 
 
+class AnswerSettings(BaseModel):
+    """What of a passive party's files decides its answers beside its table.
+
+    Engine and options by name; ``signs`` by column, under monotone constraints.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    engine: str
+    options: dict[str, Any]
+    smallest_node: Annotated[int, Field(ge=0)]
+    smallest_cell: Annotated[int, Field(ge=0)]
+    signs: dict[str, Literal[-1, 1]]
+
+    def packed(self) -> bytes:
+        """As it is committed to."""
+        return bytes(msgpack.packb(self.model_dump()))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Commitment:
     """What a passive party commits to: its table, and all that is random in what it answers.
 
     ``values`` float32 (rows, features) as in the party's table; ``secret`` (128 bits) makes the
-    order of candidates, the noise and the salts of the ``root``. ``settings`` are those of its
-    engine and of its policy that decide what it answers.
+    order of candidates, the noise and the salts of the ``root``.
     """
 
     values: NDArray[np.float32]
@@ -151,7 +170,7 @@ class Commitment:
     alignment: str
     digest: str
     secret: int
-    settings: Mapping[str, Any]
+    settings: AnswerSettings
     root: bytes
 
 

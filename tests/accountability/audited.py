@@ -21,6 +21,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "paillier": {"key_bits": 256, "allow_weak_keys": True},
     "ou": {"key_bits": 384, "allow_weak_keys": True},
+    "lattice": {},
+    "smm1": {},
+    "smm2": {"r": 4, "r_used": 2, "l1": 1, "l2": 1},
+    "ldp": {},
 }
 """Of engines, with keys that are short enough for a test."""
 
@@ -29,7 +33,7 @@ class AuditedDaemons(DaemonsInMemory):
     """Daemons with keys, whose tables lack some values."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, settings: str = "") -> None:
-        settings = f"allow_weak_keys = true\n{settings}"
+        settings = f"allow_weak_keys = true\nallow_leaky_engines = true\n{settings}"
         super().__init__(folder, patch, settings, KEYS, tuple(OPTIONS))
 
     def write_table(self, party: str, seed: int = 1) -> None:

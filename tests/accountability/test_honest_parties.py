@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import ConfigError, DataError, Inconsistent
+from fedmq.messages import training
 from fedmq.party.store.transcripts import session_folder
 from tests.accountability.audited import OPTIONS, AuditedDaemons
 
@@ -36,7 +37,7 @@ async def test_limits_of_its_policy_are_part_of_what_a_party_commits_to(
     shown = daemons.shown("telco")
     for attempt in shown.attempts.values():
         assert attempt.commitment is not None
-        assert attempt.commitment.settings["smallest_cell"] == 3
+        assert attempt.commitment.settings.smallest_cell == 3
 
 
 async def test_attempts_after_crashes_are_proved_one_after_the_other(
@@ -74,6 +75,26 @@ async def test_of_a_large_training_the_trees_of_the_lowest_lots_are_replayed(
     await daemons.trained(12)
     verdict = daemons.verified()
     assert 0 < verdict.thin_trees < verdict.trees == verdict.signed == 12
+
+
+@pytest.mark.parametrize(("engine", "room"), [("lattice", 900_000), ("smm1", 50_000)])
+async def test_queries_are_left_out_by_lot_as_gradients_are(
+    engine: str, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons = AuditedDaemons(tmp_path, monkeypatch, f"transcript_bytes = {room}\n")
+    await daemons.trained(6, engine)
+    verdict = daemons.verified()
+    assert 0 < verdict.thin_trees < verdict.trees == verdict.signed == 6
+
+
+async def test_hints_and_sums_are_kept_as_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons = AuditedDaemons(tmp_path, monkeypatch)
+    await daemons.trained(1, "lattice")
+    answers = daemons.shown("telco").attempts[1].answers
+    kept = {type(answer.body) for answer in answers if answer.digest}
+    assert kept == {training.EngineSetup, training.HistogramReply}
 
 
 async def test_what_nobody_can_replay_is_not_exported(

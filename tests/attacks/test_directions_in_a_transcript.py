@@ -17,7 +17,7 @@ from fedmq.protocol.training.consistency import NodeAnswer
 from tests.accountability.audited import AuditedDaemons
 
 
-@pytest.mark.parametrize("engine", ["plain", "ou"])
+@pytest.mark.parametrize("engine", ["plain", "ou", "lattice", "smm1", "smm2"])
 async def test_directions_at_random_are_found_in_the_transcript(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ the same way.
 
 from __future__ import annotations
 
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,11 @@ import pytest
 from fedmq.errors import Inconsistent
 from fedmq.messages import training
 from fedmq.messages.array import Array
+from fedmq.privacy.engines import smm2
 from fedmq.privacy.homomorphic.passive import AdditivePassive
+from fedmq.privacy.lattice.passive import LatticePassive
+from fedmq.privacy.masking.splitting_matrix import HideSplits
+from fedmq.privacy.plan import Ended, Plan, Reply, advance
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
 from fedmq.protocol.training.passive import PassiveTraining
 from tests.accountability.audited import AuditedDaemons
@@ -45,3 +50,56 @@ async def test_made_up_sums_are_found_in_the_transcript(
     assert str(raised.value) == (
         f"telco: attempt 1, tree {TREE}, node 1: its sums are not those of its table"
     )
+
+
+def shown_for_another(honest: Any, *args: Any) -> Plan[None]:
+    """Under `lattice`: each candidate is said to be worth what another one is."""
+    plan, value = honest(*args), None
+    while not isinstance(step := advance(plan, value), Ended):
+        if isinstance(step, Reply):
+            [piece] = step.pieces
+            step = Reply(step.node, [{name: array[::-1].copy() for name, array in piece.items()}])
+        value = yield step
+
+
+def a_hair_off(honest: Any, *args: Any) -> Any:
+    """Under `smm1`: of candidates that tie, one row decides by the sign of its g."""
+    pieces = honest(*args)
+    pieces[0]["w"][0, 0] += 1e-12
+    return pieces
+
+
+def a_higher_gain(honest: Any, *args: Any) -> Any:
+    """Under `smm2`: a party that wants to win."""
+    best = honest(*args)
+    return best | {"gain": best["gain"] + 1e-9}
+
+
+@pytest.mark.parametrize(
+    ("engine", "half", "method", "lie"),
+    [
+        ("lattice", LatticePassive, "answer", shown_for_another),
+        ("smm1", HideSplits, "run", a_hair_off),
+        ("smm2", smm2._ScoreHidden, "run", a_higher_gain),
+    ],
+    ids=["lattice", "smm1", "smm2"],
+)
+async def test_made_up_sums_of_other_engines_are_found_in_the_transcript(
+    engine: str,
+    half: type,
+    method: str,
+    lie: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    daemons = AuditedDaemons(tmp_path, monkeypatch)
+    with pytest.MonkeyPatch.context() as lies:
+        lies.setattr(half, method, partialmethod(_lying, lie, getattr(half, method)))
+        lies.setattr(NodeAnswer, "sign", lambda *_: 0)
+        await daemons.trained(2, engine)
+    with pytest.raises(Inconsistent, match="tree 0, node 1: its sums are not those of its table"):
+        daemons.verified()
+
+
+def _lying(half: Any, lie: Any, honest: Any, *args: Any) -> Any:
+    return lie(honest, half, *args)

@@ -18,7 +18,9 @@ from fedmq.errors import Inconsistent
 from fedmq.messages import training
 from fedmq.privacy.cleartext_sums import CleartextPassive
 from fedmq.privacy.engine import Query
+from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.plan import Plan, Reply
+from fedmq.protocol.training import passive
 from fedmq.protocol.training.computations import recorded
 from fedmq.protocol.training.passive import PassiveTraining
 from tests.accountability.audited import AuditedDaemons
@@ -87,4 +89,56 @@ async def test_sums_of_invented_sets_are_found_in_the_transcript(
         daemons.verified()
     assert str(raised.value) == (
         "telco: attempt 1, tree 2, node 1: its sums are not those of its table"
+    )
+
+
+class InventedColumn:
+    """Under `lattice`, a feature holder that invents sets before the first tree.
+
+    Its hints bind all sums. Of its first column some of a few people go left, the more the higher
+    the cut.
+    """
+
+    def __init__(self, lies: pytest.MonkeyPatch) -> None:
+        self.won = 0
+        self.sides: dict[float, np.ndarray] = {}
+        self._start = LatticePassive.start_session
+        self._went_left = passive.went_left
+        lies.setattr(LatticePassive, "start_session", partialmethod(_start_of, self))
+        lies.setattr(passive, "went_left", self.went_left)
+
+    def invented(self, codes: np.ndarray) -> np.ndarray:
+        codes = np.where(codes <= 3, 0, 7)
+        codes[:PEOPLE] = 1 + np.arange(PEOPLE)
+        return codes
+
+    def start(self, half: Any, *args: Any) -> None:
+        self._start(half, *args)
+        half._bins.codes[:, 0] = codes = self.invented(half._bins.codes[:, 0])
+        for place, threshold in enumerate(half._bins.cuts.thresholds[0].tolist()):
+            self.sides[threshold] = codes <= place
+
+    def went_left(self, records: Any, record: int, values: Any, rows: Any) -> Any:
+        if int(records.feature[record]):
+            return self._went_left(records, record, values, rows)
+        self.won += 1
+        return self.sides[float(records.threshold[record])][rows]
+
+
+def _start_of(half: Any, liar: InventedColumn, *args: Any) -> None:
+    liar.start(half, *args)
+
+
+async def test_hints_at_invented_sets_are_found_in_the_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons = AuditedDaemons(tmp_path, monkeypatch)
+    with pytest.MonkeyPatch.context() as lies:
+        liar = InventedColumn(lies)
+        await daemons.trained(6, "lattice")
+    assert liar.won  # no check of the label holder has seen it
+    with pytest.raises(Inconsistent) as raised:
+        daemons.verified()
+    assert str(raised.value) == (
+        "telco: attempt 1: what it sent before the first tree is not what its table gives"
     )

@@ -1,9 +1,10 @@
 """What a party keeps of its trainings, so that an auditor can replay what it answered.
 
 A folder for each session holds a file for each attempt's beginning and end, and one for each tree:
-msgpack records, one after the other. Answers are kept as hashes, for a replay makes them again.
-Where room is short, broadcasts of the trees with the highest lots are kept as hashes, too. What is
-kept is what the party's machine hashed, message by message: nothing that only arrived.
+msgpack records, one after the other. Answers are kept as hashes, for a replay makes them again; but
+those whole that another machine may round otherwise. Where room is short, broadcasts and queries of
+the trees with the highest lots are kept as hashes, too. What is kept is what the party's machine
+hashed, message by message: nothing that only arrived.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgpack
 
 from fedmq.messages import training
 from fedmq.messages.codec import pack_body
 from fedmq.party.atomic_file import write_atomically
+from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.events import SaveMessage
 from fedmq.protocol.transcript import Commitment, SignedStatement, message_hash
@@ -48,8 +50,9 @@ the payload is left out.
 """
 
 _KEPT_SESSIONS = 10
-_THIN = training.HistogramReply | training.GradientBroadcast
+_THIN = training.HistogramReply | training.GradientBroadcast | training.QueryPiece
 """What of a thin tree is kept as hashes."""
+_LEAN_KINDS = {lean.kind: lean for lean in get_args(_THIN)}
 _NO_LOT = 2**32  # of a tree that was not finished: it gives way before all others
 _LONGEST_RECORD = 2**31 - 1
 
@@ -121,7 +124,7 @@ class TranscriptWriter:
         self._unsynced: set[Path] = set()
         self._bytes: int | None = None
         """What lies in the folder; None until it is counted."""
-        self._replays = True
+        self._engine: type[Engine] | None = None
         self._held: list[bytes] = []
         self._growing: dict[int, _TreeFile] = {}
         self._lots: dict[int, int] = {}
@@ -141,7 +144,7 @@ class TranscriptWriter:
             "alignment": commitment.alignment,
             "digest": commitment.digest,
             "secret": commitment.secret.to_bytes(16, "big"),
-            "settings": dict(commitment.settings),
+            "settings": commitment.settings.model_dump(),
             "root": commitment.root,
         }
         if self._most_bytes is not None and len(fields["values"]) > self._most_bytes:
@@ -202,11 +205,11 @@ class TranscriptWriter:
     def _write(self, message: SaveMessage) -> None:
         body = message.body
         if isinstance(body, training.TrainingOpen):
-            self._replays = body.engine in ENGINES and ENGINES[body.engine].replays
+            self._engine = ENGINES.get(body.engine)
             # What is refused leaves nothing behind: no file is made before something is promised.
             self._held = [self._record(message)]
             return
-        if not self._replays:
+        if self._engine is None or not self._engine.replays:
             return  # nobody can replay it, and what was signed lies with the active party
         tree = getattr(body, "tree", None)
         if tree is None:
@@ -226,8 +229,10 @@ class TranscriptWriter:
 
     def _record(self, message: SaveMessage, thin: bool = False) -> bytes:
         incoming, number, body = message.incoming, message.number, message.body
-        if isinstance(body, _THIN if thin else training.HistogramReply):
-            return bytes(msgpack.packb(_lean(self._attempt, incoming, number, body)))
+        if isinstance(body, _THIN if thin else training.HistogramReply | training.EngineSetup):
+            rounded = set() if thin or self._engine is None else self._engine.rounded
+            if rounded.isdisjoint(body.payload):
+                return bytes(msgpack.packb(_lean(self._attempt, incoming, number, body)))
         packed = pack_body(body)
         record = [MESSAGE, self._attempt, incoming, number, body.kind, packed, b""]
         return bytes(msgpack.packb(record))
@@ -275,7 +280,7 @@ class TranscriptWriter:
         return self._bytes is not None and self._bytes + size <= self._most_bytes
 
     def _make_room(self, size: int = 0) -> None:
-        """Leave out the broadcasts of the trees with the highest lots, until ``size`` more fit.
+        """Leave out what the trees with the highest lots were asked, until ``size`` more fit.
 
         A tree does not stay whole where one with a lower lot did not: which trees are kept is up
         to the lots alone. A tree that grows gives way last, since its lot may be the lowest.
@@ -297,7 +302,7 @@ class TranscriptWriter:
         self._bytes = sum(sizes.values())
 
     def _give_way(self, file: _TreeFile, path: Path) -> int:
-        """Leave the broadcasts of a tree out; how many bytes are left of it."""
+        """Leave broadcasts and queries of a tree out; how many bytes are left of it."""
         thin = replace(file, thin=True)
         size = _thin(path, self.folder / thin.name)
         self._unsynced.discard(path)
@@ -324,14 +329,13 @@ def _forget_older(folder: Path, running: Collection[str]) -> None:
 
 
 def _thin(path: Path, thin: Path) -> int:
-    """Leave the gradients out of a tree's file; how many bytes are left of it."""
+    """Leave gradients and queries out of a tree's file; how many bytes are left of it."""
     kept = []
     for record in records_of(path):
-        _, attempt, incoming, sequence, kind, body, _ = record
-        if kind == training.GradientBroadcast.kind:
-            broadcast = training.GradientBroadcast.model_validate(msgpack.unpackb(body))
-            lean = _lean(attempt, incoming, sequence, broadcast)
-            kept.append(msgpack.packb(lean))
+        _, attempt, incoming, sequence, kind, packed, digest = record
+        if kind in _LEAN_KINDS and not digest:
+            body = _LEAN_KINDS[kind].model_validate(msgpack.unpackb(packed))
+            kept.append(msgpack.packb(_lean(attempt, incoming, sequence, body)))
         else:
             kept.append(msgpack.packb(record))
     content = b"".join(kept)
@@ -344,7 +348,10 @@ def _lean(
     attempt: int,
     incoming: bool,
     sequence: int,
-    body: training.HistogramReply | training.GradientBroadcast,
+    body: training.HistogramReply
+    | training.GradientBroadcast
+    | training.QueryPiece
+    | training.EngineSetup,
 ) -> list[Any]:
     """A record of ``body`` without its payload, and with the hash of all of it."""
     lean = pack_body(body.model_copy(update={"payload": {}}))

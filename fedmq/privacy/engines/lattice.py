@@ -44,6 +44,7 @@ class Lattice(Engine):
     exact = True
     hides_rows = True
     keeps_numbers = True
+    replays = True
     light = True
     leakage = Leakage(
         active="the sums of g and h of every split candidate, which keeps its number for the "

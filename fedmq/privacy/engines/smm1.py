@@ -47,6 +47,7 @@ class Smm1(Engine):
 
     name = "smm1"
     exact = True
+    replays = True
     light = True
     leakage = Leakage(
         active="each passive party's split candidates row by row: rounding W gives them away",
@@ -104,7 +105,14 @@ class _Passive(RowNumbersPassive):
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         hidden = yield Compute(
             [
-                hide_splits(query, self.bins, self.carrying(query.rows), self._r, self._r_used)
+                hide_splits(
+                    query,
+                    self.bins,
+                    self.carrying(query.rows),
+                    self._r,
+                    self._r_used,
+                    self.seed(query),
+                )
                 for query in queries
             ]
         )

@@ -88,6 +88,8 @@ class Smm2(Engine):
 
     name = "smm2"
     exact = True
+    replays = True
+    rounded = frozenset({"z"})
     light = True
     scores_signs = False
     leakage = Leakage(
@@ -329,8 +331,8 @@ class _Passive(RowNumbersPassive):
         spec, rows = self._spec, self.carrying(query.rows)
         if not query.pieces:
             features = np.unique(query.candidates.feature)
-            seed = secrets.randbits(128)
-            return VectorsOffSplits(self.bins, rows, features, spec.r, spec.l1, spec.l2, seed)
+            numbers = (spec.r, spec.l1, spec.l2, self.seed(query))
+            return VectorsOffSplits(self.bins, rows, features, *numbers)
         if "w" in query.pieces[0]:
             return _ScoreHidden(query.pieces, self.bins, rows, query.candidates, query.order)
         if spec.when_exposed == "refuse":
@@ -338,4 +340,4 @@ class _Passive(RowNumbersPassive):
                 f"the active party asks about node {query.node} as in smm1, "
                 'which when_exposed = "refuse" excludes'
             )
-        return hide_splits(query, self.bins, rows, spec.r, spec.r_used)
+        return hide_splits(query, self.bins, rows, spec.r, spec.r_used, self.seed(query))

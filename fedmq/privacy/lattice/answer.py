@@ -2,11 +2,14 @@
 
 ``y = Σ b_i over the rows left of the candidate + [b'·r]_0 + E``: [·]_0 is the constant coefficient,
 r the candidate's mask, and E noise that drowns what errors would tell of the rows (Gentry, STOC
-2009; Asharov et al., EUROCRYPT 2012): the sum of four uniform numbers, fresh for every answer.
+2009; Asharov et al., EUROCRYPT 2012): the sum of four uniform numbers. It follows from the feature
+holder's secret, from where the question stands and from all of the question, so that no two
+questions get the same, and the same one gets the same answer.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -19,7 +22,7 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.privacy.lattice.layout import FLOOD_UNIFORMS, LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, carried
 from fedmq.privacy.lattice.query import read_query
-from fedmq.privacy.lattice.sampling import Stream
+from fedmq.privacy.lattice.sampling import SEED_BYTES, Stream
 from fedmq.privacy.plan import Values
 
 __all__ = ["AnswerQuery", "add_flood", "inner_products", "limb_histograms"]
@@ -77,7 +80,7 @@ def inner_products(
 
 
 def add_flood(sums: NDArray[np.int64], seed: bytes, layout: Layout) -> None:
-    """Add fresh noise to sums of limbs (6, sums)."""
+    """Add noise to sums of limbs (6, sums); no others may have noise of the same ``seed``."""
     stream = Stream(seed, "fedmq lattice flood")
     for _ in range(FLOOD_UNIFORMS):
         for limb in range(-(-layout.flood_bits // LIMB_BITS)):
@@ -93,7 +96,8 @@ class AnswerQuery:
     """The answer to a query: limbs of a number for each candidate in ``order``, uint32 (C, 6).
 
     ``masks`` int8 (masks, N): the secrets r as `reversed_element` turns them; ``places`` (C,):
-    which of them is the candidate's. Raises `MessageError` for a malformed query.
+    which of them is the candidate's. ``seed`` and ``purpose`` make the noise: no other candidates
+    may be asked for under the same. Raises `MessageError` for a malformed query.
     """
 
     label: ClassVar[str] = "AnswerQuery"
@@ -104,6 +108,7 @@ class AnswerQuery:
     places: NDArray[np.integer]
     masks: NDArray[np.int8]
     layout: Layout
+    purpose: str
     seed: bytes = field(repr=False)
 
     def run(self) -> NDArray[np.uint32]:
@@ -117,5 +122,14 @@ class AnswerQuery:
         left = self.candidates.left_sums(pairs)[:, self.order]
         sums = np.ascontiguousarray(left.transpose(0, 2, 1)).reshape(LIMBS, -1)
         sums[lowest:] += inner_products(self.masks, query.masks, self.places[self.order]).T
-        add_flood(sums, self.seed, self.layout)
+        add_flood(sums, self._noise_seed(), self.layout)
         return np.ascontiguousarray(carried(sums).T)
+
+    def _noise_seed(self) -> bytes:
+        """Of this query alone; its pieces have been read, and so their names and shapes are set."""
+        key = Stream(self.seed, f"fedmq lattice query {self.purpose}").read(SEED_BYTES)
+        digest = hashlib.sha256(key)
+        for piece in self.pieces:
+            for name in sorted(piece):
+                digest.update(np.ascontiguousarray(piece[name]).data)
+        return digest.digest()

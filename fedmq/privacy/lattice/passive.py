@@ -46,13 +46,10 @@ class LatticePassive(PassiveHalf):
         self._bins = bins
         self._hint_bytes = hint_bytes
         self._parallelism = parallelism
-        self._seed = fresh_seed()
+        self._seed: bytes
         self._candidates = CandidateTable.of(bins.cuts)
-        # The numbers under which candidates are known say nothing about them.
-        words = Stream(self._seed, "fedmq lattice numbers").words(len(self._candidates))
-        self._numbers = np.argsort(words)
-        choices = Stream(self._seed, "fedmq lattice transfer choices").words(TRANSFERS)
-        self._choices = (choices & np.uint64(1)).astype(np.bool_)
+        self._numbers: NDArray[np.intp]
+        self._choices: NDArray[np.bool_]
         self._choice_seeds: NDArray[np.uint8]
         self._sums: object = None
         self._transfer_seeds: NDArray[np.uint8] | None = None
@@ -67,6 +64,12 @@ class LatticePassive(PassiveHalf):
         value_bits: int = RESOLUTION_BITS,
         secret: bytes | None = None,
     ) -> None:
+        self._seed = secret or fresh_seed()
+        # The numbers under which candidates are known say nothing about them.
+        words = Stream(self._seed, "fedmq lattice numbers").words(len(self._candidates))
+        self._numbers = np.argsort(words)
+        choices = Stream(self._seed, "fedmq lattice transfer choices").words(TRANSFERS)
+        self._choices = (choices & np.uint64(1)).astype(np.bool_)
         self._all_rows = len(training)
         self._layout = Layout(int(np.count_nonzero(training)), value_bits=value_bits)
         self.nodes_per_query = self._layout.nodes
@@ -152,7 +155,8 @@ class LatticePassive(PassiveHalf):
                     own,
                     self._masks,
                     self._layout,
-                    fresh_seed(),
+                    f"{query.tree} {query.node} {query.round}",
+                    self._seed,
                 )
                 for query, own in zip(queries, places, strict=True)
             ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hmac
+import secrets
+import struct
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
 from fedmq.privacy.carried_rows import carried_row_pieces
-from fedmq.privacy.engine import BroadcastPiece, PassiveHalf
+from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
 from fedmq.privacy.plan import Plan
 
 __all__ = ["RowNumbersPassive", "broadcast_row_numbers"]
@@ -33,7 +37,21 @@ class RowNumbersPassive(PassiveHalf):
 
     def __init__(self, bins: BinMatrix) -> None:
         self.bins = bins
+        self._secret = secrets.token_bytes(32)
         self.forget_tree()
+
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        secret: bytes | None = None,
+    ) -> None:
+        self._secret = secret or self._secret
+
+    def seed(self, query: Query) -> int:
+        """Of what is random in the answer to ``query``: no other round or node has it."""
+        place = struct.pack(">QQQ", query.tree, query.node, query.round)
+        return int.from_bytes(hmac.digest(self._secret, place, "sha256")[:16], "big")
 
     def forget_tree(self) -> None:
         self._carried = np.zeros(self.bins.n_rows, dtype=np.bool_)

@@ -77,7 +77,11 @@ class VectorsOffGradients:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HideSplits:
-    """``W = (I - Z' Z'^T) M`` in pieces, for ``r_used`` random vectors of the Z that was sent."""
+    """``W = (I - Z' Z'^T) M`` in pieces, for ``r_used`` random vectors of the Z that was sent.
+
+    To the last bit the same on every machine: ``Z'^T M`` is summed over Z' on a grid, where sums
+    are exact in any order. ``W^T g = M^T g`` holds whatever ``Z'^T M`` is rounded to.
+    """
 
     label: ClassVar[str] = "HideSplits"
     pieces: Sequence[Values]
@@ -92,13 +96,21 @@ class HideSplits:
     def run(self) -> list[Values]:
         vectors = joined_rows("z", self.pieces, len(self.rows))
         chosen = self._chosen(vectors)
+        # The numbers in a unit vector add up to no more than the root of how many there are.
+        grid_bits = 52 - (len(self.rows).bit_length() + 1) // 2
+        whole = np.rint(np.ldexp(chosen, grid_bits))
         pieces, weights = [], np.zeros((chosen.shape[1], len(self.order)))
         for part in row_ranges(len(self.rows), len(self.order)):
             left = splitting_matrix(self.bins, self.rows[part], self.candidates, self.order)
-            weights += chosen[part].T @ left
+            weights += whole[part].T @ left
             pieces.append((chosen[part], left))
-        # M becomes W in its place: it may fill the memory.
-        return [{"w": np.subtract(m, z @ weights, out=m)} for z, m in pieces]
+        weights = np.ldexp(weights, -grid_bits)
+        # M becomes W in its place: it may fill the memory. A product of matrices would round as
+        # its library likes.
+        for parts, left in pieces:
+            for vector, weight in zip(parts.T, weights, strict=True):
+                np.subtract(left, np.multiply.outer(vector, weight), out=left)
+        return [{"w": left} for _, left in pieces]
 
     def _chosen(self, vectors: Columns) -> Columns:
         count, rows = vectors.shape[1], len(self.rows)
@@ -162,7 +174,7 @@ def ask_hidden(pairs: NDArray[np.int64], r: int) -> Plan[Sums]:
 
 
 def hide_splits(
-    query: Query, bins: BinMatrix, rows: NDArray[np.int32], r: int, r_used: int
+    query: Query, bins: BinMatrix, rows: NDArray[np.int32], r: int, r_used: int, seed: int
 ) -> HideSplits:
     """The passive party's answer to :func:`ask_hidden`: ``rows`` of the node carry gradients."""
     return HideSplits(
@@ -173,5 +185,5 @@ def hide_splits(
         query.order,
         r,
         r_used,
-        secrets.randbits(128),
+        seed,
     )

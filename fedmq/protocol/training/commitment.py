@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgpack
 
@@ -19,7 +19,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.training.tables import PassiveTable
-from fedmq.protocol.transcript import Commitment
+from fedmq.protocol.transcript import AnswerSettings, Commitment
 
 __all__ = ["CommitTable", "committed", "noise_secret", "tree_hash"]
 
@@ -33,19 +33,6 @@ def noise_secret(secret: int) -> bytes:
     return hmac.digest(_bytes(secret), b"fedmq noise", "sha256")
 
 
-def _settings(
-    engine: Engine, table: PassiveTable, smallest_node: int, smallest_cell: int
-) -> Mapping[str, Any]:
-    """What of a party's files decides its answers beside its table, as plain data."""
-    return {
-        "engine": engine.name,
-        "options": {name: getattr(engine, name) for name in engine.options()},
-        "smallest_node": smallest_node,
-        "smallest_cell": smallest_cell,
-        "signs": dict(table.signs),
-    }
-
-
 def committed(
     engine: Engine,
     table: PassiveTable,
@@ -55,7 +42,13 @@ def committed(
     smallest_cell: int,
 ) -> Plan[Commitment]:
     """Commit to ``table``, binned as ``bins``."""
-    settings = _settings(engine, table, smallest_node, smallest_cell)
+    settings = AnswerSettings(
+        engine=engine.name,
+        options={name: getattr(engine, name) for name in engine.options()},
+        smallest_node=smallest_node,
+        smallest_cell=smallest_cell,
+        signs={feature: 1 if sign > 0 else -1 for feature, sign in table.signs.items()},
+    )
     root = yield from single(CommitTable(bins, table.features, secret, settings))
     return Commitment(
         table.values, table.features, table.alignment, table.digest, secret, settings, root
@@ -70,7 +63,7 @@ class CommitTable:
     bins: BinMatrix
     features: tuple[str, ...]
     secret: int
-    settings: Mapping[str, Any]
+    settings: AnswerSettings
 
     def run(self) -> bytes:
         secret = _bytes(self.secret)
@@ -84,7 +77,7 @@ class CommitTable:
 
     def _contents(self, secret: bytes) -> Iterator[bytes]:
         yield secret
-        yield msgpack.packb(dict(self.settings))
+        yield self.settings.packed()
         cuts = self.bins.cuts
         for feature, thresholds, has_missing in zip(
             self.features, cuts.thresholds, cuts.has_missing.tolist(), strict=True

@@ -16,6 +16,7 @@ from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import Best, Engine, Query, Sums
 from fedmq.privacy.engines.smm1 import Smm1
 from fedmq.privacy.engines.smm2 import HideGradients, Smm2, VectorsOffSplits
+from fedmq.privacy.masking.null_space import is_orthonormal
 from fedmq.privacy.masking.splitting_matrix import (
     HideSplits,
     SumHidden,
@@ -77,6 +78,40 @@ def test_the_splitting_matrix_says_who_goes_left() -> None:
     matrix = splitting_matrix(bins, all_rows(80), candidates, in_order(candidates))
     sums = matrix.T.astype(np.int64) @ held.pairs
     np.testing.assert_array_equal(sums, expected(bins, held, all_rows(80), candidates))
+
+
+def test_an_answer_of_smm1_is_the_same_on_every_machine() -> None:
+    rows = 50
+    bins = table(rows, 3, seed=6)
+    candidates = CandidateTable.of(bins.cuts)
+    vectors = VectorsOffGradients(gradients(rows, 7).pairs, 4, 0).run()
+    step = HideSplits(
+        [{"z": vectors}], bins, all_rows(rows), candidates, in_order(candidates), 4, 2, 0
+    )
+    [piece] = step.run()
+    left = splitting_matrix(bins, all_rows(rows), candidates, in_order(candidates))
+    chosen = step._chosen(vectors)
+    for row in range(rows):
+        for candidate in range(len(candidates)):
+            hidden = float(left[row, candidate])
+            for vector in chosen.T.tolist():
+                # Summed as whole numbers, which no order of additions changes.
+                sides = zip(vector, left[:, candidate].tolist(), strict=True)
+                weight = sum(round(z * 2**49) for z, side in sides if side)
+                hidden -= vector[row] * (weight / 2**49)
+            assert piece["w"][row, candidate] == hidden
+
+
+@pytest.mark.parametrize("rows", [100, 20_000])
+def test_whether_vectors_are_orthonormal_is_decided_on_a_grid(rows: int) -> None:
+    vectors = VectorsOffGradients(gradients(rows, 7).pairs, 16, 0).run()
+    assert is_orthonormal(vectors)
+    assert is_orthonormal(vectors * (1 + 4e-5))
+    for factor in (1 + 6e-5, 1 - 6e-5, 0.0, 1e300):
+        assert not is_orthonormal(vectors * factor)
+    turned = vectors.copy()
+    turned[:, 0] += 2e-4 * turned[:, 1]
+    assert not is_orthonormal(turned)
 
 
 def test_every_piece_fits_a_message() -> None:

@@ -81,7 +81,7 @@ class Computed:
     def answer(self, query: list[dict[str, Any]], seed: bytes = b"a" * 32) -> np.ndarray:
         every = np.arange(len(self.candidates))
         return AnswerQuery(
-            query, self.bins, self.candidates, every, every, self.masks, self.layout, seed
+            query, self.bins, self.candidates, every, every, self.masks, self.layout, "0 1 0", seed
         ).run()
 
     def decrypt(self, answer: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.errors import Inexact
 from fedmq.privacy.lattice import hint
-from fedmq.privacy.lattice.answer import add_flood
+from fedmq.privacy.lattice.answer import AnswerQuery, add_flood
 from fedmq.privacy.lattice.hint import indicator_products
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.limbs import carried
@@ -136,7 +136,7 @@ def test_the_noise_over_an_answer_has_its_deviation() -> None:
     assert abs(noise.mean()) < 5 * np.sqrt(4 / 12 / 20_000)
 
 
-def test_answers_to_one_query_differ_by_fresh_noise_only() -> None:
+def test_answers_of_other_secrets_differ_by_noise_only() -> None:
     computed = Computed(binned(100), DEGREE)
     pairs = drawn_pairs(100)
     query = computed.query(pairs, np.arange(100))
@@ -150,6 +150,38 @@ def test_answers_to_one_query_differ_by_fresh_noise_only() -> None:
         np.testing.assert_array_equal(
             computed.decrypt(answer)[0], computed.expected(pairs, np.arange(100))
         )
+
+
+def test_the_noise_follows_from_the_whole_question_and_its_place() -> None:
+    computed = Computed(binned(70), DEGREE)
+    query, none = (computed.query(drawn_pairs(70), np.arange(rows)) for rows in (70, 0))
+    every = np.arange(len(computed.candidates))
+
+    def noise(pieces: list, purpose: str = "0 1 0", seed: bytes = b"a" * 32) -> bytes:
+        return AnswerQuery(
+            pieces,
+            computed.bins,
+            computed.candidates,
+            every,
+            every,
+            computed.masks,
+            computed.layout,
+            purpose,
+            seed,
+        )._noise_seed()
+
+    other = [{name: array.copy() for name, array in piece.items()} for piece in query]
+    other[-1]["limbs"][-1, -1] ^= 1
+    noises = [
+        noise(query),
+        noise(none),
+        noise(other),
+        noise(query, "0 1 1"),
+        noise(query, "0 11 0"),
+        noise(query, seed=b"b" * 32),
+    ]
+    assert len(set(noises)) == len(noises)
+    assert noise([dict(reversed(piece.items())) for piece in query]) == noises[0]
 
 
 def test_the_same_seed_makes_the_same_bytes() -> None:
