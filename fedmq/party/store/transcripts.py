@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,7 +25,6 @@ import msgpack
 from fedmq.messages import training
 from fedmq.messages.codec import pack_body
 from fedmq.party.atomic_file import write_atomically
-from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.events import SaveMessage
 from fedmq.protocol.transcript import Commitment, SignedStatement, message_hash
@@ -124,7 +123,9 @@ class TranscriptWriter:
         self._unsynced: set[Path] = set()
         self._bytes: int | None = None
         """What lies in the folder; None until it is counted."""
-        self._engine: type[Engine] | None = None
+        self._replays = True
+        self._rounded: Set[str] = frozenset()
+        """What the session's engine rounds otherwise on another machine."""
         self._held: list[bytes] = []
         self._growing: dict[int, _TreeFile] = {}
         self._lots: dict[int, int] = {}
@@ -205,11 +206,13 @@ class TranscriptWriter:
     def _write(self, message: SaveMessage) -> None:
         body = message.body
         if isinstance(body, training.TrainingOpen):
-            self._engine = ENGINES.get(body.engine)
+            engine = ENGINES.get(body.engine)
+            self._replays = engine is not None and engine.replays
+            self._rounded = frozenset() if engine is None else engine.rounded
             # What is refused leaves nothing behind: no file is made before something is promised.
             self._held = [self._record(message)]
             return
-        if self._engine is None or not self._engine.replays:
+        if not self._replays:
             return  # nobody can replay it, and what was signed lies with the active party
         tree = getattr(body, "tree", None)
         if tree is None:
@@ -230,8 +233,7 @@ class TranscriptWriter:
     def _record(self, message: SaveMessage, thin: bool = False) -> bytes:
         incoming, number, body = message.incoming, message.number, message.body
         if isinstance(body, _THIN if thin else training.HistogramReply | training.EngineSetup):
-            rounded = set() if thin or self._engine is None else self._engine.rounded
-            if rounded.isdisjoint(body.payload):
+            if thin or self._rounded.isdisjoint(body.payload):
                 return bytes(msgpack.packb(_lean(self._attempt, incoming, number, body)))
         packed = pack_body(body)
         record = [MESSAGE, self._attempt, incoming, number, body.kind, packed, b""]
