@@ -232,9 +232,9 @@ class TranscriptWriter:
 
     def _record(self, message: SaveMessage, thin: bool = False) -> bytes:
         incoming, number, body = message.incoming, message.number, message.body
-        if isinstance(body, _THIN if thin else training.HistogramReply | training.EngineSetup):
-            if thin or self._rounded.isdisjoint(body.payload):
-                return bytes(msgpack.packb(_lean(self._attempt, incoming, number, body)))
+        lean = _THIN if thin else training.HistogramReply | training.EngineSetup
+        if isinstance(body, lean) and (thin or self._rounded.isdisjoint(body.payload)):
+            return bytes(msgpack.packb(_lean(self._attempt, incoming, number, body)))
         packed = pack_body(body)
         record = [MESSAGE, self._attempt, incoming, number, body.kind, packed, b""]
         return bytes(msgpack.packb(record))
