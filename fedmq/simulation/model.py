@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.model.importance import importance, importance_kind
 from fedmq.boosting.model.lookup_table import LookupTable
@@ -16,6 +16,9 @@ from fedmq.boosting.xgboost.pooled_contributions import margin_contributions
 from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names, walk_pooled
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
+from fedmq.evaluation.evaluate import evaluate
+from fedmq.evaluation.report import Report
+from fedmq.evaluation.scored_rows import ScoredRows, kind_of
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.data.data_frame import trained_columns
@@ -72,14 +75,6 @@ class SimulatedModel:
         return result
 
     @property
-    def metrics(self) -> dict[str, float]:
-        """The evaluation of the kept model, by set and metric: ``["eval-logloss"]``.
-
-        With early stopping it is that of ``best_iteration``, not of the last tree that grew.
-        """
-        return self.share.metrics
-
-    @property
     def departures(self) -> tuple[str, ...]:
         """Why this is not XGBoost's model on the joined table, in words; empty if it is."""
         return self.share.departures
@@ -133,6 +128,34 @@ class SimulatedModel:
 
         scores: Scores = in_own_loop(score())[0]
         return scores.margins if output_margin else scores.predictions
+
+    def evaluate(
+        self, *, active: Any, label: ArrayLike, passive: Mapping[str, Any], samples: int = 200
+    ) -> Report:
+        """Metrics with intervals, curves and tables of rows whose ``label`` (rows,) is known.
+
+        ``samples``: bootstrap samples of the intervals. `fedmq.evaluation.page.html_of` makes a
+        page of the report.
+
+        Raises:
+            ConfigError: scikit-learn is not installed.
+            DataError: a table has other columns, there are no rows, or labels of one class only.
+        """
+        score = self.predict(active=active, passive=passive).astype(np.float64)
+        known = np.asarray(label, np.float64)
+        if known.shape != (len(score),):
+            raise DataError(f"label has the shape {known.shape}, and there are {len(score)} rows")
+        ids = tuple(map(str, range(len(score))))
+        rows = ScoredRows(ids, ("given",) * len(score), known, score)
+        objective = self.share.params.objective
+        return evaluate(
+            self.share.model_id,
+            kind_of(objective),
+            rows,
+            {"objective": objective},
+            self.share.history,
+            samples,
+        )
 
     def leaf_weights(self, *, active: Any, passive: Mapping[str, Any]) -> LeafWeights:
         """What each tree adds to each row, for ``fedmq.audit``; no passive party learns it.

@@ -66,6 +66,16 @@ def test_importances_are_xgboost_s(name: str, kind: str) -> None:
     assert model.get_score(importance_type=kind) == expected
 
 
+def test_a_report_of_a_model_has_its_metrics() -> None:
+    model = trained("stopped early")
+    report = model.evaluate(**columns(), label=Y, samples=10)
+    score = model.predict(**columns())
+    assert report.metrics["brier"].value == pytest.approx(np.mean((score - Y) ** 2))
+    assert {chart.name for chart in report.charts} >= {"ROC", "Learning curve, logloss"}
+    with pytest.raises(DataError, match=r"label has the shape \(3,\), and there are 300 rows"):
+        model.evaluate(**columns(), label=[0, 1, 1])
+
+
 def test_an_importance_that_xgboost_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="importance_type 'gains'; one of weight, gain"):
         trained("stumps").get_score("gains")

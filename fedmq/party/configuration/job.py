@@ -12,6 +12,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.messages.body import ModelId
 from fedmq.messages.envelope import PartyName
+from fedmq.party.configuration.split import Split
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
 
@@ -63,13 +64,10 @@ class TrainingJob(Section):
     evaluation: Annotated[float | dict[SetName, float], AfterValidator(_shares)] = 0.0
     """The share of the rows that is scored after each tree, but not learned from; or several such
     sets, as in ``{ recent = 0.1, rest = 0.1 }``: early stopping watches the last."""
-    obj: str | None = None
-    """The label holder's own objective: a name under `functions.obj` of its party file."""
-    custom_metric: str | None = None
-    """A metric of its own, a name under `functions.custom_metric`; early stopping watches it."""
-    maximize: bool | None = None
-    """Whether more of `custom_metric` is better; its name says so where this is left out, as in
-    XGBoost."""
+    split: Split = "random"
+    """How the rows of ``evaluation`` are chosen: ``"random"``, ``"stratified"`` (as many of each
+    class), ``{ group = "household" }`` (nobody's group is divided) or ``{ newest = "since" }``
+    (those with the latest dates, or the largest numbers). The columns are the label holder's."""
     decoys: bool = False
     """Whether every split decision comes with decoys to the parties that do not split, so that the
     broker's operator cannot count whose columns do; not with ``lattice``."""

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective
-from fedmq.boosting.objectives.named_function import NamedFunction
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError, Refused
 from fedmq.party.configuration.data import DataSection
+from fedmq.party.configuration.split import Split, column_of
+from fedmq.party.data.evaluation_split import EvaluationShares
 from fedmq.party.data.table import ReadTable, Table
+from fedmq.party.data.text_column import ReadTextColumn
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.models import ModelStore
 from fedmq.protocol.answered_sums import RowSet
@@ -77,8 +78,7 @@ def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
 class LoadActiveTable:
     """The label holder's training table; ``evaluation`` is the share of rows to hold out.
 
-    Several shares, by the names of sets, divide them. ``obj`` and ``custom_metric`` are the label
-    holder's own functions, ``maximize`` as in :class:`CustomMetric`.
+    Several shares, by the names of sets, divide them; ``split`` says how rows are chosen.
     """
 
     label: ClassVar[str] = "LoadActiveTable"
@@ -88,23 +88,18 @@ class LoadActiveTable:
     evaluation: float | Mapping[str, float]
     salt: str
     aligned: Aligned | None = None
-    obj: NamedFunction | None = None
-    custom_metric: NamedFunction | None = None
-    maximize: bool | None = None
+    split: Split = "random"
 
     def run(self) -> ActiveTable:
-        for function in (self.obj, self.custom_metric):
-            if function is not None:
-                function.load()
-        objective = objective_of(self.params)
-        table = ReadTable(self.party, self.data, objective.labels).run()
+        table = ReadTable(self.party, self.data, objective_of(self.params).labels).run()
         alignment, name = table.digest(self.salt), ""
         if self.aligned is not None:
             table, alignment = self.aligned.rows_of(self.party, table)
             name = self.aligned.name
         label = table.label
         assert label is not None
-        sets = self._evaluation_sets(len(label))
+        shares = EvaluationShares.of(self.evaluation, self.split)
+        sets = shares.sets(self.party, label, self.params.seed, lambda: self._texts(table.ids))
         held_out = np.logical_or.reduce([np.zeros(len(label), np.bool_), *sets.values()])
         if held_out.all():
             raise DataError(f"{self.party}: evaluation = {self.evaluation} leaves no rows to learn")
@@ -121,31 +116,16 @@ class LoadActiveTable:
             self.data.monotone,
             weight=table.weight,
             base_margin=table.base_margin,
-            objective=None if self.obj is None else CustomObjective(self.obj, objective),
-            metric=(
-                None
-                if self.custom_metric is None
-                else CustomMetric(self.custom_metric, self.maximize)
-            ),
             evaluation_sets=sets,
+            held_out_ids=tuple(table.ids[row] for row in np.flatnonzero(held_out)),
         )
 
-    def _evaluation_sets(self, rows: int) -> dict[str, NDArray[np.bool_]]:
-        """Rows drawn for each set, none of them for two: bool (rows,)."""
-        seed = np.random.SeedSequence(self.params.seed, spawn_key=(rows,))
-        drawn = np.random.Generator(np.random.Philox(seed)).random(rows)
-        given = self.evaluation
-        shares = given if isinstance(given, Mapping) else {"eval": given} if given else {}
-        sets, below = {}, 0.0
-        for name, share in shares.items():
-            sets[name] = (drawn >= below) & (drawn < below + share)
-            below += share
-            if not sets[name].any():
-                raise DataError(
-                    f"{self.party}: evaluation = {share} holds out no row of {rows}; "
-                    "take a larger share, or leave it out"
-                )
-        return sets
+    def _texts(self, ids: Sequence[str]) -> list[str]:
+        """The column by which the rows are split."""
+        column = column_of(self.split)
+        assert column is not None
+        by_id = ReadTextColumn(self.party, self.data, column).run()
+        return [by_id[name] for name in ids]
 
 
 @dataclass(frozen=True, slots=True)

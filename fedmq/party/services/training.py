@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.errors import (
     Aborted,
     ConfigError,
@@ -42,6 +42,7 @@ from fedmq.party.sessions.running import OnProgress, RunningSession
 from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_sums import AnsweredSumsStore
+from fedmq.party.store.held_out import HeldOutRows
 from fedmq.party.store.sessions import StoredSession
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
@@ -171,7 +172,6 @@ class TrainingService(Service):
         engine = engine_named(job.engine, job.engine_options, "job")
         if job.decoys:
             check_decoys(engine)
-        self._functions(job)
         drawn = engine.drawn()
         timeline = Timeline() if request.get("trace") else None
         async with self._begins:  # of two equal requests the later finds the first's
@@ -243,22 +243,13 @@ class TrainingService(Service):
             job.params,
             job.evaluation,
             salt=session.id,
+            split=job.split,
             aligned=self._aligned(job.alignment),
-            **self._functions(job),
         )
         table: ActiveTable = await self.context.pool.run(load)
         trees = await self.context.session_store.checkpoints(session.id)
         check_same_table(self.context.party, session.id, table, trees)
         return table
-
-    def _functions(self, job: TrainingJob) -> dict[str, Any]:
-        """The label holder's own functions that ``job`` names, as `LoadActiveTable` takes them."""
-        named = self.context.config.functions.named
-        return {
-            "obj": named("obj", job.obj),
-            "custom_metric": named("custom_metric", job.custom_metric),
-            "maximize": job.maximize,
-        }
 
     def _drive(
         self,
@@ -296,7 +287,7 @@ class TrainingService(Service):
                 checkpointer=StoreCheckpointer(
                     store,
                     current,
-                    self.context.model_store.save,
+                    partial(self._save, table),
                     transcript=TranscriptWriter(self.context.config.state, session.id, number),
                 ),
             )
@@ -309,6 +300,12 @@ class TrainingService(Service):
         self._driven[session.id] = attempts
         attempts.ended.add_done_callback(lambda _: self._driven.pop(session.id, None))
         return self.context.sessions.drive(attempts)
+
+    def _save(self, table: ActiveTable, share: ActiveShare | PassiveShare) -> None:
+        """Keep the rows that were held out, then the share: a model is there with them or not."""
+        if table.evaluation.any():
+            HeldOutRows.of(table).write(self.context.config.state, share.model_id)
+        self.context.model_store.save(share)
 
     def _machine(
         self,

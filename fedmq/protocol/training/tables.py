@@ -31,6 +31,7 @@ class ActiveTable:
     ``weight`` float32 (rows,): how often each row counts; ``base_margin`` float32 (rows,): where
     each row starts instead of at the base score; ``objective`` and ``metric``: a caller's own, the
     first in place of the one that parameters name. None of them leaves this party.
+    ``held_out_ids`` are the ids of the rows of ``evaluation``, for whoever evaluates the model.
     ``alignment``: what tells the common rows from others, empty where rows are matched by position;
     it is that of the stored alignment ``alignment_name``, if there is one. ``digest`` tells this
     table from any other, and never leaves its party; empty where no session outlives a crash.
@@ -51,6 +52,7 @@ class ActiveTable:
     objective: Objective | None = None
     metric: CustomMetric | None = None
     evaluation_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    held_out_ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():

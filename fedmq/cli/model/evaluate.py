@@ -1,0 +1,231 @@
+"""``fedmq evaluate``: how good a model is on rows whose labels are known, as a report."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.text import Text
+
+from fedmq.boosting.model.share import ActiveShare
+from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.model.departures import departures_in_words
+from fedmq.cli.model.predict import read_ids
+from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument
+from fedmq.cli.progress import ProgressBar
+from fedmq.cli.table import joined, table
+from fedmq.errors import ConfigError, DataError
+from fedmq.evaluation.evaluate import evaluate as evaluated
+from fedmq.evaluation.page import html_of
+from fedmq.evaluation.report import Report
+from fedmq.evaluation.scored_rows import ScoredRows, kind_of
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.data.id_column import comparable
+from fedmq.party.data.sources.csv_file import CsvFile
+from fedmq.party.data.text_column import ReadTextColumn
+from fedmq.party.store.held_out import HeldOutRows
+from fedmq.party.store.models import ModelStore
+
+__all__ = ["evaluate"]
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("model", required=False)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Folder to write into."
+)
+@click.option(
+    "--rows",
+    type=click.Path(path_type=Path),
+    help="CSV of ids and labels; the rows that the training held out when left out.",
+)
+@click.option("--label", help="The label's column in --rows; that of PARTY when left out.")
+@click.option("--group", help="A column of --rows, or of PARTY's data: metrics for each group.")
+@click.option("--threshold", default=0.5, show_default=True, help="Selected are scores below it.")
+@click.option("--smallest-group", default=30, show_default=True, help="Smaller ones are joined.")
+@click.option("--false-positive", default=1.0, show_default=True, help="What one costs.")
+@click.option("--false-negative", default=1.0, show_default=True, help="What one costs.")
+@click.option(
+    "--samples",
+    default=200,
+    show_default=True,
+    type=click.IntRange(0, 10_000),
+    help="Bootstrap samples that the intervals come from; 0: no intervals.",
+)
+@json_option
+def evaluate(
+    party: Path,
+    model: str | None,
+    output: Path,
+    rows: Path | None,
+    label: str | None,
+    group: str | None,
+    threshold: float,
+    smallest_group: int,
+    false_positive: float,
+    false_negative: float,
+    samples: int,
+    as_json: bool,
+) -> None:
+    """Evaluate MODEL, the newest when left out, on rows whose labels are known.
+
+    Writes report.html, report.json and scores.csv into a folder. All parties score the rows, as
+    for fedmq predict; nothing else leaves the label holder.
+    """
+    config, federation = PartyFile.read(party)
+    if config.party != federation.active:
+        raise ConfigError(f"{party}: only {federation.active}, which holds the labels, evaluates")
+    store = ModelStore(config.state)
+    known = store.ids()
+    if not known:
+        raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
+    share = store.active(model or known[-1])
+    kind = kind_of(share.params.objective)
+    _check_folder(output)
+    if rows is None:
+        held_out = HeldOutRows.read(config.state, share.model_id)
+        ids, sets, labels = held_out.ids, held_out.sets, held_out.label.astype(np.float64)
+    else:
+        section = config.serving or config.data
+        ids = tuple(read_ids(rows, section.id, section.separator, section.encoding))
+        labels = _labels(rows, label or config.data.label, section.separator, section.encoding)
+        sets = (rows.name,) * len(ids)
+    groups = None
+    if group is not None:
+        groups = _groups(party, rows, ids, group)
+    request = {"do": "predict", "model": share.model_id, "ids": list(ids), "strict": False}
+    with ProgressBar("predicting, leaves", "leaf", quiet=as_json) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["total"] or event["waiting"]:
+                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
+
+        result = request_daemon(config.state, request, show)
+    scored = np.array([score is not None for score in result["scores"]], np.bool_)
+    found = [score for score in result["scores"] if score is not None]
+    all_rows = ScoredRows(ids, sets, labels, np.full(len(ids), np.nan), groups)
+    usable = all_rows.taken(np.flatnonzero(scored))
+    usable = ScoredRows(usable.ids, usable.sets, usable.label, np.array(found), usable.groups)
+    report = evaluated(
+        share.model_id,
+        kind,
+        usable,
+        _facts(share, int((~scored).sum())),
+        share.history,
+        samples,
+        (false_positive, false_negative),
+        group or "",
+        threshold,
+        smallest_group,
+    )
+    _write(output, report, usable, config.data.id)
+    summary = {
+        "model": report.model,
+        "rows": len(usable),
+        "without_score": int((~scored).sum()),
+        "output": str(output),
+        "metrics": {name: figure.model_dump() for name, figure in report.metrics.items()},
+    }
+    print_result(summary, as_json, _in_words)
+
+
+def _check_folder(folder: Path) -> None:
+    """ConfigError if ``folder`` cannot take a report."""
+    if folder.is_file():
+        raise ConfigError(f"{folder}: is a file; name a folder for the report")
+    if not folder.parent.is_dir():
+        raise ConfigError(f"{folder}: there is no folder {folder.parent}; make it first")
+
+
+def _labels(path: Path, column: str | None, separator: str, encoding: str) -> Any:
+    """The labels in ``column`` of a CSV file, float64 (rows,); DataError names a row of none."""
+    with CsvFile(str(path), path, separator, encoding) as file:
+        if column is None or column not in file.columns:
+            raise DataError(
+                f"{path}: there is no column {column or 'label'!r}, but {list(file.columns[:5])}; "
+                "name the label's with --label"
+            )
+        labels = []
+        for batch in file.batches([column]):
+            for number, cell in zip(batch.numbers, batch.cells[column], strict=True):
+                try:
+                    labels.append(float(cell))
+                except ValueError:
+                    raise DataError(
+                        f"{path}, line {number}, column {column!r}: {cell[:40]!r} is no label"
+                    ) from None
+    return np.array(labels)
+
+
+def _groups(party: Path, rows: Path | None, ids: tuple[str, ...], column: str) -> tuple[str, ...]:
+    """The group of each of ``ids``: from the file of rows where it has the column."""
+    config, _ = PartyFile.read(party)
+    section = config.serving or config.data
+    if rows is not None:
+        with CsvFile(str(rows), rows, section.separator, section.encoding) as file:
+            if column in file.columns:
+                cells = [cell for batch in file.batches([column]) for cell in batch.cells[column]]
+                return tuple(str(cell).strip() or "(none)" for cell in cells)
+    by_id = ReadTextColumn(config.party, config.data, column).run()
+    names = comparable(list(ids), config.data)
+    return tuple(by_id.get(name, "") or "(none)" for name in names)
+
+
+def _facts(share: ActiveShare, without_score: int) -> dict[str, str]:
+    facts = {
+        "objective": share.params.objective,
+        "parties": ", ".join(share.parties),
+        "trees": str(len(share.used_trees)),
+        "XGBoost's model": departures_in_words(share.departures),
+    }
+    if without_score:
+        facts["rows without a score"] = f"{without_score:,}, of ids that a party does not know"
+    return facts
+
+
+def _write(folder: Path, report: Report, rows: ScoredRows, id_header: str) -> None:
+    scores = io.StringIO(newline="")
+    writer = csv.writer(scores)
+    several = rows.score.ndim > 1
+    headers = [f"score_{number}" for number in range(rows.score.shape[1])] if several else ["score"]
+    writer.writerow((id_header, "set", "label", *headers))
+    values = rows.score.reshape(len(rows), -1).tolist()
+    writer.writerows(
+        (name, held, f"{label:.9g}", *(f"{score:.9g}" for score in found))
+        for name, held, label, found in zip(
+            rows.ids, rows.sets, rows.label.tolist(), values, strict=True
+        )
+    )
+    files = {
+        "report.html": html_of(report),
+        "report.json": report.model_dump_json(indent=1) + "\n",
+        "scores.csv": scores.getvalue(),
+    }
+    try:
+        for name, text in files.items():
+            write_atomically(folder / name, text, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def _in_words(done: Any) -> Text:
+    def shown(value: float | None) -> str:
+        return "" if value is None else f"{value:.4f}"
+
+    rows = [
+        (name, shown(figure["value"]), f"{shown(figure['low'])} to {shown(figure['high'])}")
+        if figure["low"] is not None
+        else (name, shown(figure["value"]), "")
+        for name, figure in done["metrics"].items()
+    ]
+    skipped = f", {done['without_score']} had no score" * bool(done["without_score"])
+    head = f"{done['model']} on {done['rows']:,} rows{skipped}: {done['output']}/report.html"
+    return joined(head, table(("metric", "value", "95 % interval"), rows))

@@ -1,0 +1,77 @@
+"""Does the model treat groups alike? Rates and calibration by group, and the four-fifths ratio.
+
+The ratio is that of the US Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 D:
+the rate at which a group is selected, by that of the group with the highest rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import metrics
+
+from fedmq.evaluation.report import Cell, ReportTable
+
+__all__ = ["group_table"]
+
+
+def group_table(
+    label: NDArray[np.float64],
+    score: NDArray[np.float64],
+    groups: Sequence[str],
+    column: str,
+    threshold: float,
+    smallest: int,
+) -> ReportTable:
+    """Each group of at least ``smallest`` rows; the others stand together as "other".
+
+    Selected is who scores below ``threshold``: the label tells of what is not wanted.
+    """
+    names, group_of = np.unique(np.asarray(groups, dtype=object).astype(str), return_inverse=True)
+    counts = np.bincount(group_of)
+    kinds = np.where(counts[group_of] < smallest, "other", names[group_of])
+    selected = score < threshold
+    rates = {name: float(selected[kinds == name].mean()) for name in np.unique(kinds).tolist()}
+    highest = max(rates.values())
+    rows: list[tuple[Cell, ...]] = []
+    for name, rate in rates.items():
+        here = kinds == name
+        both = np.ptp(label[here]) > 0
+        rows.append(
+            (
+                name,
+                int(here.sum()),
+                float(label[here].mean()),
+                float(score[here].mean()),
+                float(metrics.roc_auc_score(label[here], score[here])) if both else None,
+                rate,
+                rate / highest if highest else None,
+                _rate(selected[here & (label == 0)]),
+                _rate(selected[here & (label == 1)]),
+            )
+        )
+    return ReportTable(
+        name=f"Groups of {column}",
+        headers=(
+            "group",
+            "rows",
+            "share of ones",
+            "mean score",
+            "auc",
+            "selected",
+            "by the highest rate",
+            "selected of label 0",
+            "selected of label 1",
+        ),
+        rows=tuple(rows),
+        about=(
+            f"Selected: a score below {threshold:g}. A rate below four fifths of the highest one "
+            f"is what 29 CFR 1607.4 D looks at. Groups below {smallest} rows stand together."
+        ),
+    )
+
+
+def _rate(selected: NDArray[np.bool_]) -> float | None:
+    return float(selected.mean()) if len(selected) else None

@@ -1,0 +1,64 @@
+"""What does a report hold? Figures with intervals, curves and tables, as data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Cell", "Chart", "Figure", "Line", "Report", "ReportTable"]
+
+Cell = str | int | float | None
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Figure(_Part):
+    """A metric, and between which values 95 % of its bootstrap samples lie."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Line(_Part):
+    """A line of a chart through points (x, y)."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+class Chart(_Part):
+    """Lines over the same axes, or bars from 0."""
+
+    name: str
+    x: str
+    y: str
+    lines: tuple[Line, ...]
+    kind: Literal["lines", "bars"] = "lines"
+    about: str = ""
+
+
+class ReportTable(_Part):
+    """A table: every row has a cell for each of ``headers``."""
+
+    name: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    about: str = ""
+
+
+class Report(_Part):
+    """An evaluation of ``model``; ``facts`` say what was trained, and on what it was evaluated."""
+
+    format: Literal["fedmq.report"] = "fedmq.report"
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    model: str
+    made: str
+    facts: dict[str, str]
+    metrics: dict[str, Figure]
+    charts: tuple[Chart, ...] = ()
+    tables: tuple[ReportTable, ...] = ()

@@ -1,0 +1,133 @@
+"""``fedmq evaluate`` beside running daemons: the held-out rows, or a file of labels."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss, roc_auc_score
+
+from fedmq.boosting.params import TrainParams
+from fedmq.party.configuration.job import TrainingJob
+from tests.cli.command import Outcome, fedmq
+from tests.party.daemons_in_memory import DaemonsInMemory
+
+
+@pytest.fixture
+async def federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[DaemonsInMemory]:
+    federation = DaemonsInMemory(tmp_path, monkeypatch)
+    await federation.start()
+    yield federation
+    await federation.stop()
+
+
+async def train(federation: DaemonsInMemory, **changes: Any) -> None:
+    params = TrainParams(
+        num_boost_round=3, max_depth=2, max_bin=8, eval_metric=("auc", "logloss"), base_score=0.5
+    )
+    job = TrainingJob.model_validate({"model": "m", "engine": "plain", "params": params, **changes})
+    await federation.ask("bank", "train", job=job.model_dump(mode="json"))
+
+
+async def evaluate(federation: DaemonsInMemory, *words: str | Path) -> Outcome:
+    bank = federation.folder / "bank" / "party.toml"
+    return await asyncio.to_thread(fedmq, "evaluate", bank, *words)
+
+
+async def test_the_held_out_rows_are_evaluated_as_the_training_saw_them(
+    federation: DaemonsInMemory, tmp_path: Path
+) -> None:
+    await train(federation, evaluation=0.5, split="stratified")
+    done = (await evaluate(federation, "-o", tmp_path / "out", "--samples", "20", "--json")).result
+    [model] = await federation.ask("bank", "models")
+    metrics = {name: figure["value"] for name, figure in done["metrics"].items()}
+    assert metrics["auc"] == pytest.approx(model["metrics"]["eval-auc"])
+    assert metrics["log loss"] == pytest.approx(model["metrics"]["eval-logloss"], rel=1e-5)
+
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["metrics"]["auc"]["value"] == metrics["auc"]
+    assert "<h1>m</h1>" in (tmp_path / "out" / "report.html").read_text()
+    with (tmp_path / "out" / "scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    label = np.array([float(row["label"]) for row in rows])
+    score = np.array([float(row["score"]) for row in rows])
+    assert len(rows) == done["rows"] == 21  # half of each class, rounded up
+    assert roc_auc_score(label, score) == pytest.approx(metrics["auc"])
+    assert log_loss(label, score) == pytest.approx(metrics["log loss"])
+    assert {row["set"] for row in rows} == {"eval"}
+
+
+async def test_a_file_of_labels_is_evaluated_by_group_and_unknown_ids_are_left_out(
+    federation: DaemonsInMemory, tmp_path: Path
+) -> None:
+    await train(federation)
+    file = tmp_path / "later.csv"
+    lines = [f"p{row:02},{row % 2},{'north' if row < 20 else 'south'}" for row in range(40)]
+    file.write_text("\n".join(["id,default,town", *lines, "nobody,1,north"]) + "\n")
+    words = ("m", "-o", tmp_path / "out", "--rows", file, "--label", "default", "--group", "town")
+    done = await evaluate(federation, *words, "--smallest-group", "5", "--samples", "0")
+    assert done.code == 0, done.err
+    assert "m on 40 rows, 1 had no score" in done.out
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    groups = next(table for table in report["tables"] if table["name"] == "Groups of town")
+    assert [row[:2] for row in groups["rows"]] == [["north", 20], ["south", 20]]
+
+
+async def test_groups_come_from_the_label_holder_s_own_columns_too(
+    federation: DaemonsInMemory, tmp_path: Path
+) -> None:
+    data = federation.folder / "bank" / "data.csv"
+    head, *lines = data.read_text().splitlines()
+    towns = [f"{line},{'north' if number % 2 else 'south'}" for number, line in enumerate(lines)]
+    data.write_text("\n".join([f"{head},town", *towns]) + "\n")
+    await federation.stop()
+    party = federation.folder / "bank" / "party.toml"
+    party.write_text(party.read_text().replace("[policy]", 'ignore = ["town"]\n[policy]', 1))
+    await federation.start()
+    await train(federation, evaluation=0.5, split={"group": "town"})
+    out = tmp_path / "out"
+    done = await evaluate(federation, "-o", out, "--group", "town", "--samples", "0")
+    assert done.code == 0, done.err
+    report = json.loads((out / "report.json").read_text())
+    groups = next(table for table in report["tables"] if table["name"] == "Groups of town")
+    assert len(groups["rows"]) == 1  # the split left the other town whole to the training
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (("-o", "out"), 4, "model 'm' has no held-out rows"),
+        (("-o", "nowhere/out"), 3, "there is no folder nowhere; make it first"),
+        (("-o", "ids.csv"), 3, "ids.csv: is a file; name a folder"),
+        (("-o", "out", "--rows", "ids.csv"), 4, "there is no column 'label'"),
+        (("-o", "out", "--rows", "odd.csv"), 4, "odd.csv, line 3, column 'label': 'yes'"),
+        (("-o", "out", "--rows", "one.csv"), 4, "all 2 rows have the label 1"),
+        (("other", "-o", "out"), 4, "model 'other' has no share here"),
+    ],
+    ids=["nothing held out", "no folder", "a file", "no label", "a word", "one class", "no model"],
+)
+async def test_what_cannot_be_evaluated_is_said_in_a_line(
+    federation: DaemonsInMemory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+    error: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {"ids": "id\np01\n", "odd": "id,label\np01,1\np02,yes\n"}
+    for name, text in {**files, "one": "id,label\np01,1\np02,1\n"}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    await train(federation)
+    done = await evaluate(federation, *words)
+    assert done.code == code, done.err
+    assert error in done.error
+    assert not (tmp_path / "out").exists()
