@@ -133,7 +133,7 @@ def _signed(done: Any, folder: Path) -> str:
 
 
 def _load(folder: Path) -> str:
-    return f"a broker that runs takes its users up by: {folder}/node load {folder}"
+    return f"a broker that runs takes this up by: {folder}/node load {folder}"
 
 
 @broker.command()

@@ -31,6 +31,7 @@ class BrokerLatency:
 async def latency_of_broker(config: PartyFile, federation: Federation) -> BrokerLatency:
     """The median of some messages to nobody; LinkError without a connection."""
     access = BrokerAccess.of(config)
+    access.check_owner(config)
     address = BrokerAddress.parse(access.url)
     connection = await BrokerConnection.open(address, "fedmq estimate", access.ssl_context)
     exchange = exchange_name(federation.name)

@@ -141,6 +141,7 @@ class DeadLetterBox:
     ) -> AsyncIterator[DeadLetterBox]:
         """Connect as the party; LinkError where that fails."""
         access = BrokerAccess.of(config)
+        access.check_owner(config)
         connection = await BrokerConnection.open(
             BrokerAddress.parse(access.url), f"fedmq dead {config.party}", access.ssl_context
         )

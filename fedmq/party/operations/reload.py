@@ -8,6 +8,7 @@ import ssl
 
 from fedmq.errors import FedmqError
 from fedmq.party.identity.party_files import PartyFiles
+from fedmq.party.operations.broker_access import BrokerAccess
 from fedmq.party.services.service import PartyContext
 
 __all__ = ["FileReload"]
@@ -34,6 +35,7 @@ class FileReload:
         """
         async with self._reading:
             newer = await asyncio.to_thread(self._files.read_again)
+            await asyncio.to_thread(self._check_certificate)
             needs_restart = self._files.needs_restart(newer)
             self._files = self._files.reloaded(newer)
         left = set(self._context.federation.parties) - set(self._files.federation.parties)
@@ -50,6 +52,11 @@ class FileReload:
                 "%s: restart to take up what changed in %s", party, ", ".join(needs_restart)
             )
         return needs_restart
+
+    def _check_certificate(self) -> None:
+        """ConfigError where the next connection could not be made with the files that are there."""
+        config = self._files.config
+        BrokerAccess.of(config).check_owner(config)
 
     def _renew_certificate(self) -> None:
         """Log in with the certificate that is there now, from the next connection on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from fedmq.errors import ConfigError
 
@@ -21,6 +21,8 @@ class BrokerAddress:
     port: int
     user: str
     vhost: str
+    by_certificate: bool = False
+    """Whether the login is by a certificate (mechanism EXTERNAL), without a password."""
 
     @classmethod
     def parse(cls, url: str) -> BrokerAddress:
@@ -40,6 +42,7 @@ class BrokerAddress:
             port=port or PORTS[parts.scheme],
             user=unquote(parts.username or "guest"),
             vhost=unquote(parts.path[1:]) or "/",
+            by_certificate="external" in parse_qs(parts.query).get("auth", ()),
         )
 
     def __str__(self) -> str:

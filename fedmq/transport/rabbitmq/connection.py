@@ -25,6 +25,7 @@ from fedmq.errors import LinkError
 from fedmq.transport.background_tasks import being_cancelled
 from fedmq.transport.priority import PriorityGate
 from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.refusal import no_login, no_vhost, silent, unreached
 from fedmq.transport.rabbitmq.topology import Topology
 
 __all__ = ["BrokerConnection", "Received", "check_in_reach"]
@@ -69,20 +70,14 @@ def _link_errors(doing: str) -> Iterator[None]:
 def _refusal(address: BrokerAddress, error: BaseException) -> str:
     """Why there is no connection, in one line for the operator."""
     if isinstance(error, ProbableAuthenticationError):
-        return f"broker {address} refuses user {address.user!r}; check the user's name and password"
+        return no_login(address)
     if isinstance(error, TimeoutError):
-        return f"broker {address} does not answer; check host and port, and that it speaks AMQP"
+        return silent(address)
     if isinstance(error, AMQPConnectionError | OSError | asyncio.CancelledError):
-        why = str(error) or "the connection was lost"
-        if "CERTIFICATE_VERIFY_FAILED" in why:
-            return f"broker {address} cannot be trusted ({why}); check its certificate, and tls.ca"
-        return f"broker {address} cannot be reached ({why}); check host and port, and that it runs"
+        return unreached(address, str(error) or "the connection was lost")
     # After the login only the virtual host can refuse. The client library reports that as a frame
     # that it did not expect.
-    return (
-        f"broker {address} does not let user {address.user!r} into virtual host "
-        f"{address.vhost!r}; check that it exists and that the user has permissions there"
-    )
+    return no_vhost(address)
 
 
 async def check_in_reach(address: BrokerAddress) -> None:

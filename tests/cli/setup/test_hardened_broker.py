@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from fedmq.transport.rabbitmq.certificates import Authority, Certificate
+
 FEDMQ = [str(Path(sys.executable).parent / "fedmq")]
 PARTIES = ("bank", "telco")
 TOKEN = "a-token-of-sixteen-characters"
@@ -79,6 +81,41 @@ def test_one_party_cannot_log_in_as_another(folder: Path, tmp_path: Path) -> Non
     assert "WRONG bank: publish under its own name: refused" in checked.stdout
 
 
+def test_a_certificate_that_the_broker_cannot_take_is_named_in_our_words(
+    folder: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy", ignore=shutil.ignore_patterns("data"))
+    tls, authority = copy / "bank" / "tls", Authority.load(read_pem(copy / "broker/authority/ca"))
+    own = read_pem(tls / "party")
+
+    write_pem(tls / "party", read_pem(copy / "telco" / "tls" / "party"))
+    listed = fedmq("dead", "list", copy / "bank" / "party.toml")
+    assert listed.returncode == 3
+    assert "party.pem is the certificate of 'telco', not of bank" in listed.stderr
+
+    expired = Certificate(authority.renewed(own.certificate, 0), own.key)
+    time.sleep(1.1)  # its end is written in whole seconds
+    for certificate, words in (
+        (authority.client("shop"), "knows no user of this certificate's name"),
+        (Authority.create("other").client("bank"), "does not take this party's certificate"),
+        (expired, "fedmq party list PARTY shows until when that is good"),
+    ):
+        write_pem(tls / "party", certificate)
+        refused = fedmq("broker", "check", copy / "bank" / "party.toml")
+        assert refused.returncode == 5
+        assert words in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
+
+
+def read_pem(path: Path) -> Certificate:
+    return Certificate(*(path.with_suffix(end).read_bytes() for end in (".pem", ".key")))
+
+
+def write_pem(path: Path, certificate: Certificate) -> None:
+    path.with_suffix(".pem").write_bytes(certificate.certificate)
+    path.with_suffix(".key").write_bytes(certificate.key)
+
+
 def test_a_broker_of_another_authority_is_not_spoken_to(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     port = re.findall(r":(\d+)/", (folder / "bank" / "party.toml").read_text())[0]
@@ -88,6 +125,21 @@ def test_a_broker_of_another_authority_is_not_spoken_to(folder: Path, tmp_path: 
     assert refused.returncode == 5
     assert "cannot be trusted" in refused.stderr
     assert "check its certificate, and tls.ca" in refused.stderr
+
+
+def changed_certificate_is_refused(folder: Path, daemon: subprocess.Popen[str]) -> None:
+    """Another party's certificate is seen when the files are read again, not at the next login."""
+    tls = folder / "bank" / "tls" / "party"
+    own = read_pem(tls)
+    write_pem(tls, read_pem(folder / "telco" / "tls" / "party"))
+    try:
+        daemon.send_signal(signal.SIGHUP)
+        assert daemon.stderr is not None
+        while "nothing is taken up" not in (line := daemon.stderr.readline()):
+            assert line, "the daemon ended"
+    finally:
+        write_pem(tls, own)
+    assert "is the certificate of 'telco', not of bank; put its own beside the party's file" in line
 
 
 def test_sealed_daemons_train_over_tls(folder: Path) -> None:
@@ -128,6 +180,7 @@ def test_sealed_daemons_train_over_tls(folder: Path) -> None:
         status = json.loads(fedmq("status", folder / "telco" / "party.toml", "--json").stdout)
         assert status["sealed"]
         assert status["refused"] == {}
+        changed_certificate_is_refused(folder, daemons[0])
     finally:
         for daemon in daemons:
             daemon.send_signal(signal.SIGTERM)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
 import numpy as np
+import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -121,7 +124,18 @@ async def test_a_training_that_fails_is_an_error_with_its_reason() -> None:
     assert "enough" in str(session.status.description)
 
 
-def test_a_collector_that_is_away_does_not_hold_up_the_end() -> None:
+@pytest.fixture
+def library() -> Iterator[logging.Logger]:
+    """The collector's own log, which is put back as it was."""
+    library = logging.getLogger("opentelemetry")
+    handlers, propagate = library.handlers, library.propagate
+    yield library
+    library.handlers, library.propagate = handlers, propagate
+
+
+def test_a_collector_that_is_away_is_one_line_and_does_not_hold_up_the_end(
+    library: logging.Logger, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     telemetry = Telemetry.to("http://127.0.0.1:9/v1/traces", "bank")
     spans = telemetry.follow(Address("demo", "0123", 1, "bank"), "training", "m")
     now = time.time()
@@ -129,3 +143,9 @@ def test_a_collector_that_is_away_does_not_hold_up_the_end() -> None:
     begun = time.monotonic()
     telemetry.close()
     assert time.monotonic() - begun < 5
+    lines = [(record.name, record.getMessage()) for record in caplog.records]
+    ours = "telemetry.endpoint: http://127.0.0.1:9/v1/traces takes no spans; they are lost"
+    assert set(lines) == {("fedmq.party.telemetry.spans", ours)}
+    library.getChild("exporter").error("Exception while exporting", exc_info=ValueError("x"))
+    assert {record.getMessage() for record in caplog.records} == {ours}
+    assert capsys.readouterr().err == ""

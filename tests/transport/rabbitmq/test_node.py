@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import aio_pika
+import pytest
+from aio_pika.exceptions import AMQPError
+
+from fedmq.transport.rabbitmq.topology import topology
 from tests.rabbitmq_node import BROKER, RabbitNode
 
 
@@ -61,6 +68,66 @@ def test_a_stopped_node_leaves_no_process_and_starts_on_the_same_port(node: Rabb
 
     assert node.port == port
     assert ours_left(node.directory)
+
+
+@pytest.fixture
+def own_node(tmp_path: Path) -> Iterator[RabbitNode]:
+    """A node that a test may take parties from."""
+    node = RabbitNode(tmp_path, parties=("bank", "telco", "retail"))
+    node.start()
+    yield node
+    node.discard()
+
+
+async def test_who_is_no_longer_in_the_definitions_loses_login_and_queues(
+    own_node: RabbitNode,
+) -> None:
+    async with await aio_pika.connect(own_node.url()) as connection:
+        await (await connection.channel()).declare_queue("scores", durable=True)
+
+    leave_out(own_node, "retail")
+    assert node_script("load", str(own_node.directory)) == (0, "users: admin, bank, telco")
+    await assert_gone(own_node, "retail")
+
+    # Also where the broker is started after the change.
+    own_node.stop()
+    leave_out(own_node, "telco")
+    own_node.start()
+    await assert_gone(own_node, "telco")
+
+    async with await aio_pika.connect(own_node.url()) as connection:
+        channel = await connection.channel()
+        for queue in ("scores", *queues_of("bank")):
+            await channel.declare_queue(queue, passive=True)
+
+
+def queues_of(party: str) -> list[str]:
+    return [queue.name for queue in topology("demo", [party]).queues]
+
+
+def leave_out(node: RabbitNode, party: str) -> None:
+    path = node.directory / "definitions.json"
+    content = json.loads(path.read_text())
+    content["users"] = [user for user in content["users"] if user["name"] != party]
+    own = queues_of(party)
+    content["queues"] = [queue for queue in content["queues"] if queue["name"] not in own]
+    for key, name in (("permissions", "user"), ("topic_permissions", "user")):
+        content[key] = [found for found in content[key] if found[name] != party]
+    content["bindings"] = [
+        found for found in content["bindings"] if found["destination"] not in own
+    ]
+    content["policies"] = [found for found in content["policies"] if party not in found["name"]]
+    path.write_text(json.dumps(content))
+
+
+async def assert_gone(node: RabbitNode, party: str) -> None:
+    async with await aio_pika.connect(node.url()) as connection:
+        for queue in queues_of(party):
+            channel = await connection.channel()
+            with pytest.raises(AMQPError, match="NOT_FOUND"):
+                await channel.declare_queue(queue, passive=True)
+    with pytest.raises(AMQPError, match="ACCESS_REFUSED"):
+        await aio_pika.connect(node.url(party))
 
 
 def ours_left(directory: Path) -> list[Path]:
