@@ -216,7 +216,9 @@ class AdditiveActive(ActiveHalf):
 
     def _decryptions(self, packed: NDArray[np.uint8], count: int) -> list[_Decrypt]:
         """Shares of a reply for each core; the last takes what is left of ``count``."""
-        share = max(_FEWEST_AT_ONCE, -(-len(packed) // self._parallelism))
+        share = max(1, -(-len(packed) // self._parallelism))
+        # Whole eights, of which each takes the time of one.
+        share = -(-share // _FEWEST_AT_ONCE) * _FEWEST_AT_ONCE
         sums = share * self._layout.capacity
         last = max(0, len(packed) - 1) // share
         return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ class Addition(ABC):
 
     key: PublicKey
     tricks: Tricks
+
+    at_once: ClassVar[int] = 1
+    """Ciphertexts that are packed side by side: fewer take as long."""
 
     @property
     @abstractmethod

@@ -382,6 +382,7 @@ class AdditivePassive(PassiveHalf):
         """Ranges of a node's order that end where a ciphertext is full: all cores are at work."""
         cores = -(-self._parallelism // queries)
         ciphertexts = max(_FEWEST_AT_ONCE, -(-layout.packed_count(len(query.order)) // cores))
+        ciphertexts = -(-ciphertexts // self._addition.at_once) * self._addition.at_once
         size = ciphertexts * layout.capacity
         starts = range(0, max(1, len(query.order)), size)
         return [(start, start + size) for start in starts]

@@ -20,6 +20,7 @@ from fedmq.privacy.homomorphic.arithmetic.noise import (
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
 from fedmq.privacy.homomorphic.vectors.histogram import cumulate, one_by_one, sum_bins
+from fedmq.privacy.homomorphic.vectors.machine_code import LANES
 from fedmq.privacy.homomorphic.vectors.residues import Residues, Rows, residues_of
 
 __all__ = ["EightAtOnce"]
@@ -31,6 +32,8 @@ class EightAtOnce(Addition):
 
     The plaintexts are those of `OneByOne`, and so are the noise and who can read it.
     """
+
+    at_once = LANES
 
     @property
     def _residues(self) -> Residues:
@@ -111,14 +114,17 @@ class EightAtOnce(Addition):
         """`SlotLayout.pack`, all ciphertexts side by side."""
         residues, capacity = self._residues, layout.capacity * layout.rows
         starts = np.arange(0, len(places), capacity)
-        packed = residues.ones(len(starts))
+        packed = residues.in_eights(residues.ones(len(starts)))
+        every = np.arange(len(packed))
+        # The last ciphertext may hold fewer sums, and of eight some may be none: they take ones.
+        factors = np.concatenate((places, residues.ones(1)))
+        first = np.append(starts, np.full(len(packed) - len(starts), len(places)))
         for place in reversed(range(min(capacity, len(places)))):
-            # The last ciphertext may hold fewer sums; until its first one it is 1.
-            holding = np.flatnonzero(starts + place < len(places))
             if place + 1 < capacity:
                 residues.square(packed, layout.slot_bits)
-            residues.multiply(packed, holding, packed, holding, places, starts[holding] + place)
-        return packed
+            factor_at = np.minimum(first + place, len(places))
+            residues.multiply(packed, every, packed, every, factors, factor_at)
+        return packed[: len(starts)]
 
     def _hidden(self, rows: Rows, random: SeededBytes | None) -> Rows:
         """The same plaintexts under noise that is uniform up to 2^-64: `PublicKey.rerandomise`."""
@@ -129,13 +135,13 @@ class EightAtOnce(Addition):
             noise = public_noise(base, self.key.modulus, bits, len(rows), random)
             return residues.product(rows, residues.from_numbers(noise))
         drawn = b"".join(random.draw(b"noise", index, size) for index in range(len(rows)))
-        digits = np.frombuffer(drawn, np.uint8).reshape(len(rows), size).astype(np.int64)
-        table, every = _powers(self.key, size), np.arange(len(rows))
-        hidden = rows.copy()
-        for place in range(size):
-            power_at = place * 256 + digits[:, place]
-            residues.multiply(hidden, every, hidden, every, table, power_at)
-        return hidden
+        hidden = residues.in_eights(rows)
+        digits = np.zeros((len(hidden), size), np.int64)
+        digits[: len(rows)] = np.frombuffer(drawn, np.uint8).reshape(len(rows), size)
+        every = np.tile(np.arange(len(hidden)), size)
+        power_at = (digits + 256 * np.arange(size)).T.ravel()
+        residues.multiply(hidden, every, hidden, every, _powers(self.key, size), power_at)
+        return hidden[: len(rows)]
 
 
 @lru_cache(maxsize=2)

@@ -39,6 +39,7 @@ Places = NDArray[np.int64]
 _ALL_BITS = (1 << 64) - 1
 _MASK = np.uint64((1 << LIMB_BITS) - 1)
 _PAIR_BYTES = 2 * LIMB_BITS // 8
+_POWERS_AT_ONCE = 64  # of each, a row for every two bits of the exponent
 
 
 class Residues:
@@ -97,11 +98,19 @@ class Residues:
         )
         return out
 
+    def in_eights(self, rows: Rows) -> Rows:
+        """The rows (count, words) and ones, up to whole eights: a copy."""
+        padded = self.ones(-(-len(rows) // LANES) * LANES)
+        padded[: len(rows)] = rows
+        return padded
+
     def square(self, rows: Rows, times: int) -> None:
         """Each of the rows (count, words) becomes its power 2^times."""
-        every = np.arange(len(rows))
-        for _ in range(times):
-            self.multiply(rows, every, rows, every, rows, every)
+        # One call, which takes longer to begin and end than its products do.
+        whole = self.in_eights(rows) if len(rows) % LANES else rows
+        every = np.tile(np.arange(len(whole)), times)
+        self.multiply(whole, every, whole, every, whole, every)
+        rows[:] = whole[: len(rows)]
 
     def power(self, rows: Rows, exponent: mpz) -> Rows:
         """Each of the rows (count, words) to the power of a secret exponent.
@@ -109,16 +118,31 @@ class Residues:
         Time, and which memory is read, depend on the exponent's length alone: of the powers that
         two bits can ask for, all are read, and masks choose.
         """
+        parts = [
+            self._power(self.in_eights(rows[first : first + _POWERS_AT_ONCE]), exponent)
+            for first in range(0, len(rows), _POWERS_AT_ONCE)
+        ]
+        return np.concatenate([*parts, rows[:0]])[: len(rows)]
+
+    def _power(self, rows: Rows, exponent: mpz) -> Rows:
+        places = range(0, exponent.bit_length(), 2)
+        asked = np.array([int(exponent >> place & 3) for place in reversed(places)])
         square = self.product(rows, rows)
         powers = (self.ones(len(rows)), rows, square, self.product(square, rows))
-        result = self.ones(len(rows))
-        for place in reversed(range(0, exponent.bit_length(), 2)):
-            self.square(result, 2)
-            asked = int(exponent >> place & 3)
-            factor = np.zeros_like(rows)
-            for digit, power in enumerate(powers):
-                factor |= power & np.uint64(-(digit == asked) & _ALL_BITS)
-            result = self.product(result, factor)
+        # First the results, then of each place the factors.
+        held = np.zeros((1 + len(asked), *rows.shape), np.uint64)
+        held[0] = powers[0]
+        for digit, power in enumerate(powers):
+            masks = np.where(asked == digit, np.uint64(_ALL_BITS), np.uint64(0))
+            held[1:] |= power & masks[:, None, None]
+        result_at = np.arange(len(rows))
+        factor_at = result_at + len(rows) * np.arange(1, 1 + len(asked))[:, None, None]
+        right_at = np.broadcast_to(result_at, (len(asked), 3, len(rows))).copy()
+        right_at[:, 2:] = factor_at
+        left_at = np.tile(result_at, 3 * len(asked))
+        flat = held.reshape(-1, self.words)
+        self.multiply(flat, left_at, flat, left_at, flat, right_at.ravel())
+        result: Rows = held[0]
         return result
 
     def inverses(self, rows: Rows) -> Rows:

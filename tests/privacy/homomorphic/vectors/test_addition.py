@@ -17,6 +17,7 @@ from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.vectors import addition as addition_module
 from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
 from fedmq.privacy.homomorphic.vectors.histogram import one_by_one
+from fedmq.privacy.homomorphic.vectors.residues import Residues
 
 KEYS = {"ou": okamoto_uchiyama.generate(576), "paillier": paillier.generate(384)}
 
@@ -100,6 +101,19 @@ def test_the_same_sums_shown_twice_share_no_byte_string() -> None:
     runs, chosen = [np.arange(table.codes)], np.zeros(30, np.int64)
     wire = np.concatenate([addition.show(sums, runs, chosen, table.layout) for _ in range(2)])
     assert len({row.tobytes() for row in wire}) == len(wire) > 2
+
+
+def test_calls_do_not_grow_with_the_bits_of_slots_or_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call takes as long as some ten products."""
+    table = Table(KEYS["ou"], 40, 8, nodes=1)
+    addition = EightAtOnce(table.key.public, Tricks())
+    sums = table.sums(addition)
+    calls, call = [], Residues._call
+    monkeypatch.setattr(Residues, "_call", lambda *given: calls.append(1) or call(*given))
+    runs, chosen = [np.arange(table.codes)], np.zeros(100, np.int64)
+    addition.show(sums, runs, chosen, table.layout)
+    assert table.layout.slot_bits > 40
+    assert len(calls) <= 2 * table.layout.capacity + table.codes + 4
 
 
 def test_a_ciphertext_that_shares_a_factor_with_the_key_is_refused() -> None:

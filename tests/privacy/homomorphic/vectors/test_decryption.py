@@ -17,7 +17,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("count", [0, 7, 8, 9, 30])
+@pytest.mark.parametrize("count", [0, 2, 3, 8, 9, 30])
 def test_eight_at_once_decrypt_to_the_same_numbers(key: Any, count: int) -> None:
     half = 1 << (key.public.plaintext_bits - 1)
     plaintexts = [0, half - 1, 1 - half, *(secrets.randbelow(half) for _ in range(27))][:count]

@@ -60,19 +60,21 @@ def test_zero_is_written_as_zero_on_every_machine() -> None:
 
 
 @pytest.mark.usefixtures("way")
-def test_many_squarings_are_a_power() -> None:
+@pytest.mark.parametrize("count", [1, 8, 11])
+def test_many_squarings_are_a_power(count: int) -> None:
     modulus = MODULI[2]
-    residues, numbers = Residues(modulus), drawn(modulus, 11)
+    residues, numbers = Residues(modulus), drawn(modulus, count)
     rows = residues.from_numbers(numbers)
     residues.square(rows, 300)
     assert residues.to_numbers(rows) == [powmod(x, mpz(1) << 300, modulus) for x in numbers]
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("count", [1, 9, 70])
 @pytest.mark.parametrize("exponent", [1, 2, 3, 6, 2**64 + 1, 2**224 // 3])
-def test_powers_are_those_of_numbers(exponent: int) -> None:
+def test_powers_are_those_of_numbers(exponent: int, count: int) -> None:
     modulus = MODULI[2] ** 2
-    residues, numbers = Residues(modulus), [*drawn(modulus, 9), MODULI[2]]
+    residues, numbers = Residues(modulus), [*drawn(modulus, count), MODULI[2]]
     found = residues.to_numbers(residues.power(residues.from_numbers(numbers), mpz(exponent)))
     assert found == [powmod(x, exponent, modulus) for x in numbers]
 
