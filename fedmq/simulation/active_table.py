@@ -37,6 +37,7 @@ def active_table(
     evaluation: Any = None,
     obj: ObjectiveFunction | None = None,
     custom_metric: MetricFunction | None = None,
+    maximize: bool | None = None,
 ) -> ActiveTable:
     """The table of ``values`` (rows, features) and what belongs to its rows, as callers give it.
 
@@ -63,7 +64,7 @@ def active_table(
             else base_margins(_of_rows(base_margin, "base_margin", rows, params.outputs), ACTIVE)
         ),
         objective=None if obj is None else CustomObjective(obj, objective),
-        metric=None if custom_metric is None else CustomMetric(custom_metric),
+        metric=None if custom_metric is None else CustomMetric(custom_metric, maximize),
         evaluation_sets=sets,
     )
 

@@ -75,6 +75,14 @@ class SimulatedModel:
         return result
 
     @property
+    def metrics(self) -> dict[str, float]:
+        """The evaluation of the kept model, by set and metric: ``["eval-logloss"]``.
+
+        With early stopping it is that of ``best_iteration``, not of the last tree that grew.
+        """
+        return self.share.metrics
+
+    @property
     def departures(self) -> tuple[str, ...]:
         """Why this is not XGBoost's model on the joined table, in words; empty if it is."""
         return self.share.departures

@@ -43,6 +43,7 @@ def simulate(
     base_margin: ArrayLike | None = None,
     obj: ObjectiveFunction | None = None,
     custom_metric: MetricFunction | None = None,
+    maximize: bool | None = None,
     params: TrainParams | Mapping[str, Any] | None = None,
     engine: str = "paillier",
     engine_options: Mapping[str, Any] | None = None,
@@ -71,7 +72,8 @@ def simulate(
             makes predictions of margins; ``rows.get_label()`` and ``get_weight()`` are those of
             ``xgboost.DMatrix``.
         custom_metric: name and value of (predictions, rows), beside ``eval_metric``; of margins
-            where there is an ``obj``. Early stopping watches ``eval_metric``.
+            where there is an ``obj``. Early stopping watches it, and ``maximize`` says whether more
+            of it is better; its name does where that is left out, as in XGBoost.
         params: XGBoost's parameters, as :class:`TrainParams` or a dict; its defaults where left
             out.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
@@ -110,6 +112,7 @@ def simulate(
         evaluation=evaluation,
         obj=obj,
         custom_metric=custom_metric,
+        maximize=maximize,
     )
     rows = len(own.label)
     _check_parties(passive)

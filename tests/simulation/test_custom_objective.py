@@ -82,3 +82,74 @@ def test_gradients_that_do_not_fit_are_refused(function: Any, line: str) -> None
 def test_noise_for_gradients_of_a_known_size_takes_no_function() -> None:
     with pytest.raises(ConfigError, match="engine ldp: obj may give larger gradients"):
         trained(engine="ldp")
+
+
+def spread(predictions: Any, rows: Any) -> list[tuple[str, float]]:
+    """Two at once, as XGBoost takes them; the last is watched."""
+    off = np.abs(np.asarray(predictions, np.float64) - rows.get_label())
+    return [("largest", float(off.max())), ("beyond", float((off > 0.6).mean()))]
+
+
+def right(predictions: Any, rows: Any) -> tuple[str, float]:
+    return "aucs_name_says_more_is_better", float(((predictions > 0.5) == rows.get_label()).mean())
+
+
+@pytest.mark.parametrize(
+    ("metric", "maximize"),
+    [(bias, None), (bias, True), (spread, None), (right, None), (right, False)],
+    ids=["bias", "more-bias", "two", "by-name", "against-its-name"],
+)
+@pytest.mark.parametrize("obj", [None, focal], ids=["logistic", "own"])
+def test_early_stopping_on_a_custom_metric_ends_where_xgboosts_does(
+    metric: Any, maximize: bool | None, obj: Any
+) -> None:
+    held_out = np.arange(300) % 3 == 0
+    params = fedmq.TrainParams(**SETTINGS | {"num_boost_round": 40, "early_stopping_rounds": 4})
+    model = trained(
+        obj=obj, params=params, custom_metric=metric, maximize=maximize, evaluation=held_out
+    )
+    bins = BinMatrix.of(X, Cuts.of(X[~held_out], 16))
+    codes = np.where(bins.is_missing, np.float32(np.nan), bins.codes.astype(np.float32))
+    train, test = (xgboost.DMatrix(codes[rows], label=Y[rows]) for rows in (~held_out, held_out))
+    history: dict[str, dict[str, list[float]]] = {}
+    booster = xgboost.train(
+        params.to_xgboost() | {"nthread": 1},
+        train,
+        40,
+        evals=[(train, "train"), (test, "eval")],
+        obj=obj,
+        custom_metric=metric,
+        maximize=maximize,
+        early_stopping_rounds=4,
+        evals_result=history,
+        verbose_eval=False,
+    )
+    assert model.best_iteration == booster.best_iteration
+    watched = list(history["eval"])[-1]
+    grown = history["eval"][watched]
+    assert len(grown) < 40
+    assert model.evals_result["eval"].keys() == history["eval"].keys()
+    np.testing.assert_allclose(model.evals_result["eval"][watched], grown, atol=2e-6)
+    # Of the kept model, which is not the last that grew.
+    assert model.best_iteration < len(grown) - 1
+    kept = {
+        f"{rows}-{name}": values[booster.best_iteration]
+        for rows, metrics in history.items()
+        for name, values in metrics.items()
+    }
+    assert model.metrics == pytest.approx(kept, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("functions", "line"),
+    [
+        ({"custom_metric": lambda *_: 0.5}, "custom_metric: it gives no pair of a name and a num"),
+        ({"custom_metric": lambda *_: ("loss", "low")}, "custom_metric: it gives no pair"),
+        ({"obj": lambda margins, _: margins}, "obj: it gives no pair of g and h"),
+        ({"obj": lambda *_: None}, "obj: it gives no pair of g and h"),
+    ],
+    ids=["number", "word", "gradient", "nothing"],
+)
+def test_what_functions_give_is_checked(functions: dict[str, Any], line: str) -> None:
+    with pytest.raises(DataError, match=line):
+        trained(**{"obj": None, **functions})

@@ -11,10 +11,11 @@ from fedmq.boosting.metrics.classes import match_error, multi_log_loss
 from fedmq.boosting.metrics.curves import auc, aucpr, ks, prevalence_mean
 from fedmq.boosting.metrics.losses import LOSSES, error, mean_of, pinball, pseudo_huber, tweedie
 from fedmq.boosting.metrics.metric import Metric, Weight, mean, printed
+from fedmq.boosting.objectives.custom import CustomMetric
 from fedmq.boosting.objectives.survival import survival_loss
 from fedmq.boosting.params import TrainParams
 
-__all__ = ["metric_of", "watched_metric"]
+__all__ = ["metric_of", "watched_maximizes"]
 
 _CURVES = {
     metric.name: metric
@@ -53,9 +54,14 @@ def metric_of(name: str, params: TrainParams) -> Metric:
     return {**LOSSES, **_CURVES, **_OF_CLASSES}[name]
 
 
-def watched_metric(params: TrainParams) -> Metric:
-    """The one that early stopping watches: the last."""
-    return metric_of(params.eval_metric[-1], params)
+def watched_maximizes(name: str, params: TrainParams, custom: CustomMetric | None) -> bool:
+    """Whether more is better of ``name``, which early stopping watches: the last one there is.
+
+    That is a caller's own where there is one, and otherwise the last of ``eval_metric``.
+    """
+    if custom is not None:
+        return custom.maximizes(name)
+    return metric_of(params.eval_metric[-1], params).maximize
 
 
 def _survival(

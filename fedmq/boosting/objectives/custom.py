@@ -40,8 +40,11 @@ class LabelledRows:
 ObjectiveFunction = Callable[[NDArray[np.float32], Any], tuple[ArrayLike, ArrayLike]]
 """(margins, rows) -> g and h, of the margins' shape; the function weights them itself."""
 
-MetricFunction = Callable[[NDArray[np.float32], Any], tuple[str, float]]
-"""(predictions, rows) -> name and value."""
+MetricFunction = Callable[[NDArray[np.float32], Any], tuple[str, float] | list[tuple[str, float]]]
+"""(predictions, rows) -> name and value, or a list of such pairs."""
+
+# XGBoost's EarlyStopping reads from a metric's name whether more of it is better.
+_MAXIMIZED = ("auc", "aucpr", "pre", "map", "ndcg")
 
 
 class CustomObjective(Objective):
@@ -87,10 +90,11 @@ class CustomObjective(Objective):
         Raises:
             DataError: it gives other shapes, numbers that are not finite, or an h below 0.
         """
-        g, h = (
-            np.asarray(part, np.float32).reshape(-1)
-            for part in self._function(margins, LabelledRows(labels, weight))
-        )
+        given = self._function(margins, LabelledRows(labels, weight))
+        try:
+            g, h = (np.asarray(part, np.float32).reshape(-1) for part in given)
+        except (TypeError, ValueError):
+            raise DataError("obj: it gives no pair of g and h, an array of numbers each") from None
         if len(g) != margins.size or len(h) != margins.size:
             raise DataError(
                 f"obj: {len(g)} values of g and {len(h)} of h; {margins.size} of each are needed"
@@ -105,16 +109,34 @@ class CustomObjective(Objective):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CustomMetric:
-    """A metric that ``function`` names and computes."""
+    """What ``function`` names and computes; ``maximize``: whether more is better.
+
+    Where that is left out, the name says it, as in XGBoost.
+    """
 
     function: MetricFunction
+    maximize: bool | None = None
 
     def of(
         self,
         labels: NDArray[np.float32],
         predictions: NDArray[np.float32],
         weight: NDArray[np.float32] | None,
-    ) -> tuple[str, float]:
-        """Name and value for these rows."""
-        name, value = self.function(predictions, LabelledRows(labels, weight))
-        return str(name), float(value)
+    ) -> dict[str, float]:
+        """Values for these rows by name, with the six decimals that XGBoost keeps of them.
+
+        Raises:
+            DataError: the function gives no names and numbers.
+        """
+        given = self.function(predictions, LabelledRows(labels, weight))
+        try:
+            named = given if isinstance(given, list) else [given]
+            return {str(name): float(f"{value:f}") for name, value in named}
+        except (TypeError, ValueError):
+            raise DataError("custom_metric: it gives no pair of a name and a number") from None
+
+    def maximizes(self, name: str) -> bool:
+        """Whether more of the metric ``name`` is better."""
+        if self.maximize is not None:
+            return self.maximize
+        return name != "mape" and name.startswith(_MAXIMIZED)

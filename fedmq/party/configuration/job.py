@@ -64,6 +64,13 @@ class TrainingJob(Section):
     evaluation: Annotated[float | dict[SetName, float], AfterValidator(_shares)] = 0.0
     """The share of the rows that is scored after each tree, but not learned from; or several such
     sets, as in ``{ recent = 0.1, rest = 0.1 }``: early stopping watches the last."""
+    obj: str | None = None
+    """The label holder's own objective: a name under `functions.obj` of its party file."""
+    custom_metric: str | None = None
+    """A metric of its own, a name under `functions.custom_metric`; early stopping watches it."""
+    maximize: bool | None = None
+    """Whether more of `custom_metric` is better; its name says so where this is left out, as in
+    XGBoost."""
     split: Split = "random"
     """How the rows of ``evaluation`` are chosen: ``"random"``, ``"stratified"`` (as many of each
     class), ``{ group = "household" }`` (nobody's group is divided) or ``{ newest = "since" }``

@@ -13,6 +13,7 @@ from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.compute import ComputeSection
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.federation import Federation
+from fedmq.party.configuration.functions import FunctionsSection
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection
@@ -61,6 +62,8 @@ class PartyFile(Section):
     """The rows to learn from."""
     serving: DataSection | None = None
     """Where the rows to predict are looked up; ``data`` when left out."""
+    functions: FunctionsSection = FunctionsSection()
+    """The label holder's own objectives and metrics."""
     compute: Annotated[ComputeSection, BeforeValidator(_compute)] = ComputeSection()
     """The arithmetic, or the ``dask://`` address of a cluster for it."""
     policy: PolicySection = PolicySection()
@@ -101,6 +104,10 @@ class PartyFile(Section):
             raise ConfigError(
                 f"{path}: data.label: only {federation.active} holds a label; "
                 "use ignore to leave a column out"
+            )
+        if party.party != federation.active and party.functions != FunctionsSection():
+            raise ConfigError(
+                f"{path}: functions: only {federation.active} has objectives and metrics"
             )
         if party.serving is not None and party.serving.normalise != party.data.normalise:
             raise ConfigError(

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective
+from fedmq.boosting.objectives.named_function import NamedFunction
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError, Refused
@@ -78,7 +80,9 @@ def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
 class LoadActiveTable:
     """The label holder's training table; ``evaluation`` is the share of rows to hold out.
 
-    Several shares, by the names of sets, divide them; ``split`` says how rows are chosen.
+    Several shares, by the names of sets, divide them; ``split`` says how rows are chosen. ``obj``
+    and ``custom_metric`` are the label holder's own functions, ``maximize`` as in
+    :class:`CustomMetric`.
     """
 
     label: ClassVar[str] = "LoadActiveTable"
@@ -88,10 +92,17 @@ class LoadActiveTable:
     evaluation: float | Mapping[str, float]
     salt: str
     aligned: Aligned | None = None
+    obj: NamedFunction | None = None
+    custom_metric: NamedFunction | None = None
+    maximize: bool | None = None
     split: Split = "random"
 
     def run(self) -> ActiveTable:
-        table = ReadTable(self.party, self.data, objective_of(self.params).labels).run()
+        for function in (self.obj, self.custom_metric):
+            if function is not None:
+                function.load()
+        objective = objective_of(self.params)
+        table = ReadTable(self.party, self.data, objective.labels).run()
         alignment, name = table.digest(self.salt), ""
         if self.aligned is not None:
             table, alignment = self.aligned.rows_of(self.party, table)
@@ -116,6 +127,12 @@ class LoadActiveTable:
             self.data.monotone,
             weight=table.weight,
             base_margin=table.base_margin,
+            objective=None if self.obj is None else CustomObjective(self.obj, objective),
+            metric=(
+                None
+                if self.custom_metric is None
+                else CustomMetric(self.custom_metric, self.maximize)
+            ),
             evaluation_sets=sets,
             held_out_ids=tuple(table.ids[row] for row in np.flatnonzero(held_out)),
         )

@@ -17,7 +17,8 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.operations.broker_access import BrokerAccess
 from fedmq.transport.link import LANES
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.received import Received
 from fedmq.transport.rabbitmq.topology import (
     Topology,
     dead_exchange_name,

@@ -25,7 +25,8 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.operations.broker_access import BrokerAccess
 from fedmq.transport.link import Delivery
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.received import Received
 from fedmq.transport.rabbitmq.topology import dead_queue_name
 
 __all__ = ["DeadLetter", "DeadLetterBox", "DeadLetterNotes", "Redelivery", "letter_id"]

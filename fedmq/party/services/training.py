@@ -172,6 +172,7 @@ class TrainingService(Service):
         engine = engine_named(job.engine, job.engine_options, "job")
         if job.decoys:
             check_decoys(engine)
+        self._functions(job)
         drawn = engine.drawn()
         timeline = Timeline() if request.get("trace") else None
         async with self._begins:  # of two equal requests the later finds the first's
@@ -245,11 +246,21 @@ class TrainingService(Service):
             salt=session.id,
             split=job.split,
             aligned=self._aligned(job.alignment),
+            **self._functions(job),
         )
         table: ActiveTable = await self.context.pool.run(load)
         trees = await self.context.session_store.checkpoints(session.id)
         check_same_table(self.context.party, session.id, table, trees)
         return table
+
+    def _functions(self, job: TrainingJob) -> dict[str, Any]:
+        """The label holder's own functions that ``job`` names, as `LoadActiveTable` takes them."""
+        named = self.context.config.functions.named
+        return {
+            "obj": named("obj", job.obj),
+            "custom_metric": named("custom_metric", job.custom_metric),
+            "maximize": job.maximize,
+        }
 
     def _drive(
         self,

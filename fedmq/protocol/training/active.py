@@ -213,13 +213,13 @@ class ActiveTraining(ActiveOpening):
     def _ask_level(self) -> None:
         nodes = self._builder.level
         self._level = Level(self.tree, nodes, 1 + len(self._askable))
+        if self._askable:
+            level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
+            for question in self._engine.ask_level(level):
+                self._run(QUESTION, question.prepare(), partial(self._ask, question))
+        # Behind the questions, whose answers take longer.
         computation = self._candidates.scored(nodes)
         self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, LABEL_HOLDER))
-        if not self._askable:
-            return
-        level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
-        for question in self._engine.ask_level(level):
-            self._run(QUESTION, question.prepare(), partial(self._ask, question))
 
     def _ask(self, question: Question, _: None) -> None:
         nodes = [asked.node for asked in question.nodes]

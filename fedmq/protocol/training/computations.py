@@ -14,15 +14,14 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
-from fedmq.boosting.metrics.early_stopping import EarlyStopping
-from fedmq.boosting.metrics.registry import metric_of, watched_metric
+from fedmq.boosting.metrics.registry import metric_of
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.monotone import MonotoneNode
 from fedmq.boosting.objectives.objective import BaseScore
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, first_order_gains, split_gains
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import DataError
 from fedmq.privacy.engine import Best
 from fedmq.protocol.training.tables import ActiveTable
 
@@ -32,7 +31,6 @@ __all__ = [
     "EstimateBaseScore",
     "ScoreCandidates",
     "ScoreOwnCandidates",
-    "early_stopping",
     "recorded",
     "went_left",
 ]
@@ -58,21 +56,6 @@ def went_left(
 ) -> NDArray[np.bool_]:
     """Which of ``rows`` go left at ``record``: bool, of the length of ``rows``."""
     return table.directions(values, rows, np.full(len(rows), record))
-
-
-def early_stopping(params: TrainParams, evaluated: bool) -> EarlyStopping | None:
-    """Nothing has been scored yet; None when early stopping is off.
-
-    Raises:
-        ConfigError: it is asked for, but there are no evaluation rows to watch.
-    """
-    if params.early_stopping_rounds is None:
-        return None
-    if not evaluated:
-        raise ConfigError("early_stopping_rounds needs evaluation rows, and there are none")
-    return EarlyStopping(
-        rounds=params.early_stopping_rounds, maximize=watched_metric(params).maximize
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +91,9 @@ class EstimateBaseScore:
 class DeriveGradients:
     """The gradients from which the next tree grows, and the metrics of the model so far.
 
-    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``; there are none while
-    a round lacks trees. Raises `DataError` where the labels span more than sums of
-    the fixed resolution can keep.
+    Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``; the last is the one
+    that early stopping watches. There are none while a round lacks trees. Raises
+    `DataError` where the labels span more than sums of the fixed resolution can keep.
     """
 
     label: ClassVar[str] = "DeriveGradients"
@@ -135,24 +118,24 @@ class DeriveGradients:
             self._check_spread(training)
         if self.tree % self.params.trees_per_round:
             return gradients, {}  # the round is not complete
+        return gradients, self._metrics(training)
+
+    def _metrics(self, training: NDArray[np.bool_]) -> dict[str, float]:
+        table = self.table
         evaluated = objective_of(self.params).evaluated(self.margins)
-        metrics = {
-            f"{name}-{metric}": metric_of(metric, self.params).of(
-                table.label[rows],
-                evaluated[rows],
-                None if table.weight is None else table.weight[rows],
-            )
-            for name, rows in {"train": training, **table.evaluation_sets}.items()
-            for metric in self.params.eval_metric
-        }
+        # As in XGBoost: a caller's metric takes margins where the objective is a caller's as well.
+        shown = evaluated if table.objective is None else self.margins
+        metrics: dict[str, float] = {}
         for name, rows in {"train": training, **table.evaluation_sets}.items():
+            label, weight = table.label[rows], None if table.weight is None else table.weight[rows]
+            values = {
+                metric: metric_of(metric, self.params).of(label, evaluated[rows], weight)
+                for metric in self.params.eval_metric
+            }
             if table.metric is not None:
-                # As in XGBoost: margins where the objective is a caller's own as well.
-                shown = evaluated if table.objective is None else self.margins
-                weight = None if table.weight is None else table.weight[rows]
-                metric, value = table.metric.of(table.label[rows], shown[rows], weight)
-                metrics[f"{name}-{metric}"] = value
-        return gradients, metrics
+                values |= table.metric.of(label, shown[rows], weight)
+            metrics |= {f"{name}-{metric}": value for metric, value in values.items()}
+        return metrics
 
     def _check_spread(self, training: NDArray[np.bool_]) -> None:
         table = self.table

@@ -9,15 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.metrics.early_stopping import EarlyStopping
+from fedmq.boosting.metrics.registry import watched_maximizes
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import Tree
 from fedmq.boosting.model.withheld import Withheld
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.checkpoint import ActiveTree, all_records, last_records
-from fedmq.protocol.training.computations import EstimateBaseScore, early_stopping, recorded
+from fedmq.protocol.training.computations import EstimateBaseScore, recorded
 from fedmq.protocol.training.round import Round
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.tree_builder import Residuals
@@ -46,7 +49,10 @@ class ModelBuilder:
         self._before: Mapping[str, float] = {}
         self._records_before = 0
         self.trees: list[Tree] = []
-        self._stopping = early_stopping(params, bool(table.evaluation.any()))
+        self._stopping: EarlyStopping | None = None
+        """None while nothing is scored, and where nothing is watched."""
+        if params.early_stopping_rounds is not None and not table.evaluation.any():
+            raise ConfigError("early_stopping_rounds needs evaluation rows, and there are none")
 
     def start(self) -> Plan[None]:
         """Find the prediction before the first tree, and begin without trees."""
@@ -66,7 +72,7 @@ class ModelBuilder:
         self.trees = [saved.tree for saved in kept]
         self._owned = Counter(owner for tree in self.trees for owner in tree.owner.tolist())
         self._history: dict[str, list[float]] = {}
-        self._stopping = early_stopping(self._params, bool(self._table.evaluation.any()))
+        self._stopping = None
         for number, saved in enumerate(kept[1:], start=1):
             self._remember(number, saved.before)
 
@@ -145,7 +151,12 @@ class ModelBuilder:
     def _remember(self, trees: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
             self._history.setdefault(name, []).append(value)
-        if self._stopping is not None and metrics:
-            watched = list(self._table.evaluation_sets)[-1]  # as XGBoost does
-            score = metrics[f"{watched}-{self._params.eval_metric[-1]}"]
+        if self._params.early_stopping_rounds is not None and metrics:
+            watched, score = list(metrics.items())[-1]  # of the last set, as XGBoost does
+            if self._stopping is None:
+                _, _, name = watched.partition("-")
+                self._stopping = EarlyStopping(
+                    rounds=self._params.early_stopping_rounds,
+                    maximize=watched_maximizes(name, self._params, self._table.metric),
+                )
             self._stopping = self._stopping.after(trees // self._params.trees_per_round - 1, score)

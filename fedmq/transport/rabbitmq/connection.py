@@ -1,34 +1,38 @@
-"""A party's AMQP connections through aio-pika; no other file knows this client library."""
+"""A party's AMQP connections through aio-pika.
+
+What travels by the thousand goes straight to aiormq, the library below it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 
 from aio_pika import Connection, DeliveryMode, Message
-from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
+from aio_pika.abc import AbstractChannel
 from aio_pika.connection import make_url
 from aio_pika.exceptions import (
     CONNECTION_EXCEPTIONS,
     AMQPConnectionError,
-    ChannelInvalidStateError,
     ProbableAuthenticationError,
     PublishError,
 )
+from aiormq import Channel, spec
+from aiormq.abc import DeliveredMessage
 
 from fedmq.errors import LinkError
 from fedmq.transport.background_tasks import being_cancelled
 from fedmq.transport.priority import PriorityGate
 from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.link_errors import link_errors
+from fedmq.transport.rabbitmq.received import Received
 from fedmq.transport.rabbitmq.refusal import no_login, no_vhost, silent, unreached
 from fedmq.transport.rabbitmq.topology import Topology
 
-__all__ = ["BrokerConnection", "Received", "check_in_reach"]
+__all__ = ["BrokerConnection", "check_in_reach"]
 
 CONTENT_TYPE = "application/msgpack"
 PREFETCH = 64
@@ -43,28 +47,6 @@ time-out that leaves room for a busy broker."""
 # Of longer messages two are on their way to the broker; the others wait for shorter ones here.
 BULK_BYTES = 64 * 1024
 _BULK_AT_ONCE = 2
-
-
-@contextmanager
-def _link_errors(doing: str) -> Iterator[None]:
-    """Turn whatever the client library raises into a `LinkError` that names what failed."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise LinkError(f"{doing}: no answer in time") from error
-    except asyncio.CancelledError as error:
-        if being_cancelled():
-            raise
-        raise LinkError(f"{doing}: the connection was lost") from error
-    except ChannelInvalidStateError as error:
-        raise LinkError(f"{doing}: the connection was closed") from error
-    except CONNECTION_EXCEPTIONS as error:
-        raise LinkError(f"{doing}: {str(error) or type(error).__name__}") from error
-    except Exception as error:
-        # When a channel closes, aiormq raises a plain Exception from calls that are under way.
-        if type(error) is not Exception:
-            raise
-        raise LinkError(f"{doing}: the connection was closed") from error
 
 
 def _refusal(address: BrokerAddress, error: BaseException) -> str:
@@ -90,81 +72,18 @@ async def check_in_reach(address: BrokerAddress) -> None:
     writer.close()
 
 
-@dataclass
-class Received:
-    """A message taken from a queue."""
-
-    body: bytes
-    message_id: str
-    routing_key: str
-    redelivered: bool
-    death: str
-    """Why the broker moved it to the dead letters; empty if it did not."""
-    sent: float | None
-    """When its sender published it, in Unix seconds; None if that is unknown."""
-    reply_to: str
-    correlation_id: str
-    _message: AbstractIncomingMessage
-    _settled: bool = False
-    _on_settled: Callable[[], None] = lambda: None
-
-    async def settle(self, *, accept: bool) -> bool:
-        """Acknowledge the message, or reject it to the dead letters.
-
-        Returns False when that was done before, or when the connection is gone, so that the broker
-        will deliver the message again.
-        """
-        if self._settled:
-            return False
-        # Before the first await: a second acknowledgement would end the channel.
-        self._settled = True
-        self._on_settled()
-        try:
-            with _link_errors("settle"):
-                async with asyncio.timeout(TIMEOUT_SECONDS):
-                    if accept:
-                        await self._message.ack()
-                    else:
-                        await self._message.reject(requeue=False)
-        except LinkError:
-            return False
-        return True
-
-
 async def _close(connections: Iterable[Connection]) -> None:
     """Close ``connections``, within `CLOSE_SECONDS` whatever the broker does."""
-    with suppress(LinkError), _link_errors("close"):
+    with suppress(LinkError), link_errors("close"):
         async with asyncio.timeout(CLOSE_SECONDS):
             await asyncio.gather(*(connection.close() for connection in connections))
 
 
-def _received(
-    message: AbstractIncomingMessage,
-    *,
-    settled: bool = False,
-    on_settled: Callable[[], None] = lambda: None,
-) -> Received:
-    return Received(
-        body=message.body,
-        message_id=message.message_id or "",
-        routing_key=_first_routing_key(message.headers) or message.routing_key or "",
-        redelivered=bool(message.redelivered),
-        death=str(message.headers.get("x-first-death-reason", "")),
-        sent=message.timestamp.timestamp() if message.timestamp else None,
-        reply_to=message.reply_to or "",
-        correlation_id=message.correlation_id or "",
-        _message=message,
-        _settled=settled,
-        _on_settled=on_settled,
-    )
-
-
-def _first_routing_key(headers: Mapping[str, Any]) -> str | None:
-    """The routing key under which a dead letter was published."""
-    try:
-        return str(headers["x-death"][-1]["routing-keys"][0])
-    except (KeyError, IndexError, TypeError):
-        return None
+async def _below(channel: AbstractChannel) -> Channel:
+    """The channel on which ``channel`` stands."""
+    below = await channel.get_underlay_channel()
+    assert isinstance(below, Channel)
+    return below
 
 
 class BrokerConnection:
@@ -195,7 +114,7 @@ class BrokerConnection:
         self._priority_gate = priority_gate or PriorityGate()
         self._delivered = 0
         self._unsettled = 0
-        self._queues: list[AbstractQueue] = []  # a collected queue object ends its consumer
+        self._queues: list[str] = []
 
     @classmethod
     async def open(
@@ -236,7 +155,7 @@ class BrokerConnection:
             address, connections[0], connections[1] if low_latency else None, priority_gate
         )
         try:
-            with _link_errors(f"broker {address}: cannot open a channel"):
+            with link_errors(f"broker {address}: cannot open a channel"):
                 async with asyncio.timeout(TIMEOUT_SECONDS):
                     await opened._open_channels()
         except BaseException:
@@ -250,18 +169,26 @@ class BrokerConnection:
         Raises:
             LinkError: the broker refuses, or does not confirm in time.
         """
-        message = Message(
-            body,
+        properties = spec.Basic.Properties(
             content_type=CONTENT_TYPE,
             delivery_mode=DeliveryMode.PERSISTENT,
             message_id=message_id,
-            timestamp=time.time(),
+            timestamp=datetime.now(UTC),
         )
-        with _link_errors(f"broker {self.address} did not confirm message {message_id}"):
-            target = await self._outgoing.get_exchange(exchange, ensure=False)
+        with link_errors(f"broker {self.address} did not confirm message {message_id}"):
+            channel = await _below(self._outgoing)
             async with self._in_turn(len(body)):
                 try:
-                    await target.publish(message, key, mandatory=True, timeout=TIMEOUT_SECONDS)
+                    # The next message is written behind this one without waiting for the socket.
+                    await channel.basic_publish(
+                        body,
+                        exchange=exchange,
+                        routing_key=key,
+                        properties=properties,
+                        mandatory=True,
+                        timeout=TIMEOUT_SECONDS,
+                        wait=False,
+                    )
                 except PublishError:
                     return False
         return True
@@ -277,7 +204,7 @@ class BrokerConnection:
             message_id=message_id,
             expiration=expires,
         )
-        with _link_errors(f"broker {self.address} did not take message {message_id}"):
+        with link_errors(f"broker {self.address} did not take message {message_id}"):
             target = await self._posting.get_exchange(exchange, ensure=False)
             await target.publish(message, key, mandatory=False, timeout=TIMEOUT_SECONDS)
 
@@ -296,7 +223,7 @@ class BrokerConnection:
             correlation_id=correlation_id,
             delivery_mode=DeliveryMode.PERSISTENT,
         )
-        with _link_errors(f"broker {self.address} did not take an answer"):
+        with link_errors(f"broker {self.address} did not take an answer"):
             exchange = self._outgoing.default_exchange
             await exchange.publish(message, queue, mandatory=False, timeout=TIMEOUT_SECONDS)
 
@@ -312,26 +239,29 @@ class BrokerConnection:
         With ``transient``, a delivery counts as acknowledged at once, and is not to be settled.
         """
 
-        async def receive(message: AbstractIncomingMessage) -> None:
+        async def receive(message: DeliveredMessage) -> None:
             self._delivered += 1
             self._unsettled += not transient
-            await on_message(_received(message, settled=transient, on_settled=self._count_settled))
+            await on_message(
+                Received.of(message, settled=transient, on_settled=self._count_settled)
+            )
 
-        with _link_errors(f"broker {self.address}: cannot read queue {name}"):
+        with link_errors(f"broker {self.address}: cannot read queue {name}"):
             channel = self._transient if transient else self._incoming
-            queue = await channel.get_queue(name, ensure=False)
-            await queue.consume(receive, no_ack=transient, timeout=TIMEOUT_SECONDS)
-        self._queues.append(queue)
+            await (await _below(channel)).basic_consume(
+                name, receive, no_ack=transient, timeout=TIMEOUT_SECONDS
+            )
+        self._queues.append(name)
 
     async def take(self, name: str) -> Received | None:
         """The next message of a queue, None if it is empty; LinkError as for `consume`.
 
         A message that is not settled returns to the queue when the connection closes.
         """
-        with _link_errors(f"broker {self.address}: cannot read queue {name}"):
-            queue = await self._incoming.get_queue(name, ensure=False)
-            message = await queue.get(fail=False, timeout=TIMEOUT_SECONDS)
-        return None if message is None else _received(message)
+        with link_errors(f"broker {self.address}: cannot read queue {name}"):
+            channel = await _below(self._incoming)
+            message = await channel.basic_get(name, timeout=TIMEOUT_SECONDS)
+        return None if isinstance(message.delivery, spec.Basic.GetEmpty) else Received.of(message)
 
     async def readers(self) -> list[int]:
         """How many consumers each consumed queue has, ours included; LinkError if nobody answers.
@@ -344,9 +274,9 @@ class BrokerConnection:
         """How many consumers each consumed queue has, and how many messages wait in it."""
         counts = []
         for queue in self._queues:
-            with _link_errors(f"broker {self.address}: cannot see queue {queue.name}"):
+            with link_errors(f"broker {self.address}: cannot see queue {queue}"):
                 seen = await self._incoming.declare_queue(
-                    queue.name, passive=True, timeout=TIMEOUT_SECONDS
+                    queue, passive=True, timeout=TIMEOUT_SECONDS
                 )
             found = seen.declaration_result
             counts.append((found.consumer_count or 0, found.message_count or 0))
@@ -391,7 +321,7 @@ class BrokerConnection:
 
     async def declare(self, topology: Topology) -> None:
         """Create what is missing of a topology; LinkError without the right to configure."""
-        with _link_errors(f"broker {self.address}: cannot declare a federation"):
+        with link_errors(f"broker {self.address}: cannot declare a federation"):
             for exchange in topology.exchanges:
                 await self._outgoing.declare_exchange(
                     exchange.name, exchange.type, durable=True, timeout=TIMEOUT_SECONDS
@@ -412,7 +342,7 @@ class BrokerConnection:
 
     async def delete(self, topology: Topology) -> None:
         """Delete a topology with all messages in its queues; LinkError if the broker refuses."""
-        with _link_errors(f"broker {self.address}: cannot delete a federation"):
+        with link_errors(f"broker {self.address}: cannot delete a federation"):
             for queue in topology.queues:
                 await self._outgoing.queue_delete(queue.name, timeout=TIMEOUT_SECONDS)
             for exchange in topology.exchanges:

@@ -16,7 +16,8 @@ from fedmq.transport.backoff import Backoff
 from fedmq.transport.lane_workers import LaneWorkers
 from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection, Received, check_in_reach
+from fedmq.transport.rabbitmq.connection import BrokerConnection, check_in_reach
+from fedmq.transport.rabbitmq.received import Received
 from fedmq.transport.rabbitmq.topology import (
     check_name,
     exchange_name,

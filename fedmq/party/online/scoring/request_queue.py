@@ -19,7 +19,8 @@ from fedmq.party.online.scoring.request import PredictRequest, RequestError
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.received import Received
 
 __all__ = ["RequestQueue"]
 
