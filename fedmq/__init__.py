@@ -4,6 +4,7 @@ Several organisations hold different columns about the same people, one of them 
 train one XGBoost-style model together, and nobody shows its table.
 """
 
+from fedmq.boosting.callbacks import TrainingCallback
 from fedmq.boosting.params import TrainParams
 from fedmq.client import AsyncClient, Client
 from fedmq.errors import FedmqError
@@ -22,6 +23,7 @@ __all__ = [
     "Recording",
     "SimulatedModel",
     "TrainParams",
+    "TrainingCallback",
     "XGBoostComparison",
     "audit",
     "compare_with_xgboost",

@@ -41,6 +41,7 @@ def test_the_package_shows_few_names() -> None:
         "Recording",
         "SimulatedModel",
         "TrainParams",
+        "TrainingCallback",
         "XGBoostComparison",
         "audit",
         "compare_with_xgboost",

@@ -15,6 +15,7 @@ from fedmq.boosting.xgboost.export import import_xgboost
 from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.party.data.data_frame import feature_table
 from fedmq.simulation.active_table import ACTIVE
+from fedmq.simulation.row_index import by_index
 from fedmq.simulation.simulate import simulate
 
 __all__ = ["XGBoostComparison", "compare_with_xgboost"]
@@ -57,8 +58,10 @@ def compare_with_xgboost(
     if not isinstance(params, TrainParams):
         params = TrainParams.parse(params or {}, "params")
     xgb = import_xgboost()
+    matched = by_index({ACTIVE: active, **passive}, {"label": label})
+    tables, label = dict(matched.tables), matched.beside["label"]
+    passive = {party: tables[party] for party in passive}
     model = simulate(active=active, label=label, passive=passive, params=params, engine=engine)
-    tables = {ACTIVE: active, **passive}
     values = np.hstack([feature_table(data, party)[0] for party, data in tables.items()])
     labels = np.asarray(label, dtype=np.float32).reshape(len(values))
     bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))

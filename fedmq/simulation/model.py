@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedmq.boosting.callbacks import evals_log
 from fedmq.boosting.model.importance import importance, importance_kind
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
@@ -20,6 +22,7 @@ from fedmq.evaluation.evaluate import evaluate
 from fedmq.evaluation.report import Report
 from fedmq.evaluation.scored_rows import ScoredRows, kind_of
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
+from fedmq.party.atomic_file import write_atomically
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.data.data_frame import trained_columns
 from fedmq.party.telemetry.traffic import Traffic, Volume
@@ -29,6 +32,8 @@ from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
 from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.model_file import ModelFile
+from fedmq.simulation.row_index import by_index
 
 if TYPE_CHECKING:
     import xgboost
@@ -55,6 +60,47 @@ class SimulatedModel:
         self.passive_shares = {share.party: share for share in passive_shares}
         self._traffic = traffic
 
+    def __repr__(self) -> str:
+        share = self.share
+        rounds = len(share.trees) // share.params.trees_per_round
+        parties = [
+            f"{party}: {len(table.feature_names)} columns"
+            for party, table in zip(share.parties, self._tables(), strict=True)
+        ]
+        best = [] if share.best_iteration is None else [f"best_iteration={share.best_iteration}"]
+        metrics = [f"{name}={value:.6g}" for name, value in share.metrics.items()]
+        inside = [share.params.objective, f"{rounds} rounds", *parties, *best, *metrics]
+        return f"<SimulatedModel {', '.join(inside)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _loaded, (self._file().model_dump_json(), "pickle")
+
+    def save(self, path: str | Path) -> None:
+        """Write all shares to ``path``, one JSON document, in place of what is there.
+
+        Whoever holds the file holds every party's columns' names and thresholds, and the trees.
+
+        Raises:
+            DataError: the file cannot be written; nothing is half-written.
+        """
+        try:
+            write_atomically(Path(path), self._file().model_dump_json())
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written: {error.strerror}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> SimulatedModel:
+        """The model that :meth:`save` wrote to ``path``.
+
+        Raises:
+            DataError: the file cannot be read, or is no such model.
+        """
+        try:
+            text = Path(path).read_bytes()
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        return _loaded(text, str(path))
+
     @property
     def traffic(self) -> dict[tuple[str, str], dict[str, Volume]]:
         """Messages and bytes of the training, per (sender, recipient) and message kind."""
@@ -68,11 +114,7 @@ class SimulatedModel:
     @property
     def evals_result(self) -> dict[str, dict[str, list[float]]]:
         """Each metric after each tree, as XGBoost has it: ``["eval"]["logloss"]``."""
-        result: dict[str, dict[str, list[float]]] = {}
-        for name, values in self.share.history.items():
-            rows, _, metric = name.partition("-")
-            result.setdefault(rows, {})[metric] = list(values)
-        return result
+        return evals_log(self.share.history)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -100,7 +142,9 @@ class SimulatedModel:
         output_margin: bool = False,
         pred_contribs: bool = False,
     ) -> NDArray[np.float32]:
-        """Scores of rows that all parties hold in the same order: float32 (rows,).
+        """Scores of rows that all parties hold: float32 (rows,), in the order of ``active``.
+
+        Rows of pandas tables are matched by their indexes, those of others by position.
 
         Of ``multi:softprob``, and as margins of several classes: (rows, classes).
         A probability for ``binary:logistic``; the raw margin with ``output_margin``. Every party
@@ -115,14 +159,16 @@ class SimulatedModel:
             raise DataError("passive: a dict of tables by the parties' names is needed")
         if pred_contribs:
             return margin_contributions(self.share, self._tables(), self._values(active, passive))
-        values = self._table(ACTIVE, active, self.share.lookup_table)
         missing = self.passive_shares.keys() - passive.keys()
         if missing:
             raise DataError(f"passive: the columns of {sorted(missing)[0]} are missing")
+        needed = {party: passive[party] for party in self.passive_shares}
+        tables = by_index({ACTIVE: active, **needed}).tables
+        values = self._table(ACTIVE, active, self.share.lookup_table)
         machine = ActiveInference(self.share, values)
         machines: dict[str, Machine] = {ACTIVE: machine}
         for party, share in self.passive_shares.items():
-            table = self._table(party, passive[party], share.lookup_table)
+            table = self._table(party, tables[party], share.lookup_table)
             if len(table) != len(values):
                 raise DataError(f"{party} has {len(table)} rows, {ACTIVE} has {len(values)}")
             if party in machine.peers:
@@ -219,7 +265,8 @@ class SimulatedModel:
         missing = self.passive_shares.keys() - passive.keys()
         if missing:
             raise DataError(f"passive: the columns of {sorted(missing)[0]} are missing")
-        given = [active, *(passive[party] for party in self.share.parties[1:])]
+        others = {party: passive[party] for party in self.share.parties[1:]}
+        given = by_index({ACTIVE: active, **others}).tables.values()
         values = [
             self._table(party, data, table)
             for party, data, table in zip(self.share.parties, given, self._tables(), strict=True)
@@ -229,5 +276,18 @@ class SimulatedModel:
                 raise DataError(f"{party} has {len(columns)} rows, {ACTIVE} has {len(values[0])}")
         return values
 
+    def _file(self) -> ModelFile:
+        return ModelFile(
+            share=self.share,
+            passive_shares=tuple(self.passive_shares.values()),
+            epsilon_spent=self.epsilon_spent,
+            traffic=ModelFile.counted(self._traffic),
+        )
+
     def _table(self, party: str, data: Any, trained: LookupTable) -> NDArray[np.float32]:
         return trained_columns(data, party, trained.feature_names)
+
+
+def _loaded(text: str | bytes, where: str) -> SimulatedModel:
+    file = ModelFile.loads(text, where)
+    return SimulatedModel(file.share, file.passive_shares, file.volumes(), file.epsilon_spent)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +10,17 @@ from numpy.typing import ArrayLike
 
 from fedmq.boosting.objectives.custom import MetricFunction, ObjectiveFunction
 from fedmq.boosting.params import TrainParams
-from fedmq.computation import Given
-from fedmq.errors import ConfigError, DataError
-from fedmq.party.compute.dask_pool import DaskPool
-from fedmq.party.compute.pool import ComputePool, ThreadPool
-from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.errors import ConfigError
 from fedmq.party.data.data_frame import feature_table
 from fedmq.party.telemetry.timeline import Timeline
-from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report
-from fedmq.protocol.machine import Machine
-from fedmq.protocol.training.active import ActiveTraining
-from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import PassiveTable
 from fedmq.simulation.active_table import ACTIVE, active_table
-from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.in_process import MEMORY
 from fedmq.simulation.model import SimulatedModel
-from fedmq.transport.rabbitmq.topology import check_name
+from fedmq.simulation.row_index import by_index
+from fedmq.simulation.training import Surroundings, check_parties, train
 
 __all__ = ["simulate"]
 
@@ -56,15 +47,19 @@ def simulate(
     trace: Timeline | None = None,
     record: str | Path | None = None,
     smallest_cell: int = 0,
+    callbacks: Sequence[Any] = (),
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
+
+    Rows of pandas tables are matched by their indexes, in the order of the label holder's; those of
+    other tables by position.
 
     Args:
         active: the label holder's features, (rows, features): a NumPy array, or a pandas, Polars
             or Arrow data frame. Missing values are NaN or null.
         label: (rows,); 0 and 1 for ``binary:logistic``. For ``survival:aft`` (rows, 2): lower and
             upper bounds of times, inf above where all is known is that nothing happened yet.
-        passive: each other party's features by its name, rows in the same order.
+        passive: each other party's features by its name, about the same rows.
         weight: (rows,) how often each row counts; the other parties do not learn it.
         base_margin: (rows,) the margin that each row starts from, instead of the base score's: the
             logarithm of an exposure, say.
@@ -91,6 +86,8 @@ def simulate(
         record: a folder; what each party saw is kept in ``<party>.recording`` for ``fedmq.audit``.
         smallest_cell: passive parties merge cells of fewer rows, as their ``[policy]`` would have
             it; 0: none, so that the model of an exact engine is XGBoost's.
+        callbacks: called before and after each round, as ``xgboost.train`` calls them, on another
+            thread: :class:`fedmq.TrainingCallback` or ``xgboost.callback.TrainingCallback``.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -98,61 +95,26 @@ def simulate(
     """
     if not isinstance(params, TrainParams):
         params = TrainParams.parse(params or {}, "params")
-    if smallest_cell < 0:
-        raise ConfigError(f"smallest_cell = {smallest_cell}: no fewer than 0 rows")
     spec = _engine(engine, engine_options or {}, key)
-    values, names = feature_table(active, ACTIVE)
+    check_parties(passive)
+    matched = by_index(
+        {ACTIVE: active, **passive},
+        {"label": label, "weight": weight, "base_margin": base_margin},
+    )
+    tables = {party: feature_table(data, party) for party, data in matched.tables.items()}
     own = active_table(
-        values,
-        names,
+        *tables.pop(ACTIVE),
         params,
-        label,
-        weight=weight,
-        base_margin=base_margin,
+        matched.beside["label"],
+        weight=matched.beside["weight"],
+        base_margin=matched.beside["base_margin"],
         evaluation=evaluation,
         obj=obj,
         custom_metric=custom_metric,
         maximize=maximize,
     )
-    rows = len(own.label)
-    _check_parties(passive)
-    tables = {party: feature_table(data, party) for party, data in passive.items()}
-    for party, (table, _) in {ACTIVE: (values, names), **tables}.items():
-        if len(table) != rows:
-            raise DataError(f"{party} has {len(table)} rows, there are {rows} labels")
-    if rows == 0:
-        raise DataError(f"{ACTIVE}: there are no rows")
-    traffic = Traffic()
-    folder = None if record is None else Path(record)
-
-    async def train() -> list[Any]:
-        pool = _pool(compute, workers, spec)
-        await pool.start()
-        width = pool.parallelism
-        secret = secrets.randbits(128)
-        machines: dict[str, Machine] = {
-            ACTIVE: ActiveTraining(
-                "simulated", ACTIVE, tuple(tables), own, params, spec, parallelism=width
-            )
-        }
-        for party, (table, features) in tables.items():
-            load = Given(PassiveTable(table, features))
-            machines[party] = PassiveTraining(
-                party,
-                ACTIVE,
-                load,
-                lambda _: spec,
-                secret,
-                parallelism=width,
-                smallest_cell=smallest_cell,
-            )
-        return await run_machines(
-            machines, pool, broker, "training", traffic, on_report, trace, record=folder
-        )
-
-    share, *others = in_own_loop(train())
-    broadcast = max(0, len(share.trees) - params.trees_alone)
-    return SimulatedModel(share, others, traffic, spec.epsilon_spent(broadcast))
+    surroundings = Surroundings(broker, workers, compute, on_report, trace, record, smallest_cell)
+    return train(own, tables, params, spec, surroundings, callbacks)
 
 
 def _engine(name: str, options: Mapping[str, Any], key: Any) -> Engine:
@@ -163,21 +125,3 @@ def _engine(name: str, options: Mapping[str, Any], key: Any) -> Engine:
         return engine.with_key(key)
     except ConfigError as error:
         raise ConfigError(f"simulate: {error}") from None
-
-
-def _pool(compute: str | None, workers: int | None, engine: Engine) -> ComputePool:
-    if compute is not None:
-        return DaskPool(compute)
-    # Light arithmetic takes less time than starting a process.
-    return ThreadPool() if engine.light else ProcessPool(workers)
-
-
-def _check_parties(tables: Any) -> None:
-    if not isinstance(tables, Mapping):
-        raise ConfigError("passive: a dict of tables by the parties' names is needed")
-    for party in tables:
-        if not isinstance(party, str):
-            raise ConfigError(f"passive: {party!r} is no name of a party; names are text")
-        check_name("party", party)
-        if party == ACTIVE:
-            raise ConfigError(f"passive: {ACTIVE!r} is the name of the label holder here")

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
@@ -71,7 +72,8 @@ class ActiveTraining(ActiveOpening):
     ``parallelism`` is the number of computations worth running at once. The order of ``peers``
     decides ties between parties: as if their columns stood side by side in this order. ``saved``
     are the trees of earlier attempts at the session; with ``paused`` none is added to them yet.
-    With ``signing`` it keeps what peers sign, and signs too.
+    With ``signing`` it keeps what peers sign, and signs too. ``callbacks`` may end it between
+    rounds.
 
     Raises:
         ConfigError: parameters, engine and table do not fit together.
@@ -89,8 +91,11 @@ class ActiveTraining(ActiveOpening):
         saved: Sequence[ActiveTree] = (),
         paused: bool = False,
         signing: Signing | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
-        super().__init__(model, party, peers, table, params, engine, parallelism, saved, signing)
+        super().__init__(
+            model, party, peers, table, params, engine, parallelism, saved, signing, callbacks
+        )
         self._unsaved: set[str] = set()
         self._paused = paused
         self._derived: tuple[Gradients, dict[str, float]] | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.params import TrainParams
 from fedmq.messages import training
@@ -52,6 +53,7 @@ class ActiveOpening(TranscribedMachine):
         parallelism: int,
         saved: Sequence[ActiveTree],
         signing: Signing | None,
+        callbacks: Callbacks | None,
     ) -> None:
         engine.check(params)
         table.check_engine(engine)
@@ -66,7 +68,7 @@ class ActiveOpening(TranscribedMachine):
         self._engine.start_session(~table.evaluation, most_value_bits(params))
         self._bins: BinMatrix
         self._handshake = Handshake(peers)
-        self._model = ModelBuilder(table, params, engine, saved)
+        self._model = ModelBuilder(table, params, engine, saved, callbacks)
 
     @abstractmethod
     def _opened(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.metrics.early_stopping import EarlyStopping
 from fedmq.boosting.metrics.registry import watched_maximizes
@@ -31,6 +32,8 @@ __all__ = ["ModelBuilder"]
 class ModelBuilder:
     """Trees, own records, margins (rows, float32) and metrics; ``saved`` by earlier attempts.
 
+    ``callbacks`` are asked between rounds whether the training ends.
+
     Raises:
         ConfigError: early stopping is asked for, and there is nothing to watch.
     """
@@ -41,7 +44,10 @@ class ModelBuilder:
         params: TrainParams,
         engine: Engine,
         saved: Sequence[ActiveTree] = (),
+        callbacks: Callbacks | None = None,
     ) -> None:
+        self._callbacks = callbacks or Callbacks()
+        self._ended = False
         self.saved = tuple(saved)
         self._table = table
         self._params = params
@@ -88,6 +94,8 @@ class ModelBuilder:
         if self.trees:
             self._before = metrics
             self._remember(len(self.trees), metrics)
+        if metrics:
+            self._ask_callbacks(len(self.trees) // self._params.trees_per_round)
 
     @property
     def margin(self) -> NDArray[np.float32]:
@@ -98,7 +106,7 @@ class ModelBuilder:
     def is_complete(self) -> bool:
         """Whether all trees have grown, or early stopping is due."""
         stopped = self._stopping is not None and self._stopping.is_due
-        return stopped or len(self.trees) == self._params.total_trees
+        return self._ended or stopped or len(self.trees) == self._params.total_trees
 
     def residuals(self) -> Residuals | None:
         """What labels are off by, where leaves are made of it; None where sums make them."""
@@ -142,11 +150,17 @@ class ModelBuilder:
             parties=parties,
             params=self._params,
             trees=tuple(self.trees),
-            best_iteration=self._stopping.best_iteration if self._stopping else None,
+            best_iteration=(self._stopping or self._callbacks.model).best_iteration,
             history={name: tuple(values) for name, values in self._history.items()},
             withheld=withheld,
             inexact_engine="" if self._engine.exact else self._engine.name,
         )
+
+    def _ask_callbacks(self, rounds: int) -> None:
+        if rounds:
+            self._ended = self._callbacks.after_round(rounds - 1, self._history)
+        if not self.is_complete:
+            self._ended = self._callbacks.before_round(rounds, self._history)
 
     def _remember(self, trees: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():

@@ -1,0 +1,141 @@
+"""One training of tables that are read, with every party in this process."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.callbacks import Callbacks
+from fedmq.boosting.params import TrainParams
+from fedmq.computation import Given
+from fedmq.errors import ConfigError, DataError
+from fedmq.party.compute.dask_pool import DaskPool
+from fedmq.party.compute.pool import ComputePool, ThreadPool
+from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.telemetry.timeline import Timeline
+from fedmq.party.telemetry.traffic import Traffic
+from fedmq.privacy.engine import Engine
+from fedmq.protocol.events import Report
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.simulation.active_table import ACTIVE
+from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.model import SimulatedModel
+from fedmq.transport.rabbitmq.topology import check_name
+
+__all__ = ["PartyColumns", "Surroundings", "check_parties", "train"]
+
+PartyColumns = tuple[NDArray[np.float32], tuple[str, ...]]
+"""A party's features (rows, features), NaN is missing, and their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where a training runs, and what is seen of it; as in :func:`fedmq.simulate`."""
+
+    broker: str = MEMORY
+    workers: int | None = None
+    compute: str | None = None
+    on_report: Callable[[Report], None] = lambda _: None
+    trace: Timeline | None = None
+    record: str | Path | None = None
+    smallest_cell: int = 0
+
+
+def train(
+    own: ActiveTable,
+    others: Mapping[str, PartyColumns],
+    params: TrainParams,
+    engine: Engine,
+    surroundings: Surroundings,
+    callbacks: Sequence[Any] = (),
+) -> SimulatedModel:
+    """Train on the label holder's ``own`` table and those of the ``others``, by name.
+
+    Raises:
+        ConfigError, DataError: a parameter or a table is wrong.
+        LinkError: the broker cannot be used.
+    """
+    smallest_cell = surroundings.smallest_cell
+    if smallest_cell < 0:
+        raise ConfigError(f"smallest_cell = {smallest_cell}: no fewer than 0 rows")
+    rows = len(own.label)
+    for party, (values, _) in {ACTIVE: (own.values, own.features), **others}.items():
+        if len(values) != rows:
+            raise DataError(f"{party} has {len(values)} rows, there are {rows} labels")
+    if rows == 0:
+        raise DataError(f"{ACTIVE}: there are no rows")
+    called = Callbacks(callbacks)
+    called.before_training()
+    traffic = Traffic()
+    folder = None if surroundings.record is None else Path(surroundings.record)
+
+    async def run() -> list[Any]:
+        pool = _pool(surroundings, engine)
+        await pool.start()
+        width = pool.parallelism
+        secret = secrets.randbits(128)
+        machines: dict[str, Machine] = {
+            ACTIVE: ActiveTraining(
+                "simulated",
+                ACTIVE,
+                tuple(others),
+                own,
+                params,
+                engine,
+                parallelism=width,
+                callbacks=called,
+            )
+        }
+        for party, (values, features) in others.items():
+            machines[party] = PassiveTraining(
+                party,
+                ACTIVE,
+                Given(PassiveTable(values, features)),
+                lambda _: engine,
+                secret,
+                parallelism=width,
+                smallest_cell=smallest_cell,
+            )
+        return await run_machines(
+            machines,
+            pool,
+            surroundings.broker,
+            "training",
+            traffic,
+            surroundings.on_report,
+            surroundings.trace,
+            record=folder,
+        )
+
+    share, *shares = in_own_loop(run())
+    called.after_training()
+    broadcast = max(0, len(share.trees) - params.trees_alone)
+    return SimulatedModel(share, shares, traffic, engine.epsilon_spent(broadcast))
+
+
+def check_parties(tables: Any) -> None:
+    """Raise `ConfigError` unless ``tables`` are a dict by names that other parties may have."""
+    if not isinstance(tables, Mapping):
+        raise ConfigError("passive: a dict of tables by the parties' names is needed")
+    for party in tables:
+        if not isinstance(party, str):
+            raise ConfigError(f"passive: {party!r} is no name of a party; names are text")
+        check_name("party", party)
+        if party == ACTIVE:
+            raise ConfigError(f"passive: {ACTIVE!r} is the name of the label holder here")
+
+
+def _pool(surroundings: Surroundings, engine: Engine) -> ComputePool:
+    if surroundings.compute is not None:
+        return DaskPool(surroundings.compute)
+    # Light arithmetic takes less time than starting a process.
+    return ThreadPool() if engine.light else ProcessPool(surroundings.workers)

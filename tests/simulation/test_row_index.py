@@ -1,0 +1,110 @@
+"""Rows of pandas tables are matched by their indexes, never silently by position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import fedmq
+from fedmq.errors import DataError
+from tests.boosting.tables import scattered
+
+X, Y = scattered(120, 4, seed=2)
+PEOPLE = pd.Index([f"p{row:03}" for row in range(120)])
+ACTIVE = pd.DataFrame(X[:, :2], PEOPLE, columns=["age", "income"])
+TELCO = pd.DataFrame(X[:, 2:], PEOPLE, columns=["calls", "data"])
+LABEL = pd.Series(Y, PEOPLE)
+OTHER_ORDER = np.random.default_rng(0).permutation(120)
+PARAMS = {"num_boost_round": 2, "max_depth": 3, "max_bin": 16}
+
+
+def trained(**changes: Any) -> fedmq.SimulatedModel:
+    given = {"active": ACTIVE, "label": LABEL, "passive": {"telco": TELCO}}
+    return fedmq.simulate(**{**given, **changes}, params=PARAMS, engine="plain")
+
+
+@pytest.fixture(scope="module")
+def model() -> fedmq.SimulatedModel:
+    return trained()
+
+
+def test_rows_in_another_order_train_the_same_model(model: fedmq.SimulatedModel) -> None:
+    weight = pd.Series(1 + X[:, 0] ** 2, PEOPLE)
+    moved = trained(
+        label=LABEL.iloc[OTHER_ORDER],
+        passive={"telco": TELCO.iloc[OTHER_ORDER]},
+        weight=weight.iloc[::-1],
+    )
+    assert moved.share.dumps() == trained(weight=weight).share.dumps() != model.share.dumps()
+
+
+def test_rows_in_another_order_are_scored_alike(model: fedmq.SimulatedModel) -> None:
+    expected = model.predict(active=ACTIVE, passive={"telco": TELCO})
+    found = model.predict(active=ACTIVE, passive={"telco": TELCO.iloc[OTHER_ORDER]})
+    np.testing.assert_array_equal(found, expected)
+    moved = model.predict(active=ACTIVE.iloc[OTHER_ORDER], passive={"telco": TELCO})
+    np.testing.assert_array_equal(moved, expected[OTHER_ORDER])
+
+
+def test_an_index_that_all_share_may_repeat_itself(model: fedmq.SimulatedModel) -> None:
+    again = pd.Index(["p"] * 120)
+    same = trained(
+        active=ACTIVE.set_axis(again),
+        label=LABEL.set_axis(again),
+        passive={"telco": TELCO.set_axis(again)},
+    )
+    assert same.share.dumps() == model.share.dumps()
+
+
+def test_labels_without_an_index_stand_in_the_order_of_the_rows(
+    model: fedmq.SimulatedModel,
+) -> None:
+    assert trained(label=Y).share.dumps() == model.share.dumps()
+
+
+def test_numbered_rows_go_with_arrays(model: fedmq.SimulatedModel) -> None:
+    expected = model.share.dumps()
+    for telco in (TELCO.to_numpy(), pl.DataFrame(TELCO.to_dict("list"))):
+        found = trained(active=ACTIVE.reset_index(drop=True), label=Y, passive={"telco": telco})
+        assert found.share.dumps() == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"passive": {"telco": TELCO.rename({"p003": "q003"})}},
+            "telco: 1 rows of active are not in its index, such as 'p003'",
+        ),
+        ({"active": ACTIVE.iloc[5:]}, "active: 5 rows of telco are not in its index, such as "),
+        (
+            {"label": LABEL.iloc[:-1]},
+            "label: 1 rows of active are not in its index, such as 'p119'",
+        ),
+        (
+            {"passive": {"telco": pd.concat([TELCO, TELCO.iloc[:1]])}},
+            "telco: row 'p000' of its index is there more than once",
+        ),
+        (
+            {"passive": {"telco": TELCO.to_numpy()}},
+            "telco: the rows of active have an index and those of telco none",
+        ),
+        (
+            {"active": ACTIVE.to_numpy()},
+            "active: the rows of telco have an index and those of active none",
+        ),
+        (
+            {"passive": {"telco": TELCO.reset_index(drop=True)}},
+            "telco: 120 rows of active are not in its index, such as 'p000', 'p001', 'p002'",
+        ),
+    ],
+    ids=["renamed", "fewer", "label", "twice", "array", "own array", "numbered"],
+)
+def test_rows_that_cannot_be_matched_are_refused(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(DataError, match=f"^{line}") as caught:
+        trained(**changes)
+    assert "\n" not in str(caught.value)
