@@ -19,6 +19,7 @@ The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in w
 ``driver``                which of the scored nodes are split next
 ``node_numbers``          how the nodes of a tree are numbered
 ``metrics``               evaluation metrics and early stopping
+``callbacks``             a caller's own code between the rounds
 ``model``                 a finished model: trees of records, and the owners' lookup tables
 ``xgboost``               trees with all lookup tables joined in, beside XGBoost's own
 ========================  ====================================================================

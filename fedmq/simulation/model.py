@@ -16,24 +16,18 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.xgboost.export import to_booster
 from fedmq.boosting.xgboost.pooled_contributions import margin_contributions
 from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names, walk_pooled
-from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import evaluate
 from fedmq.evaluation.report import Report
 from fedmq.evaluation.scored_rows import ScoredRows, kind_of
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
 from fedmq.party.atomic_file import write_atomically
-from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.data.data_frame import trained_columns
 from fedmq.party.telemetry.traffic import Traffic, Volume
-from fedmq.protocol.inference.active import ActiveInference
-from fedmq.protocol.inference.computations import Scores
-from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
-from fedmq.protocol.machine import Machine
 from fedmq.simulation.active_table import ACTIVE
-from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model_file import ModelFile
 from fedmq.simulation.row_index import by_index
+from fedmq.simulation.scoring import scored
 
 if TYPE_CHECKING:
     import xgboost
@@ -164,23 +158,11 @@ class SimulatedModel:
             raise DataError(f"passive: the columns of {sorted(missing)[0]} are missing")
         needed = {party: passive[party] for party in self.passive_shares}
         tables = by_index({ACTIVE: active, **needed}).tables
-        values = self._table(ACTIVE, active, self.share.lookup_table)
-        machine = ActiveInference(self.share, values)
-        machines: dict[str, Machine] = {ACTIVE: machine}
-        for party, share in self.passive_shares.items():
-            table = self._table(party, tables[party], share.lookup_table)
-            if len(table) != len(values):
-                raise DataError(f"{party} has {len(table)} rows, {ACTIVE} has {len(values)}")
-            if party in machine.peers:
-                rows = Given(PassiveRows(share, table, None))
-                machines[party] = PassiveInference(ACTIVE, rows)
-        if not len(values):
-            return np.empty(0, dtype=np.float32)
-
-        async def score() -> list[Any]:
-            return await run_machines(machines, ThreadPool(), MEMORY, "inference", Traffic())
-
-        scores: Scores = in_own_loop(score())[0]
+        values = {
+            party: self._table(party, tables[party], table)
+            for party, table in zip(self.share.parties, self._tables(), strict=True)
+        }
+        scores = scored(self.share, self.passive_shares, values)
         return scores.margins if output_margin else scores.predictions
 
     def evaluate(

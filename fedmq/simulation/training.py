@@ -31,9 +31,9 @@ from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
 from fedmq.transport.rabbitmq.topology import check_name
 
-__all__ = ["PartyColumns", "Surroundings", "check_parties", "train"]
+__all__ = ["PartyFeatures", "Surroundings", "check_parties", "train"]
 
-PartyColumns = tuple[NDArray[np.float32], tuple[str, ...]]
+PartyFeatures = tuple[NDArray[np.float32], tuple[str, ...]]
 """A party's features (rows, features), NaN is missing, and their names."""
 
 
@@ -52,7 +52,7 @@ class Surroundings:
 
 def train(
     own: ActiveTable,
-    others: Mapping[str, PartyColumns],
+    others: Mapping[str, PartyFeatures],
     params: TrainParams,
     engine: Engine,
     surroundings: Surroundings,
