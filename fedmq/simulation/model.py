@@ -151,18 +151,11 @@ class SimulatedModel:
         """
         if not isinstance(passive, Mapping):
             raise DataError("passive: a dict of tables by the parties' names is needed")
+        values = self._values(active, passive)
         if pred_contribs:
-            return margin_contributions(self.share, self._tables(), self._values(active, passive))
-        missing = self.passive_shares.keys() - passive.keys()
-        if missing:
-            raise DataError(f"passive: the columns of {sorted(missing)[0]} are missing")
-        needed = {party: passive[party] for party in self.passive_shares}
-        tables = by_index({ACTIVE: active, **needed}).tables
-        values = {
-            party: self._table(party, tables[party], table)
-            for party, table in zip(self.share.parties, self._tables(), strict=True)
-        }
-        scores = scored(self.share, self.passive_shares, values)
+            return margin_contributions(self.share, self._tables(), values)
+        by_party = dict(zip(self.share.parties, values, strict=True))
+        scores = scored(self.share, self.passive_shares, by_party)
         return scores.margins if output_margin else scores.predictions
 
     def evaluate(
