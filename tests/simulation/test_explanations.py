@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedmq
-from fedmq.boosting.model.importance import ImportanceKind
+from fedmq.boosting.model.importance import ImportanceKind, owned_importance, split_counts
 from fedmq.errors import ConfigError, DataError
 from tests.boosting.tables import scattered
 
@@ -64,6 +64,26 @@ def test_importances_are_xgboost_s(name: str, kind: str) -> None:
     model = trained(name)
     expected = model.to_xgboost().get_score(importance_type=kind)
     assert model.get_score(importance_type=kind) == expected
+
+
+@pytest.mark.parametrize("kind", ["weight", "total_gain", "total_cover"])
+def test_the_label_holder_sees_its_own_columns_and_every_other_party_as_a_whole(kind: Any) -> None:
+    model = trained("one tree a round")
+    joined = model.get_score(kind)
+    seen = owned_importance(model.share, kind)
+    assert {party for party, column in seen if not column} == {"telco", "shop"}
+    for (party, column), value in seen.items():
+        of_party = [found for name, found in joined.items() if name.startswith(f"{party}.")]
+        expected = sum(of_party) if not column else joined[f"{party}.{column}"]
+        assert value == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_owner_sees_how_often_its_own_columns_split() -> None:
+    model = trained("one tree a round")
+    joined = model.get_score("weight")
+    for party, share in model.passive_shares.items():
+        counts = {f"{party}.{column}": count for column, count in split_counts(share).items()}
+        assert counts == {name: n for name, n in joined.items() if name.startswith(f"{party}.")}
 
 
 def test_a_report_of_a_model_has_its_metrics() -> None:

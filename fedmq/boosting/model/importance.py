@@ -8,10 +8,17 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.tree import Tree
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
 from fedmq.errors import ConfigError
 
-__all__ = ["ImportanceKind", "importance", "importance_kind"]
+__all__ = [
+    "ImportanceKind",
+    "importance",
+    "importance_kind",
+    "owned_importance",
+    "split_counts",
+]
 
 ImportanceKind = Literal["weight", "gain", "total_gain", "cover", "total_cover"]
 
@@ -53,6 +60,33 @@ def importance(
     if kind.startswith("total_"):
         return {key: float(total) for key, total in sorted(totals.items())}
     return {key: float(total / np.float32(splits[key])) for key, total in sorted(totals.items())}
+
+
+def owned_importance(share: ActiveShare, kind: ImportanceKind) -> dict[tuple[str, str], float]:
+    """By party and column what the label holder sees: its own columns by name, others as "".
+
+    Whose split it is tells no more of another party than its total.
+    """
+    names = share.lookup_table.feature_names
+    features = [
+        np.where(
+            tree.owner == LABEL_HOLDER,
+            np.append(share.lookup_table.feature, 0)[tree.record],  # a leaf has record -1
+            len(names) + tree.owner - 1,
+        )
+        for tree in share.used_trees
+    ]
+    columns = [(share.parties[0], name) for name in names]
+    columns += [(party, "") for party in share.parties[1:]]
+    found = importance(share.used_trees, features, kind)
+    return {columns[feature]: value for feature, value in found.items()}
+
+
+def split_counts(share: PassiveShare) -> dict[str, int]:
+    """How many splits each of an owner's own columns has in the trees of a training."""
+    names = share.lookup_table.feature_names
+    counts = np.bincount(share.lookup_table.feature, minlength=len(names)).tolist()
+    return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 
 def _splits(tree: Tree) -> Iterator[int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.text import Text
 
+from fedmq.boosting.model.importance import ImportanceKind, owned_importance, split_counts
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.departures import departures_in_words
@@ -35,7 +37,7 @@ class _ListsByDefault(click.Group):
 
 @click.group(cls=_ListsByDefault)
 def models() -> None:
-    """List models, and export, import or verify a party's share of one."""
+    """List models, show what columns brought, and export, import or verify a party's share."""
 
 
 @models.command("list", epilog=PARTY_HELP)
@@ -104,6 +106,40 @@ def verify(party: Path, model: str | None, local: bool, as_json: bool) -> None:
     print_result(result, as_json, _verified)
 
 
+@models.command("importance", epilog=PARTY_HELP)
+@party_argument
+@click.argument("model", required=False)
+@click.option(
+    "--type",
+    "kind",
+    default="gain",
+    show_default=True,
+    type=click.Choice(get_args(ImportanceKind)),
+    help="What is counted, as in XGBoost's get_score.",
+)
+@json_option
+def show_importance(party: Path, model: str | None, kind: ImportanceKind, as_json: bool) -> None:
+    """Show what columns brought to MODEL, the newest when left out.
+
+    The active party sees its own columns by name, and each other party as a whole. A passive party
+    sees how often its own columns split: gains are not sent to it.
+    """
+    shares = _Shares(party)
+    share = shares.newest() if model is None else shares.checked(model)
+    found: Mapping[tuple[str, str], float]
+    if isinstance(share, ActiveShare):
+        found = owned_importance(share, kind)
+    else:
+        kind = "weight"
+        found = {(shares.party, name): count for name, count in split_counts(share).items()}
+    columns = [
+        {"party": owner, "column": column, kind: value}
+        for (owner, column), value in sorted(found.items(), key=lambda item: -item[1])
+    ]
+    result = {"model": share.model_id, "type": kind, "columns": columns}
+    print_result(result, as_json, _importances)
+
+
 class _Shares:
     """The shares of the party configured in the file ``path``; no daemon is needed."""
 
@@ -113,6 +149,13 @@ class _Shares:
         self.is_active = config.party == federation.active
         self.state = config.state
         self.store = ModelStore(config.state)
+
+    def newest(self) -> ActiveShare | PassiveShare:
+        """The share of the newest model; DataError if there is none."""
+        known = self.store.ids()
+        if not known:
+            raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
+        return self.checked(known[-1])
 
     def checked(self, model: str) -> ActiveShare | PassiveShare:
         """The share of ``model``; DataError if it is missing, damaged or another party's."""
@@ -149,6 +192,15 @@ def _in_words(result: Any) -> str | Text:
 
 def _metrics(model: Any) -> str:
     return ", ".join(f"{name} {value:.5f}" for name, value in model["metrics"].items())
+
+
+def _importances(result: Any) -> Text:
+    kind = result["type"]
+    rows = [
+        (row["party"], row["column"] or "(all of its columns)", f"{row[kind]:,.6g}")
+        for row in result["columns"]
+    ]
+    return table(("party", "column", kind), rows)
 
 
 def _verified(result: Any) -> str:

@@ -87,3 +87,17 @@ def test_models_without_more_lists_them(folder: Path) -> None:
         outcome = fedmq(*words)
         assert outcome.code == 7
         assert "no daemon runs" in outcome.error
+
+
+def test_importances_name_own_columns_alone(folder: Path) -> None:
+    bank = fedmq("models", "importance", folder / "bank" / "party.toml", "--json").result
+    own = active_share().lookup_table.feature_names
+    assert (bank["model"], bank["type"]) == ("credit", "gain")
+    named = {(row["party"], row["column"]) for row in bank["columns"]}
+    assert {column for party, column in named if party == "bank"} <= set(own)
+    assert {column for party, column in named if party != "bank"} <= {""}
+    telco = fedmq("models", "importance", folder / "telco" / "party.toml", "credit")
+    assert telco.code == 0
+    assert "WEIGHT" in telco.out.splitlines()[0]
+    retail = fedmq("models", "importance", folder / "retail" / "party.toml")
+    assert retail.error == "there is no model yet; train one with: fedmq train JOB.toml"
