@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedmq.computation import Computation
+from fedmq.party.compute.single_thread import SINGLE_THREAD
 from fedmq.party.telemetry.timeline import Span
 
 __all__ = ["run_pickled", "run_timed"]
@@ -18,7 +19,8 @@ __all__ = ["run_pickled", "run_timed"]
 def run_timed(computation: Computation) -> tuple[Any, Span]:
     """The result of ``computation``, and when this thread computed it."""
     start, busy = time.time(), time.thread_time()
-    result = computation.run()
+    with SINGLE_THREAD:
+        result = computation.run()
     busy = time.thread_time() - busy
     return result, Span(threading.get_ident(), start, time.time(), busy)
 
