@@ -25,6 +25,9 @@ def most_value_bits(params: TrainParams) -> int:
 class Gradients:
     """Fixed-point g and h of all rows: ``pairs`` int64 (rows, 2), zero for rows without any.
 
+    Of a tree of vector leaves ``pairs`` are (rows, 2 * outputs): g and h of the first output, of
+    the second, and so on; so are all sums made of them.
+
     ``carried`` bool (rows,): training rows that the tree's sample holds, and whose weight is not 0.
     ``params``: the training's, for engines whose two halves share the scoring.
 
@@ -53,7 +56,8 @@ class Gradients:
     ) -> Gradients:
         """Gradients of the objective at ``margins`` (rows,) for the rows that ``tree`` sees.
 
-        Of several classes, at ``margins`` (rows, classes), those of the class of ``tree``.
+        Of several classes, at ``margins`` (rows, classes), those of the class of ``tree``, or of
+        all that its leaves have numbers for.
         ``weight`` (rows,) says how often each row counts; None where all count once.
         ``objective``: in place of the one that ``params`` name.
         """
@@ -67,7 +71,11 @@ class Gradients:
             margins[training], labels[training], None if weight is None else weight[training]
         )[carried[training]]
         if floats.ndim == 3:
-            floats = np.ascontiguousarray(floats[:, params.output_of(tree)])
+            floats = (
+                floats.reshape(len(floats), -1)
+                if params.vector_outputs > 1
+                else np.ascontiguousarray(floats[:, params.output_of(tree)])
+            )
         if params.goss:
             chosen_rows, weights = one_side_sample(
                 floats[:, 0],
@@ -82,18 +90,20 @@ class Gradients:
             carried = np.zeros(len(labels), np.bool_)
             carried[held] = True
         scale = FixedPoint.of(floats)
-        pairs = np.zeros((len(labels), 2), dtype=np.int64)
+        pairs = np.zeros((len(labels), floats.shape[1]), dtype=np.int64)
         pairs[carried] = scale.encode(floats)
         if params.gradient_bits is None:
             return cls(tree, pairs, carried, scale, params)
-        lots = rounding_lots(len(floats), seed=params.seed, tree=tree, salt=salt_of(labels))
+        salt = salt_of(labels)
+        lots = rounding_lots(*floats.shape, seed=params.seed, tree=tree, salt=salt)
         rounded = np.zeros_like(pairs)
         rounded_scale = FixedPoint.of_bits(floats, params.gradient_bits)
         rounded[carried] = rounded_scale.round_by_lot(floats, lots)
         return cls(tree, rounded, carried, rounded_scale, params, pairs, scale)
 
     def bounds(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """What sums over some of ``rows`` can be: int64 (2, 2), least and most of g and h.
+        """What sums over some of ``rows`` can be: int64 (2, columns), least and most of
+        each column of ``pairs``.
 
         The sums of what is negative, and of what is positive; together they are the totals.
         """
@@ -102,12 +112,13 @@ class Gradients:
         return np.stack((columns.sum(axis=1) - most, most))
 
     def totals(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The sums of g and h over ``rows``: int64 (2,)."""
+        """The sums of g and h over ``rows``: int64 (columns,)."""
         sums: NDArray[np.int64] = self.pairs[rows].sum(axis=0)
         return sums
 
     def unrounded_totals(self, rows: NDArray[np.integer]) -> NDArray[np.float64] | None:
-        """The sums over ``rows`` as they were before rounding, float64 (2,); None if none was."""
+        """The sums over ``rows`` as they were before rounding, float64 (columns,); None if none
+        was."""
         if self.unrounded is None or self.unrounded_scale is None:
             return None
         return self.unrounded_scale.to_float(self.unrounded[rows].sum(axis=0))

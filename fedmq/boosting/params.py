@@ -62,6 +62,8 @@ class TrainParams(BaseModel):
     LightGBM's quantised training does (Shi et al., NeurIPS 2022); leaves are exact all the same.
     ``early_stopping_rounds`` watches the last metric. ``active_only_trees`` is RL-SecureBoost
     (arXiv 1901.08755): the trees of so many first rounds use the active party's features alone.
+    ``multi_strategy``: a tree for each class, or one tree whose leaves are vectors over the
+    classes.
     ``monotone_constraints`` name columns, those of another party as ``party.column``.
     A round grows ``num_parallel_tree`` trees from the same gradients, for each class.
 
@@ -95,6 +97,7 @@ class TrainParams(BaseModel):
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
     base_score: _Score | tuple[_Score, ...] | None = None
     num_class: Annotated[int, Field(ge=2, le=1000)] | None = None
+    multi_strategy: Literal["one_output_per_tree", "multi_output_tree"] = "one_output_per_tree"
     scale_pos_weight: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
     huber_slope: Annotated[float, Field(gt=0, le=_LARGEST)] = 1.0
     quantile_alpha: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -138,13 +141,24 @@ class TrainParams(BaseModel):
         return self.num_class or 1
 
     @property
+    def vector_outputs(self) -> int:
+        """Numbers in a leaf: one, or one for each class where a tree serves all of them."""
+        return self.outputs if self.multi_strategy == "multi_output_tree" else 1
+
+    @property
     def trees_per_round(self) -> int:
-        """``num_parallel_tree`` for each margin of a row, all from the same gradients."""
-        return self.outputs * self.num_parallel_tree
+        """``num_parallel_tree`` for each margin of a row, or for all of them together.
+
+        All grow from the same gradients.
+        """
+        return self.outputs // self.vector_outputs * self.num_parallel_tree
 
     def output_of(self, tree: int) -> int:
-        """The margin to which ``tree`` adds: those of a round that add to one stand together."""
-        return tree // self.num_parallel_tree % self.outputs
+        """The margin to which ``tree`` adds: those of a round that add to one stand together.
+
+        The first one that it adds to, where its leaves are vectors.
+        """
+        return tree // self.num_parallel_tree % (self.outputs // self.vector_outputs)
 
     @property
     def leaf_eta(self) -> np.float32:
@@ -211,6 +225,8 @@ class TrainParams(BaseModel):
             "eval_metric": list(self.eval_metric),
             **{name: getattr(self, name) for name in own_parameters(self.objective)},
         }
+        if self.num_class is not None:
+            settings["multi_strategy"] = self.multi_strategy
         return settings if self.base_score is None else settings | {"base_score": self.base_score}
 
 
@@ -252,6 +268,11 @@ def _check_objective(params: TrainParams) -> None:
             f"num_class is missing: how many classes has {objective}?"
             if params.num_class is None
             else f"num_class: {objective} has no classes"
+        )
+    if params.vector_outputs > 1 and params.monotone_constraints:
+        raise ConfigError(
+            "monotone_constraints: neither XGBoost nor fedmq has them for trees of vector leaves; "
+            "leave multi_strategy at one_output_per_tree"
         )
     if isinstance(score, tuple):
         if len(score) != params.num_class:

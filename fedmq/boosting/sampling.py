@@ -122,13 +122,15 @@ def one_side_sample(
     return chosen, weights[chosen]
 
 
-def rounding_lots(n_rows: int, *, seed: int, tree: int, salt: int) -> NDArray[np.float64]:
-    """Lots in [0, 1) by which ``tree`` rounds g and h of each row: float64 (rows, 2).
+def rounding_lots(
+    n_rows: int, columns: int = 2, *, seed: int, tree: int, salt: int
+) -> NDArray[np.float64]:
+    """Lots in [0, 1) by which ``tree`` rounds each row's g and h: float64 (rows, columns).
 
     ``salt`` is a secret of the labels' owner: the lots tell where a rounded gradient came from.
     """
-    words = _words(2 * n_rows, _Purpose.ROUNDING, seed, tree, salt)
-    return np.ldexp((words >> np.uint64(11)).astype(np.float64), -53).reshape(-1, 2)
+    words = _words(columns * n_rows, _Purpose.ROUNDING, seed, tree, salt)
+    return np.ldexp((words >> np.uint64(11)).astype(np.float64), -53).reshape(-1, columns)
 
 
 def _words(

@@ -19,6 +19,7 @@ __all__ = [
     "leaf_weights",
     "node_weights",
     "split_gains",
+    "vector_leaf_weights",
 ]
 
 _SMALLEST_GAIN = np.float32(1e-6)  # XGBoost's kRtEps
@@ -36,9 +37,12 @@ def split_gains(
     With ``monotone`` sides are worth what bounded weights gain; -inf where those are not in order.
 
     ``left`` and ``right`` (..., C, 2) are sums of g and h, ``total`` (..., 2) those of the node;
-    the result is float32 (..., C). Equation 7 of XGBoost (arXiv 1603.02754) without the
+    the result is float32 (..., C). Of vector leaves sums are (..., 2 * outputs), see
+    ``_vector_gains``. Equation 7 of XGBoost (arXiv 1603.02754) without the
     factor 1/2 and without gamma, which is a bound of its own (``is_worthwhile``).
     """
+    if left.shape[-1] > 2:
+        return _vector_gains(left, right, total, params)
     with np.errstate(over="ignore", invalid="ignore"):
         bounds, above = (None, None) if monotone is None else (monotone.bounds, monotone.above)
         sides = _side_gain(left, params, bounds) + _side_gain(right, params, bounds)
@@ -94,10 +98,55 @@ def node_weights(
     sums: NDArray[np.float64], params: TrainParams, bounds: WeightBounds
 ) -> NDArray[np.float32]:
     """The weight of a node within ``bounds``, without eta: float32 (...) of sums (..., 2)."""
-    return bounds.clipped(_weights(sums, params))
+    return bounds.clipped(_weights(sums, params).astype(np.float32))
 
 
-def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
+def vector_leaf_weights(
+    total: NDArray[np.float64], params: TrainParams, *, root: bool
+) -> NDArray[np.float32]:
+    """What a vector leaf adds to each margin, eta included: float32 (outputs,) of (2 * outputs,).
+
+    XGBoost rounds once, after eta; the weights of a ``root`` without splits before it as well.
+    """
+    weights = _weights(_by_output(total), params)
+    if root:
+        return weights.astype(np.float32) * params.leaf_eta
+    return (weights * np.float64(params.leaf_eta)).astype(np.float32)
+
+
+def _vector_gains(
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    total: NDArray[np.float64],
+    params: TrainParams,
+) -> NDArray[np.float32]:
+    """Loss reduction per candidate over all outputs of vector leaves: ``HistMultiEvaluator``.
+
+    float32 (..., C), rounded once; -inf where a side has no hessian at all. A side that is lighter
+    than min_child_weight in an output is no obstacle: that output's weight is 0.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        sides = _vector_gain(left, params) + _vector_gain(right, params)
+        gains = (sides - _vector_gain(total, params)[..., None]).astype(np.float32)
+    valid = (left[..., 1::2] > 0).any(axis=-1) & (right[..., 1::2] > 0).any(axis=-1)
+    return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
+
+
+def _vector_gain(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
+    """What a side is worth: the sum of -w L1(G) over outputs, w in float32."""
+    outputs = _by_output(sums)
+    worth = -_weights(outputs, params).astype(np.float32) * _shrunk(outputs[..., 0], params)
+    # One output after the other, as XGBoost adds them.
+    summed: NDArray[np.float64] = np.add.accumulate(worth, axis=-1)[..., -1]
+    return summed
+
+
+def _by_output(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums (..., 2 * outputs) as (..., outputs, 2)."""
+    return sums.reshape(*sums.shape[:-1], sums.shape[-1] // 2, 2)
+
+
+def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
     """-L1(G) / (H + lambda), at most max_delta_step away from zero: ``CalcWeight``."""
     G, H = sums[..., 0], sums[..., 1]
     heavy = (H > 0) & ~(np.float32(params.min_child_weight) > H)
@@ -106,7 +155,7 @@ def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float
     if params.max_delta_step:
         largest = np.float64(np.float32(params.max_delta_step))
         weights = np.clip(weights, -largest, largest)
-    return weights.astype(np.float32)
+    return weights
 
 
 def _side_gain(

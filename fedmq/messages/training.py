@@ -105,6 +105,8 @@ class TrainingOpen(Body):
     signs: dict[Column, Literal[-1, 1]] = Field(default_factory=dict)
     """Of the recipient's columns that the label holder names: whether they may only raise the
     prediction (1), or only lower it (-1)."""
+    outputs: Annotated[int, Field(ge=1, le=1000)] = 1
+    """So many g and h has a row, for trees whose leaves are vectors; all are summed together."""
     decoys: bool = False
     """Whether decisions come that are decoys, and assignments of the recipient's own splits."""
 

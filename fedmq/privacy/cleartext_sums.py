@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.node_numbers import parent
 from fedmq.errors import MessageError
@@ -23,22 +24,26 @@ BYTES_PER_ROW = 20
 """Of a broadcast: 16 bytes of g and h, 4 of the row number."""
 
 SUM_BYTES = 16
-SUMS_PER_PIECE = PIECE_BYTES // SUM_BYTES
 
 
-def largest_reply(candidates: int) -> Extent:
+def largest_reply(candidates: int, outputs: int = 1) -> Extent:
     """The sums of so many candidates, as `CleartextPassive` sends them."""
-    return Extent.of(candidates, SUM_BYTES, SUMS_PER_PIECE)
+    return Extent.of(candidates, SUM_BYTES * outputs, _sums_per_piece(outputs))
 
 
-def checked_pairs(values: Values, name: str) -> NDArray[np.int64]:
-    """The pairs of g and h in ``values[name]``: int64 (n, 2).
+def _sums_per_piece(outputs: int) -> int:
+    return PIECE_BYTES // (SUM_BYTES * outputs)
+
+
+def checked_pairs(values: Values, name: str, outputs: int = 1) -> NDArray[np.int64]:
+    """The pairs of g and h in ``values[name]``: int64 (n, 2 * outputs).
 
     Raises:
         MessageError: they are missing, or of another type or shape.
     """
     pairs = values.get(name)
-    if not isinstance(pairs, np.ndarray) or pairs.dtype != np.int64 or pairs.shape[1:] != (2,):
+    shape = (2 * outputs,)
+    if not isinstance(pairs, np.ndarray) or pairs.dtype != np.int64 or pairs.shape[1:] != shape:
         raise MessageError(f"{name}: pairs of g and h as int64 are needed")
     return pairs
 
@@ -59,15 +64,26 @@ class CleartextPassive(PassiveHalf):
 
     def __init__(self, bins: BinMatrix) -> None:
         self._bins = bins
+        self._outputs = 1
+        self.forget_tree()
+
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        secret: bytes | None = None,
+        outputs: int = 1,
+    ) -> None:
+        self._outputs = outputs
         self.forget_tree()
 
     def forget_tree(self) -> None:
-        self._pairs = np.zeros((self._bins.n_rows, 2), dtype=np.int64)
+        self._pairs = np.zeros((self._bins.n_rows, 2 * self._outputs), dtype=np.int64)
         self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
         self._histograms: dict[int, NDArray[np.int64]] = {}
 
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
-        pairs = checked_pairs(piece.values, "pairs")
+        pairs = checked_pairs(piece.values, "pairs", self._outputs)
         if len(pairs) != len(piece.rows):
             raise MessageError(f"{len(pairs)} gradients for {len(piece.rows)} rows")
         self._pairs[piece.rows] = pairs
@@ -76,7 +92,7 @@ class CleartextPassive(PassiveHalf):
         yield
 
     def sums_bytes(self, nodes: int) -> int:
-        return nodes * self._bins.cuts.n_cells * SUM_BYTES
+        return nodes * self._bins.cuts.n_cells * SUM_BYTES * self._outputs
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
         rows = {query.node: query.rows[self._carried[query.rows]] for query in queries}
@@ -88,8 +104,9 @@ class CleartextPassive(PassiveHalf):
             self._histograms[node] = self._histograms[parent(node)] - self._histograms[smaller]
         for query in queries:
             left = query.candidates.left_sums(self._histograms[query.node])[query.order]
-            starts = range(0, max(len(left), 1), SUMS_PER_PIECE)
+            size = _sums_per_piece(self._outputs)
+            starts = range(0, max(len(left), 1), size)
             yield Reply(
                 query.node,
-                [{"left": left[start : start + SUMS_PER_PIECE]} for start in starts],
+                [{"left": left[start : start + size]} for start in starts],
             )

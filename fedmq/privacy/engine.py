@@ -64,6 +64,7 @@ class AskedNode:
 class Sums:
     """Per opaque candidate, the sums of g and h on its left side: int64 (candidates, 2).
 
+    Of vector leaves (candidates, 2 * outputs), as in `Gradients`.
     In the fixed point of the tree's gradients; an engine that is not exact rounds to it.
     """
 
@@ -74,8 +75,8 @@ class Sums:
 class Best:
     """The best candidates of a party (opaque numbers, more than one if they tie) and their gain.
 
-    ``left``: their left sums, int64 (candidates, 2), where the active half knows them exactly;
-    ``signs`` int8 (candidates,): those of their columns, under monotone constraints.
+    ``left``: their left sums, int64 (candidates, columns), where the active half knows them
+    exactly; ``signs`` int8 (candidates,): those of their columns, under monotone constraints.
     """
 
     gain: float
@@ -156,10 +157,15 @@ class Question:
 class ActiveHalf(ABC):
     """The label holder's half of an engine, for one session."""
 
-    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        outputs: int = 1,
+    ) -> None:
         """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.
 
-        No g or h of a row exceeds ``2**value_bits`` in its fixed point.
+        No g or h of a row exceeds ``2**value_bits`` in its fixed point; it has ``outputs`` of them.
         """
         return
 
@@ -226,10 +232,12 @@ class PassiveHalf(ABC):
         training: NDArray[np.bool_],
         value_bits: int = RESOLUTION_BITS,
         secret: bytes | None = None,
+        outputs: int = 1,
     ) -> None:
         """Comes first: only rows of ``training``, bool (all rows,), ever carry a gradient.
 
-        No g or h of a row exceeds ``2**value_bits`` in its fixed point. All that is random in the
+        No g or h of a row exceeds ``2**value_bits`` in its fixed point; it has ``outputs`` of them,
+        and only an engine that ``takes_vectors`` is given more than one. All that is random in the
         answers of an engine that ``replays`` follows from ``secret``, which no other session has.
 
         Raises:
@@ -295,6 +303,8 @@ class Engine(ABC):
     """Whether passive parties answer over all rows and never learn who stands in a node."""
     takes_weights: ClassVar[bool] = True
     """Whether rows may count more than once, so that their gradients grow."""
+    takes_vectors: ClassVar[bool] = False
+    """Whether it sums the gradients of several outputs together, for trees of vector leaves."""
     keeps_numbers: ClassVar[bool] = False
     """Whether a candidate has one opaque number in all nodes of a tree, so that the active half can
     subtract sums of siblings. It can then follow a candidate from node to node."""
@@ -330,6 +340,11 @@ class Engine(ABC):
             raise ConfigError(
                 "goss with num_parallel_tree: the rows that all trees of a round send are those "
                 "with the largest gradients, so who sees them learns which; leave goss off"
+            )
+        if params.vector_outputs > 1 and not self.takes_vectors:
+            raise ConfigError(
+                f"engine {self.name}: multi_strategy = multi_output_tree: it sums one g and h a "
+                "row; take one_output_per_tree, or the engine paillier or ou"
             )
         if params.monotone_constraints and not self.scores_signs:
             raise ConfigError(

@@ -147,6 +147,7 @@ class SimulatedModel:
         several classes (rows, classes, columns + 1); the last is the bias.
 
         Raises:
+            ConfigError: ``pred_contribs`` of a model of vector leaves.
             DataError: a table has other columns, or another number of rows.
         """
         if not isinstance(passive, Mapping):

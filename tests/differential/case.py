@@ -53,6 +53,9 @@ class Case:
         hands = np.split(random.permutation(columns), ends)
         engine = ENCRYPTED[seed // 10 % 3] if seed % 10 == 0 else "plain"
         signs = drawn_signs(random, columns)
+        if "multi_strategy" in options:  # of vector leaves XGBoost has no monotone constraints
+            signs = [0] * columns
+            engine = "ou" if engine == "lattice" else engine
         return cls(
             seed,
             X,

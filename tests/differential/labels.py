@@ -52,7 +52,8 @@ def _quantile(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Op
 def _classes(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:
     count = int(random.integers(2, 5))
     ends = np.quantile(signal, np.linspace(0, 1, count + 1)[1:-1])
-    return np.searchsorted(ends, signal).astype(np.float64), {"num_class": count}
+    vectors = {"multi_strategy": "multi_output_tree"} if random.random() < 0.5 else {}
+    return np.searchsorted(ends, signal).astype(np.float64), {"num_class": count, **vectors}
 
 
 def _times(random: np.random.Generator, signal: Doubles) -> tuple[Doubles, Options]:

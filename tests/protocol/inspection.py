@@ -24,6 +24,7 @@ from fedmq.boosting.objectives.registry import objective_of
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
+from fedmq.protocol.training.round import Round
 
 _LARGE = 2**24  # smaller integers are row numbers, pieces, lengths: they mean nothing by themselves
 _TELLING_ROWS = 16  # two-valued vectors over fewer rows are alike by chance
@@ -210,7 +211,9 @@ def secrets_of(
 
 def _labels(active: str, label: NDArray[np.float32]) -> Iterator[Secret]:
     rows = np.arange(len(label))
-    yield Bits("labels", [active], rows, label > 0)
+    for value in np.unique(label)[1:].tolist():
+        yield Bits("labels", [active], rows, label == value)
+        yield Bits("labels", [active], rows, label >= value)
     yield Codes("labels", [active], label.astype(np.int64))
 
 
@@ -252,12 +255,13 @@ def _growth(
 ) -> Iterator[Secret]:
     """Gradients, sums and row sets of every node, grown again from the finished shares."""
     active = share.parties[0]
-    base = objective_of(share.params).base_margin(share.base_score)
-    margins = np.full(len(label), base, np.float32)
+    base = objective_of(share.params).first_margin(share.base_score)
+    grown = Round(np.full((len(label), *np.shape(base)), base, np.float32), share.params)
     for number, tree in enumerate(share.trees):
-        held = Gradients.of(margins, label, ~evaluation, share.params, number)
+        held = Gradients.of(grown.margin, label, ~evaluation, share.params, number)
         carried = held.pairs[held.carried]
-        for name, column in (("g", carried[:, 0]), ("h", carried[:, 1])):
+        increments = np.zeros((len(label), *tree.weight.shape[1:]), np.float32)
+        for name, column in (("g", carried[:, 0::2].ravel()), ("h", carried[:, 1::2].ravel())):
             bits = held.scale.g_bits if name == "g" else held.scale.h_bits
             yield Numbers(name, [active], column)
             yield Numbers(name, [active], np.ldexp(column.astype(np.float64), -bits))
@@ -276,7 +280,7 @@ def _growth(
                 learned = np.flatnonzero(~evaluation)
                 yield Bits("the rows of a node", [active], learned, standing_there[learned])
             if owner == LEAF:
-                margins[rows] += tree.weight[node]
+                increments[rows] = tree.weight[node]
                 continue
             left = tables[owner].directions(
                 columns[owner], rows, np.full(len(rows), tree.record[node])
@@ -289,3 +293,4 @@ def _growth(
             if levels[node] + 1 == share.params.max_depth:
                 readers = {active, share.parties[owner]}
                 yield Bits("a partition of the last level", readers, rows, left)
+        grown.add(increments)

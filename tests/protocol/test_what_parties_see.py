@@ -63,6 +63,25 @@ def test_no_message_of_an_encrypted_training_tells_a_secret(
     assert leaks(envelopes, secrets) == set()
 
 
+@pytest.mark.parametrize("engine", [PAILLIER, OU], ids=lambda engine: engine.name)
+@pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
+def test_no_message_of_a_training_of_classes_tells_a_secret(engine: Engine, strategy: str) -> None:
+    made = federation(
+        objective="multi:softprob",
+        num_class=3,
+        multi_strategy=strategy,
+        base_score=None,
+        num_boost_round=2,
+    )
+    label = made.label + (np.nan_to_num(made.columns[ACTIVE][:, 0]) > 0.5)
+    made = made.having(engine=engine, label=label.astype(np.float32))
+    envelopes, secrets, simulation = trained(made)
+    share = simulation.results[ACTIVE]
+    assert any((tree.owner > 0).any() for tree in share.trees)
+    assert len(share.trees) == (2 if strategy == "multi_output_tree" else 6)
+    assert leaks(envelopes, secrets) == set()
+
+
 @pytest.mark.parametrize("engine", [PAILLIER, OU, PLAIN], ids=lambda engine: engine.name)
 def test_no_message_tells_a_weight_or_a_first_margin(engine: Engine) -> None:
     random = np.random.default_rng(5)
@@ -134,7 +153,7 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
     assert {name for _, name in scalars} == {
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
-        "tree", "pieces", "piece", "round", "node", "decoys", "lot",
+        "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
@@ -220,7 +239,7 @@ def test_questions_on_a_lattice_are_as_long_whoever_stands_in_a_node() -> None:
     assert scalars == {
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
-        "tree", "pieces", "piece", "round", "node", "decoys", "lot",
+        "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
     }  # fmt: skip
 
 

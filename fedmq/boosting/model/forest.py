@@ -44,13 +44,14 @@ class Forest:
             ]
             return np.concatenate([np.empty(0, dtype), *columns]).astype(dtype)
 
+        shape = trees[0].weight.shape[1:] if trees else ()
         return cls(
             roots,
             joined("owner", np.int16),
             joined("record", np.int32),
             joined("left", np.int32, shift=True),
             joined("right", np.int32, shift=True),
-            joined("weight", np.float32),
+            np.concatenate([np.empty((0, *shape), np.float32), *(tree.weight for tree in trees)]),
             np.array([params.output_of(tree) for tree in range(len(trees))], np.intp),
         )
 
@@ -67,10 +68,14 @@ class Forest:
     ) -> NDArray[np.float32]:
         """Leaves (rows, trees) to margins (rows,), added tree by tree in float32 like XGBoost.
 
-        With a ``base`` (classes,): margins (rows, classes).
+        With a ``base`` (classes,): margins (rows, classes), to which vector leaves add as a whole.
         """
         first = np.atleast_1d(base)
         margins = np.tile(first, (len(leaves), 1))
+        if self.weight.ndim > 1:
+            for tree in range(leaves.shape[1]):
+                margins += self.weight[leaves[:, tree]]
+            return margins
         for tree in range(leaves.shape[1]):
             margins[:, self.output[tree]] += self.weight[leaves[:, tree]]
         return margins if np.ndim(base) else margins[:, 0]

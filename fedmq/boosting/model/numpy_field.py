@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from pydantic import PlainSerializer, PlainValidator
 
-__all__ = ["Bools", "Float32s", "Int16s", "Int32s"]
+__all__ = ["Bools", "Float32s", "Int16s", "Int32s", "Leaves"]
 
 _INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
 _ITEMS: dict[str, tuple[type, ...]] = {"i": (int,), "f": (int, float), "b": (bool,)}
@@ -46,6 +46,22 @@ def _floats_to_json(vector: NDArray[np.float32]) -> list[float | str]:
     return [names.get(item, item) for item in vector.tolist()]
 
 
+def _leaves(value: Any) -> NDArray[np.float32]:
+    rows = value.tolist() if isinstance(value, np.ndarray) and value.ndim == 2 else value
+    if not isinstance(rows, list) or not rows or not isinstance(rows[0], list | tuple):
+        return _vector(value, np.float32)
+    if any(not isinstance(row, list | tuple) or len(row) != len(rows[0]) for row in rows):
+        raise ValueError("expected rows of one length")
+    flat = _vector([item for row in rows for item in row], np.float32)
+    return flat.reshape(len(rows), -1)
+
+
+def _leaves_to_json(leaves: NDArray[np.float32]) -> list[Any]:
+    if leaves.ndim == 1:
+        return list(_floats_to_json(leaves))
+    return [_floats_to_json(row) for row in leaves]
+
+
 def _to_json(vector: NDArray[Any]) -> list[Any]:
     return list(vector.tolist())
 
@@ -70,6 +86,13 @@ Float32s = Annotated[
     PlainSerializer(_floats_to_json, when_used="json"),
 ]
 """float32 vector, possibly with infinities, exact through JSON."""
+
+Leaves = Annotated[
+    NDArray[np.float32],
+    PlainValidator(_leaves),
+    PlainSerializer(_leaves_to_json, when_used="json"),
+]
+"""float32 (nodes,), or (nodes, outputs) as a list of rows; as :data:`Float32s`."""
 
 Bools = Annotated[
     NDArray[np.bool_],

@@ -117,6 +117,9 @@ class ActiveShare(_Share):
                 raise ValueError(
                     f"the trees name record {records.max()} of {party}, which has {len(records)}"
                 )
+        shape = (self.params.vector_outputs,) if self.params.vector_outputs > 1 else ()
+        if any(tree.weight.shape[1:] != shape for tree in self.trees):
+            raise ValueError("the leaves do not have as many numbers as the parameters say")
         if self.params.base_score is None:
             raise ValueError("params.base_score is missing")
         if self.best_iteration is not None and self._end(self.best_iteration) > len(self.trees):

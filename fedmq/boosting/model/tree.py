@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from fedmq.boosting.model.numpy_field import Float32s, Int16s, Int32s
+from fedmq.boosting.model.numpy_field import Float32s, Int16s, Int32s, Leaves
 
 __all__ = ["LABEL_HOLDER", "LEAF", "Directions", "GrowingTree", "Tree", "walk"]
 
@@ -27,12 +27,16 @@ Directions = Callable[[int, NDArray[np.intp], NDArray[np.int32]], NDArray[np.boo
 """(owner, rows, records) -> which of the rows go left at these records of the owner."""
 
 
+_Node = tuple[int, int, int, int, float | list[float], float, float]
+
+
 class Tree(BaseModel):
     """Nodes in order of insertion, the root first; vectors of one length.
 
     ``owner`` is the owner's index (``LEAF`` for a leaf), ``record`` the split's place in the
     owner's lookup table, ``left`` and ``right`` are nodes, ``weight`` is what a leaf adds to the
-    margin. ``gain`` and ``cover`` are XGBoost's: loss reduction, and sum of hessians.
+    margin, or to each margin of a row: then it is (nodes, outputs). ``gain`` and ``cover`` are
+    XGBoost's: loss reduction, and sum of hessians.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,7 +45,7 @@ class Tree(BaseModel):
     record: Int32s
     left: Int32s
     right: Int32s
-    weight: Float32s
+    weight: Leaves
     gain: Float32s
     cover: Float32s
 
@@ -65,16 +69,25 @@ class Tree(BaseModel):
         return len(self.owner)
 
     @property
+    def outputs(self) -> int:
+        """Numbers in a leaf."""
+        return 1 if self.weight.ndim == 1 else self.weight.shape[1]
+
+    @property
     def is_leaf(self) -> NDArray[np.bool_]:
         """Which nodes are leaves; bool (nodes,)."""
         return np.equal(self.owner, LEAF)
 
 
 class GrowingTree:
-    """A tree under construction: every node is made a split or a leaf, once."""
+    """A tree under construction: every node is made a split or a leaf, once.
 
-    def __init__(self) -> None:
-        self._nodes: list[tuple[int, int, int, int, float, float, float] | None] = [None]
+    A leaf has ``outputs`` numbers.
+    """
+
+    def __init__(self, outputs: int = 1) -> None:
+        self._nodes: list[_Node | None] = [None]
+        self._no_weight = 0.0 if outputs == 1 else [0.0] * outputs
 
     def split(
         self, node: int, owner: int, record: int, *, gain: float, cover: float
@@ -85,17 +98,19 @@ class GrowingTree:
             ValueError: the node is a split or a leaf already.
         """
         left, right = len(self._nodes), len(self._nodes) + 1
-        self._settle(node, (owner, record, left, right, 0.0, float(gain), float(cover)))
+        self._settle(node, (owner, record, left, right, self._no_weight, float(gain), float(cover)))
         self._nodes += [None, None]
         return left, right
 
-    def leaf(self, node: int, weight: float, *, cover: float) -> None:
-        """Make ``node`` a leaf that adds ``weight`` to the margin.
+    def leaf(
+        self, node: int, weight: float | np.float32 | NDArray[np.float32], *, cover: float
+    ) -> None:
+        """Make ``node`` a leaf that adds ``weight`` to the margin, or to each.
 
         Raises:
             ValueError: the node is a split or a leaf already.
         """
-        self._settle(node, (LEAF, LEAF, LEAF, LEAF, float(weight), 0.0, float(cover)))
+        self._settle(node, (LEAF, LEAF, LEAF, LEAF, np.asarray(weight).tolist(), 0.0, float(cover)))
 
     def finished(self) -> Tree:
         """The tree.
@@ -109,7 +124,7 @@ class GrowingTree:
         columns = zip(Tree.model_fields, zip(*nodes, strict=True), strict=True)
         return Tree.model_validate({name: list(column) for name, column in columns})
 
-    def _settle(self, node: int, content: tuple[int, int, int, int, float, float, float]) -> None:
+    def _settle(self, node: int, content: _Node) -> None:
         if self._nodes[node] is not None:
             raise ValueError(f"node {node} is settled already")
         self._nodes[node] = content

@@ -120,8 +120,8 @@ def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
     parents = np.full(len(tree), _NO_PARENT, np.int64)
     parents[tree.left[~leaf]] = np.flatnonzero(~leaf)
     parents[tree.right[~leaf]] = np.flatnonzero(~leaf)
-    return {
-        "base_weights": tree.weight.tolist(),
+    document = {
+        "base_weights": tree.weight.ravel().tolist(),
         "categories": [],
         "categories_nodes": [],
         "categories_segments": [],
@@ -132,7 +132,7 @@ def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
         "loss_changes": tree.gain.tolist(),
         "parents": parents.tolist(),
         "right_children": np.where(leaf, _NO_CHILD, tree.right).tolist(),
-        "split_conditions": np.where(leaf, tree.weight, above).tolist(),
+        "split_conditions": above.tolist(),
         "split_indices": joined.feature.tolist(),
         "split_type": [0] * len(tree),
         "sum_hessian": tree.cover.tolist(),
@@ -140,6 +140,15 @@ def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
             "num_deleted": "0",
             "num_feature": str(n_features),
             "num_nodes": str(len(tree)),
-            "size_leaf_vector": "1",
+            "size_leaf_vector": str(tree.outputs),
         },
+    }
+    if tree.outputs == 1:
+        return document | {"split_conditions": np.where(leaf, tree.weight, above).tolist()}
+    # XGBoost keeps vectors apart, and a leaf's place among them in place of its right child.
+    places = np.cumsum(leaf) - 1
+    return document | {
+        "leaf_weights": tree.weight[leaf].ravel().tolist(),
+        "parents": np.where(parents == _NO_PARENT, _NO_CHILD, parents).tolist(),
+        "right_children": np.where(leaf, places, tree.right).tolist(),
     }

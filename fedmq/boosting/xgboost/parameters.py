@@ -26,7 +26,6 @@ XGBOOST_PARAMETERS = frozenset(
         "max_cat_threshold",
         "max_cat_to_onehot",
         "missing",
-        "multi_strategy",
         "n_jobs",
         "normalize_type",
         "nthread",

@@ -146,6 +146,7 @@ class _BinnedTree:
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     weight: NDArray[np.float32]
+    """(nodes, outputs)."""
 
     @classmethod
     def of_joined(cls, joined: PooledTree, cuts: Cuts, last_bin: NDArray[np.int32]) -> _BinnedTree:
@@ -161,7 +162,8 @@ class _BinnedTree:
                     "training rows given for the comparison"
                 )
             bins[node] = min(place - 1, last_bin[feature])
-        return cls(joined.feature, bins, joined.default_left, tree.left, tree.right, tree.weight)
+        weight = tree.weight.reshape(len(tree), -1)
+        return cls(joined.feature, bins, joined.default_left, tree.left, tree.right, weight)
 
     @classmethod
     def of_xgboost(cls, document: dict[str, Any], last_bin: NDArray[np.int32]) -> _BinnedTree:
@@ -175,15 +177,25 @@ class _BinnedTree:
             np.array(document["default_left"], np.bool_),
             left,
             np.array(document["right_children"], np.int32),
-            conditions,
+            _leaf_weights(document, left == LEAF),
         )
 
     def in_words(self, node: int, *, directed: bool) -> str:
         if self.left[node] == LEAF:
-            return f"leaf {self.weight[node]:.9g}"
+            return "leaf " + " ".join(f"{number:.9g}" for number in self.weight[node])
         side = "left" if self.default_left[node] else "right"
         missing = f", missing {side}" if directed else ""
         return f"feature {self.feature[node]} bin {self.bin[node]}{missing}"
+
+
+def _leaf_weights(document: dict[str, Any], leaf: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """What leaves add to each margin: (nodes, outputs), 0 elsewhere."""
+    if "leaf_weights" not in document:
+        return np.array(document["split_conditions"], np.float32).reshape(-1, 1)
+    vectors = np.array(document["leaf_weights"], np.float32).reshape(np.count_nonzero(leaf), -1)
+    weights = np.zeros((len(leaf), vectors.shape[1]), np.float32)
+    weights[leaf] = vectors[np.array(document["right_children"])[leaf]]
+    return weights
 
 
 def _compare_trees(
@@ -213,10 +225,11 @@ def _difference(
     ours: _BinnedTree, our: int, theirs: _BinnedTree, their: int, *, directed: bool
 ) -> str | None:
     both_leaves = ours.left[our] == LEAF and theirs.left[their] == LEAF
-    our_weight, their_weight = float(ours.weight[our]), float(theirs.weight[their])
-    apart = abs(our_weight - their_weight)
-    if both_leaves and apart <= _LEAF_TOLERANCE * max(1.0, abs(their_weight)):
-        return None
+    if both_leaves:
+        our_weight, their_weight = ours.weight[our], theirs.weight[their]
+        largest = _LEAF_TOLERANCE * np.maximum(np.float32(1), np.abs(their_weight))
+        if (np.abs(our_weight - their_weight) <= largest).all():
+            return None
     our_words = ours.in_words(our, directed=directed)
     their_words = theirs.in_words(their, directed=directed)
     return None if our_words == their_words else f"{our_words}, XGBoost {their_words}"

@@ -16,6 +16,7 @@ from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import LEAF
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.errors import ConfigError
 
 __all__ = ["margin_contributions"]
 
@@ -27,7 +28,14 @@ def margin_contributions(
 
     Of several classes (rows, classes, columns + 1). ``tables`` and ``values``, float32 (rows,
     features), are those of all owners, by index. A row's values add up to its margin.
+
+    Raises:
+        ConfigError: leaves are vectors.
     """
+    if share.params.vector_outputs > 1:
+        raise ConfigError(
+            "pred_contribs: neither XGBoost nor fedmq has them for trees of vector leaves"
+        )
     classes, rows = share.params.outputs, len(values[0])
     columns = sum(len(table.feature_names) for table in tables)
     sums = np.zeros((rows, classes, columns + 1))
@@ -39,7 +47,7 @@ def margin_contributions(
             owner = int(tree.owner[node])
             records = np.full(rows, tree.record[node])
             left[:, node] = tables[owner].directions(values[owner], np.arange(rows), records)
-        of_class = sums[:, number % classes]
+        of_class = sums[:, share.params.output_of(number)]
         of_class[:, :-1] += tree_contributions(tree, pooled.feature, left, columns)
         of_class[:, -1] += expected_margin(tree)
     return (sums if classes > 1 else sums[:, 0]).astype(np.float32)

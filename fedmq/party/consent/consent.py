@@ -69,6 +69,7 @@ class Consent:
             max_depth=terms.max_depth,
             max_bin=terms.max_bin,
             gradient_bits=terms.value_bits + 1,
+            **({"outputs": terms.outputs} if terms.outputs > 1 else {}),
             **({"signs": dict(terms.signs)} if terms.signs else {}),
         )
         self._check_peer(header, "training")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
 from fedmq.privacy.carried_rows import carried_row_pieces
 from fedmq.privacy.cleartext_sums import (
@@ -38,6 +39,7 @@ class Plain(Engine):
     name = "plain"
     exact = True
     replays = True
+    takes_vectors = True
     light = True
     leakage = Leakage(
         active="the sums of g and h of every split candidate of a passive party",
@@ -52,12 +54,22 @@ class Plain(Engine):
 
 
 class _Active(ActiveHalf):
+    _outputs = 1
+
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        outputs: int = 1,
+    ) -> None:
+        self._outputs = outputs
+
     def open(self) -> Plan[Values]:
         return {}
         yield
 
     def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
-        pieces = carried_row_pieces(gradients, BYTES_PER_ROW)
+        pieces = carried_row_pieces(gradients, BYTES_PER_ROW * self._outputs)
         return [self._piece(rows, gradients.pairs) for rows in pieces]
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
@@ -65,8 +77,10 @@ class _Active(ActiveHalf):
         yield
 
     def largest_reply(self, candidates: int, rows: int) -> Extent:
-        return largest_reply(candidates)
+        return largest_reply(candidates, self._outputs)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
-        return Sums(np.concatenate([checked_pairs(piece, "left") for piece in pieces]))
+        return Sums(
+            np.concatenate([checked_pairs(piece, "left", self._outputs) for piece in pieces])
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -49,7 +49,9 @@ class _Encrypt:
     urgency: ClassVar[int] = -1
 
     def run(self) -> NDArray[np.uint8]:
-        plaintexts = self.layout.join(self.pairs[:, 0], self.pairs[:, 1])
+        several = self.layout.outputs > 1
+        g, h = (self.pairs[:, turn::2] if several else self.pairs[:, turn] for turn in (0, 1))
+        plaintexts = self.layout.join(g, h)
         modulus = self.key.public.modulus
         return to_wire(self.key.encrypt(plaintexts, from_wire(self.noise, modulus)), modulus)
 
@@ -80,7 +82,8 @@ class _Decrypt:
         plaintexts = self.key.decrypt(
             from_wire(self.packed, self.key.public.modulus), vectors=self.vectors
         )
-        return np.stack(self.layout.unpack(plaintexts, self.count), axis=1)
+        sums = np.stack(self.layout.unpack(plaintexts, self.count), axis=-1)
+        return sums.reshape(self.count, 2 * self.layout.outputs)
 
 
 class AdditiveActive(ActiveHalf):
@@ -126,10 +129,15 @@ class AdditiveActive(ActiveHalf):
         self._layout = self._best_layout(bound, len(rows), gradients)
         size = min(_MOST_ROWS_PER_PIECE, PIECE_BYTES // (width(public.modulus) + _ROW_BYTES))
         # Of whole batches of noise, so that a piece leaves none of what was made ahead.
-        size = (size // _NOISE_AT_ONCE * _NOISE_AT_ONCE or size) * self._layout.rows
+        size = size // _NOISE_AT_ONCE * _NOISE_AT_ONCE or size
+        size = max(1, size * self._layout.rows // self._layout.parts)
         pieces = [rows[start : start + size] for start in range(0, max(len(rows), 1), size)]
-        self._carried = -(-len(rows) // self._layout.rows)
+        self._carried = self._ciphertexts(len(rows))
         return [self._piece(piece, gradients.pairs) for piece in pieces]
+
+    def _ciphertexts(self, rows: int) -> int:
+        """So many broadcast ciphertexts hold ``rows`` rows."""
+        return -(-rows // self._layout.rows) * self._layout.parts
 
     def _best_layout(self, bound: int, rows: int, gradients: Gradients) -> SlotLayout:
         """The layout in which a tree is estimated to take the least time.
@@ -138,7 +146,8 @@ class AdditiveActive(ActiveHalf):
         asked for is taken from the tree before.
         """
         public = self._key.public
-        single = SlotLayout.for_sums(bound, bound, public.plaintext_bits)
+        outputs = gradients.params.vector_outputs
+        single = SlotLayout.for_sums(bound, bound, public.plaintext_bits, outputs=outputs)
         # Before the first tree, as if all were asked for a column of full bins.
         nodes = 2 << gradients.params.depth_limit
         if gradients.params.max_leaves:
@@ -146,11 +155,12 @@ class AdditiveActive(ActiveHalf):
         guess = gradients.params.max_bin * nodes
         sums, self._sums_of_tree = self._sums_of_tree or guess, 0
         if not self._pack_sums:
-            return SlotLayout(single.h_bits, single.slot_bits, 1)
+            return replace(single, capacity=1)
         if (
             gradients.params.gradient_bits is None
             or not self._share_ciphertexts
             or not public.adds_plaintexts
+            or outputs > 1
         ):
             return single
         layouts = [single]
@@ -166,7 +176,7 @@ class AdditiveActive(ActiveHalf):
 
     def _piece(self, rows: NDArray[np.uint32], pairs: NDArray[np.int64]) -> Plan[BroadcastPiece]:
         layout = self._layout
-        noise = self._take_noise(-(-len(rows) // layout.rows))
+        noise = self._take_noise(self._ciphertexts(len(rows)))
         step = _Encrypt(self._key, layout, pairs[rows], noise)
         [ciphertexts] = yield Compute([step])
         slots = {"h": layout.h_bits, "slot": layout.slot_bits, "capacity": layout.capacity}
@@ -198,7 +208,8 @@ class AdditiveActive(ActiveHalf):
 
     def largest_reply(self, candidates: int, rows: int) -> Extent:
         size = width(self._key.public.modulus)
-        return Extent.of(self._layout.packed_count(candidates), size, PIECE_BYTES // size)
+        most = self._layout.whole_parts(PIECE_BYTES // size)
+        return Extent.of(self._layout.packed_count(candidates), size, most)
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
         pieces = yield Exchange()
@@ -216,10 +227,12 @@ class AdditiveActive(ActiveHalf):
 
     def _decryptions(self, packed: NDArray[np.uint8], count: int) -> list[_Decrypt]:
         """Shares of a reply for each core; the last takes what is left of ``count``."""
+        parts = self._layout.parts
         share = max(1, -(-len(packed) // self._parallelism))
-        # Whole eights, of which each takes the time of one.
-        share = -(-share // _FEWEST_AT_ONCE) * _FEWEST_AT_ONCE
-        sums = share * self._layout.capacity
+        # Whole eights, of which each takes the time of one, and whole sums.
+        whole = _FEWEST_AT_ONCE * parts
+        share = -(-share // whole) * whole
+        sums = share // parts * self._layout.capacity
         last = max(0, len(packed) - 1) // share
         return [
             _Decrypt(

@@ -141,7 +141,11 @@ class OneByOne(Addition):
         random: SeededBytes | None = None,
     ) -> NDArray[np.uint8]:
         shown = [cumulate(place, runs, self.key.modulus)[chosen].tolist() for place in sums]
-        packed = layout.pack(layout.by_place(shown), self.key.modulus)
+        if layout.parts > 1:
+            parts = [layout.pack(part, self.key.modulus) for part in shown]
+            packed = [ciphertext for group in zip(*parts, strict=True) for ciphertext in group]
+        else:
+            packed = layout.pack(layout.by_place(shown), self.key.modulus)
         if layout.rows > 1:
             packed = self.key.add_plaintexts(packed, layout.masks(len(chosen), random))
         return to_wire(self.key.rerandomise(packed, random), self.key.modulus)

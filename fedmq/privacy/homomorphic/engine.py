@@ -87,6 +87,7 @@ class AdditiveEngine(Engine):
     scheme: ClassVar[Scheme]
     exact = True
     replays = True
+    takes_vectors = True
     leakage = Leakage(
         active="the sums of g and h of every split candidate of a passive party, in random order",
         passive="who stands in which node, down to the last level but one; no g, h or sum",

@@ -178,6 +178,7 @@ class AdditivePassive(PassiveHalf):
         self._subtract_siblings = subtract_siblings
         self._sum_early = sum_early
         self._secret = secrets.token_bytes(32)
+        self._outputs = 1
         self._features = np.arange(bins.cuts.n_features, dtype=np.int32)
         self._ciphertexts: NDArray[np.uint8] | None = None
         self.forget_tree()
@@ -187,11 +188,13 @@ class AdditivePassive(PassiveHalf):
         training: NDArray[np.bool_],
         value_bits: int = RESOLUTION_BITS,
         secret: bytes | None = None,
+        outputs: int = 1,
     ) -> None:
         self._secret = secret or self._secret
         self._most_sum_bits = _sum_bits(int(np.count_nonzero(training)), value_bits)
-        # Gradients of all their bits have no room for others.
-        self._most_shared = MOST_SHARED if value_bits < RESOLUTION_BITS else 1
+        # Gradients of all their bits, or of several outputs, have no room for other rows.
+        self._most_shared = MOST_SHARED if value_bits < RESOLUTION_BITS and outputs == 1 else 1
+        self._outputs = outputs
 
     def forget_tree(self) -> None:
         self._carried = np.zeros(self._bins.n_rows, dtype=np.bool_)
@@ -211,17 +214,18 @@ class AdditivePassive(PassiveHalf):
         if self._layout is None:
             self._layout = layout
             # Workers read it in place, so that each tree gets its own.
-            shape = (-(-self._bins.n_rows // layout.rows), width(self._key.modulus))
+            most = -(-self._bins.n_rows // layout.rows) * layout.parts
+            shape = (most, width(self._key.modulus))
             self._ciphertexts = large_zeros(shape, np.uint8)
         elif self._layout != layout:
             raise MessageError("the pieces of a gradient broadcast differ in their slot layout")
         assert self._ciphertexts is not None
-        first, self._arrived = self._arrived, self._arrived + -(-len(piece.rows) // layout.rows)
+        first, self._arrived = self._arrived, self._arrived + len(piece.values["ciphertexts"])
         if self._arrived > len(self._ciphertexts):
             raise MessageError("a gradient broadcast of more ciphertexts than there are rows")
         self._ciphertexts[first : self._arrived] = piece.values["ciphertexts"]
         ciphertext, place = np.divmod(np.arange(len(piece.rows), dtype=np.int32), layout.rows)
-        self._ciphertext_of[piece.rows] = first + ciphertext
+        self._ciphertext_of[piece.rows] = first + ciphertext * layout.parts
         self._place_of[piece.rows] = place
         self._carried[piece.rows] = True
         self._waiting.append(piece.rows.astype(np.int32))
@@ -242,7 +246,6 @@ class AdditivePassive(PassiveHalf):
             or not isinstance(shared, int)
             or not 0 < shared <= self._most_shared
             or (shared > 1 and not self._key.adds_plaintexts)
-            or ciphertexts.shape != (-(-len(piece.rows) // shared), width(self._key.modulus))
             or not isinstance(h, int)
             or not isinstance(slot, int)
             or not isinstance(capacity, int)
@@ -251,30 +254,38 @@ class AdditivePassive(PassiveHalf):
             or (shared > 1 and (capacity + 1) * shared - 1 > bits // slot)
         ):
             raise MessageError("a gradient broadcast that does not fit the key")
-        layout = SlotLayout(h, slot, capacity, shared)
-        self._check_width(layout)
+        layout = self._needed(SlotLayout(h, slot, capacity, shared))
+        count = -(-len(piece.rows) // shared) * layout.parts
+        if ciphertexts.shape != (count, width(self._key.modulus)):
+            raise MessageError(
+                "a gradient broadcast of another number of ciphertexts than its rows"
+            )
         # Masks hide what lies beside a sum only if slots are as wide as any sum, and the guard.
         if shared > 1 and layout.sum_bits <= h:
             raise MessageError("a gradient broadcast without room for masks")
         return layout
 
-    def _check_width(self, layout: SlotLayout) -> None:
-        """Refuse slots that are wider, or fewer, than sums of the training's rows need.
+    def _needed(self, layout: SlotLayout) -> SlotLayout:
+        """The layout with slots as in ``layout``, whole.
+
+        Refuse slots that are wider, or fewer, than sums of the training's rows need.
 
         In room that sums do not need, numbers could stand that say of each sum which rows are in
         it. The layout follows from the width of h, which follows from rows and fixed point.
         """
         most = (1 << min(layout.h_bits, self._most_sum_bits)) - 1
         bits = self._key.plaintext_bits
-        needed = SlotLayout.for_sums(most, most, bits, layout.rows)
+        needed = SlotLayout.for_sums(most, most, bits, layout.rows, self._outputs)
         if not self._pack_sums:
             needed = replace(needed, capacity=1)
-        if layout != needed:
+        slots = (layout.h_bits, layout.slot_bits, layout.capacity)
+        if slots != (needed.h_bits, needed.slot_bits, needed.capacity):
             raise MessageError(
                 f"a slot layout of {layout.capacity} sums with {layout.slot_bits} bits each, where "
                 f"{needed.capacity} with {needed.slot_bits} are needed: other rows could be read "
                 "from it"
             )
+        return needed
 
     def sums_bytes(self, nodes: int) -> int:
         # Half a tree is its last level, of whose siblings one is summed, in parts that are kept
@@ -282,8 +293,12 @@ class AdditivePassive(PassiveHalf):
         level = nodes // 2 + 1
         summed = -(-level // 2) if self._subtract_siblings else level
         parts = max(self._parallelism, _EARLY_PARTS, -(-self._bins.n_rows // _MOST_ROWS))
-        shared = self._most_shared if self._key.adds_plaintexts else 1
-        sums = (nodes + summed * parts) * shared * self._bins.cuts.n_cells
+        places = self._most_shared if self._key.adds_plaintexts else 1
+        if self._outputs > 1:
+            most = (1 << self._most_sum_bits) - 1
+            bits = self._key.plaintext_bits
+            places = SlotLayout.for_sums(most, most, bits, outputs=self._outputs).places
+        sums = (nodes + summed * parts) * places * self._bins.cuts.n_cells
         return sums * self._addition.sum_bytes
 
     def answer(self, queries: Sequence[Query]) -> Plan[None]:
@@ -314,7 +329,7 @@ class AdditivePassive(PassiveHalf):
         parts = yield Compute(
             self._summations(rows, max(self._parallelism, -(-together // _MOST_ROWS)), layout)
         )
-        places = layout.rows
+        places = layout.places
         partial = {
             node: [part[slot * places : (slot + 1) * places] for part in parts]
             for slot, node in enumerate(nodes)
@@ -331,19 +346,21 @@ class AdditivePassive(PassiveHalf):
         assert self._ciphertexts is not None
         together = np.concatenate(rows)
         slots = np.repeat(np.arange(len(rows), dtype=np.int32), [len(held) for held in rows])
-        places = self._place_of[together]
-        slots = slots * np.int32(layout.rows) + places
+        together, slots = np.repeat(together, layout.parts), np.repeat(slots, layout.parts)
+        parts_of = np.resize(np.arange(layout.parts, dtype=np.int32), len(together))
+        places = self._place_of[together] + parts_of
+        slots = slots * np.int32(layout.places) + places
         # A place that is not cut in parts has more rows, of which joint sums save more.
         order = np.argsort(places, kind="stable")
-        together, slots = together[order], slots[order]
+        together, slots, parts_of = together[order], slots[order], parts_of[order]
         return [
             _SumRows(
                 self._addition,
                 self._ciphertexts,
-                self._ciphertext_of[together[part]],
+                self._ciphertext_of[together[part]] + parts_of[part],
                 together[part],
                 slots[part],
-                len(rows) * layout.rows,
+                len(rows) * layout.places,
                 self._bins,
                 self._features,
             )
@@ -372,7 +389,7 @@ class AdditivePassive(PassiveHalf):
         done = iter(shown)
         for query in queries:
             packed = np.concatenate([next(done) for _ in shares[query.node]])
-            yield Reply(query.node, self._pieces(packed, len(query.order), layout.capacity))
+            yield Reply(query.node, self._pieces(packed, len(query.order), layout))
 
     def _seed(self, query: Query) -> bytes:
         """Of an answer's noise: no other node of a session has it, and a node has one answer."""
@@ -381,18 +398,19 @@ class AdditivePassive(PassiveHalf):
     def _shares(self, query: Query, queries: int, layout: SlotLayout) -> list[tuple[int, int]]:
         """Ranges of a node's order that end where a ciphertext is full: all cores are at work."""
         cores = -(-self._parallelism // queries)
-        ciphertexts = max(_FEWEST_AT_ONCE, -(-layout.packed_count(len(query.order)) // cores))
-        ciphertexts = -(-ciphertexts // self._addition.at_once) * self._addition.at_once
-        size = ciphertexts * layout.capacity
+        groups = layout.packed_count(len(query.order)) // layout.parts
+        groups = max(_FEWEST_AT_ONCE, -(-groups // cores))
+        size = -(-groups // self._addition.at_once) * self._addition.at_once * layout.capacity
         starts = range(0, max(1, len(query.order)), size)
         return [(start, start + size) for start in starts]
 
-    def _pieces(self, packed: NDArray[np.uint8], count: int, capacity: int) -> list[Values]:
-        most = PIECE_BYTES // packed.shape[1]
+    def _pieces(self, packed: NDArray[np.uint8], count: int, layout: SlotLayout) -> list[Values]:
+        most = layout.whole_parts(PIECE_BYTES // packed.shape[1])
+        held = most // layout.parts * layout.capacity
         return [
             {
                 "packed": packed[start : start + most],
-                "count": min(count - start * capacity, most * capacity),
+                "count": min(count - start // most * held, held),
             }
             for start in range(0, max(len(packed), 1), most)
         ]

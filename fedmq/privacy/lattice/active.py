@@ -87,7 +87,12 @@ class LatticeActive(ActiveHalf):
         self._subtracts = True
         self._sums: dict[tuple[str, int], _NodeSums] = {}
 
-    def start_session(self, training: NDArray[np.bool_], value_bits: int = RESOLUTION_BITS) -> None:
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        outputs: int = 1,
+    ) -> None:
         self._all_rows = len(training)
         self._training = np.flatnonzero(training)
         self._places = np.cumsum(training, dtype=np.int32) - np.int32(1)

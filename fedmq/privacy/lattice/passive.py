@@ -63,6 +63,7 @@ class LatticePassive(PassiveHalf):
         training: NDArray[np.bool_],
         value_bits: int = RESOLUTION_BITS,
         secret: bytes | None = None,
+        outputs: int = 1,
     ) -> None:
         self._seed = secret or fresh_seed()
         # The numbers under which candidates are known say nothing about them.

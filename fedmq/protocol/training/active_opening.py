@@ -65,7 +65,9 @@ class ActiveOpening(TranscribedMachine):
         self._params = params
         self._spec = engine
         self._engine = engine.active(parallelism)
-        self._engine.start_session(~table.evaluation, most_value_bits(params))
+        self._engine.start_session(
+            ~table.evaluation, most_value_bits(params), params.vector_outputs
+        )
         self._bins: BinMatrix
         self._handshake = Handshake(peers)
         self._model = ModelBuilder(table, params, engine, saved, callbacks)

@@ -121,8 +121,8 @@ class RecordNumbers:
 class ScoreAnswer:
     """The best of a party's candidates, or how many of them lie outside of which bound.
 
-    ``bounds`` int64 (2, 2) as `Gradients.bounds` has them; None where sums are not exact. A tie is
-    then named once: see :func:`first_of_ties`.
+    ``bounds`` int64 (2, columns) as `Gradients.bounds` has them; None where sums are not exact. A
+    tie is then named once: see :func:`first_of_ties`.
     """
 
     label: ClassVar[str] = "ScoreAnswer"
@@ -138,8 +138,8 @@ class ScoreAnswer:
         if counts.any():
             names = (("g below", "h below"), ("g above", "h above"))
             return {
-                names[side][column]: int(counts[side, column])
-                for side, column in np.argwhere(counts).tolist()
+                names[side][column]: int(counts[side, column::2].sum())
+                for side, column in np.argwhere(counts.reshape(2, -1, 2).sum(axis=1)).tolist()
             }
         best = self.score.run()
         named = first_of_ties(best.candidates, left, self.score.total)
@@ -154,14 +154,15 @@ def first_of_ties(
     """The lowest number of each group of ``tied`` candidates that part the rows alike.
 
     Alike: they have the same sums, or those of one's left are those of the other's right. ``left``
-    int64 (candidates, 2), ``total`` (2,); the result is ascending.
+    int64 (candidates, columns), ``total`` (columns,); the result is ascending.
     """
     if len(tied) < 2:
         return tied
     sides = np.stack((left[tied], total - left[tied]), axis=1)
-    swapped = (sides[:, 0] > sides[:, 1])[:, 0] | (
-        (sides[:, 0, 0] == sides[:, 1, 0]) & (sides[:, 0, 1] > sides[:, 1, 1])
-    )
+    # The side that is less in the first column in which they differ comes first.
+    differ = np.argmax(sides[:, 0] != sides[:, 1], axis=1)[:, None, None]
+    deciding = np.take_along_axis(sides, differ, axis=2)[..., 0]
+    swapped = deciding[:, 0] > deciding[:, 1]
     sides[swapped] = sides[swapped, ::-1]
-    _, first = np.unique(sides.reshape(len(tied), 4), axis=0, return_index=True)
+    _, first = np.unique(sides.reshape(len(tied), -1), axis=0, return_index=True)
     return np.sort(tied[first])

@@ -147,6 +147,7 @@ def opening_of(
         colsample_bytree=params.colsample_bytree,
         seed=params.seed,
         value_bits=most_value_bits(params),
+        outputs=params.vector_outputs,
         colsample_bylevel=params.colsample_bylevel,
         colsample_bynode=params.colsample_bynode,
     )

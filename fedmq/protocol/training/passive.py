@@ -148,6 +148,8 @@ class PassiveTraining(TranscribedMachine):
     def _preparing(self, spec: Engine) -> Plan[PreparedTraining]:
         table: PassiveTable = yield from single(self._load)
         table.check(self._party, self._peer, self._terms, self._saved or ())
+        if self._terms.outputs > 1 and not spec.takes_vectors:
+            raise Refused(f"engine {spec.name} sums one g and h a row, not {self._terms.outputs}")
         learning = ~self._terms.evaluation.numpy()
         signs = kept_signs(self._party, table, self._terms, spec)
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
@@ -156,7 +158,8 @@ class PassiveTraining(TranscribedMachine):
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
-            engine.start_session(learning, self._terms.value_bits, noise_secret(self._secret))
+            secret = noise_secret(self._secret)
+            engine.start_session(learning, self._terms.value_bits, secret, self._terms.outputs)
             check_sums_bytes(self._party, engine, self._terms, self._most_sums_bytes)
         except FedmqError as error:
             raise Refused(str(error)) from error
@@ -299,7 +302,7 @@ class PassiveTraining(TranscribedMachine):
                 raise ProtocolError("sums of nodes that have been split meanwhile")
             try:
                 counter, most = self._prepared.counter, len(tree.candidates.of_tree)
-                most *= self._prepared.engine.nodes_per_query
+                most *= self._sums_per_candidate
                 self._effects += counter.answer(tree.number, rows_of, most)
             except Refused as error:
                 self._fail(error)
@@ -329,6 +332,11 @@ class PassiveTraining(TranscribedMachine):
             for (node, rows), pieces in zip(rows_of.items(), pieces_of.values(), strict=True)
         ]
         yield from self._prepared.engine.answer(queries)
+
+    @property
+    def _sums_per_candidate(self) -> int:
+        """What an answered query counts for each candidate."""
+        return self._prepared.engine.nodes_per_query * self._terms.outputs
 
     def _is_too_small(self, node: int) -> bool:
         """Whether fewer rows carry a gradient there than this party discloses sums of."""
@@ -405,8 +413,7 @@ class PassiveTraining(TranscribedMachine):
         if body.tree != tree.number or self._plans:
             raise ProtocolError(f"tree {body.tree} is not complete")
         self._prepared.engine.forget_tree()
-        per_query = self._prepared.engine.nodes_per_query
-        shown = [per_query * length for length in tree.shown.lengths]
+        shown = [self._sums_per_candidate * length for length in tree.shown.lengths]
         self._effects += self._prepared.counter.end_tree(tree.number, shown)
         del self._growing
         records = last_records(self._records, tree.records_before)

@@ -23,20 +23,25 @@ class Round:
         self._added: list[NDArray[np.float32]] = []
 
     def add(self, increments: NDArray[np.float32]) -> None:
-        """The next tree adds ``increments`` (rows,); after the last one a new round begins."""
+        """The next tree adds ``increments``; after the last one a new round begins.
+
+        (rows,), or (rows, outputs) where leaves are vectors.
+        """
         self._added.append(increments)
         if len(self._added) < self._params.trees_per_round:
             return
         columns = self.margin.reshape(len(self.margin), -1).copy()
         for tree, added in enumerate(self._added):  # one by one, as XGBoost adds them
-            columns[:, self._params.output_of(tree)] += added
+            first, vectors = self._params.output_of(tree), added.reshape(len(added), -1)
+            columns[:, first : first + vectors.shape[1]] += vectors
         self.margin = columns.reshape(self.margin.shape)
         self._added = []
 
     def saved(self) -> NDArray[np.float32]:
         """What a checkpoint keeps: the margin, beside it what the trees so far have added.
 
-        float32 (rows,) where a round is one tree, else (rows, outputs + trees so far).
+        float32 (rows,) where a round is one tree with a number in each leaf, else (rows, outputs +
+        what leaves have of the trees so far).
         """
         if self._params.trees_per_round == 1:
             return self.margin
@@ -45,6 +50,7 @@ class Round:
     def restore(self, saved: NDArray[np.float32]) -> None:
         """Go on from what a checkpoint kept; its shape may be lost."""
         columns = saved.reshape(len(self.margin), -1)
-        outputs = self._params.outputs
+        outputs, width = self._params.outputs, self._params.vector_outputs
         self.margin = np.ascontiguousarray(columns[:, :outputs]).reshape(self.margin.shape)
-        self._added = list(columns[:, outputs:].T)
+        trees = columns[:, outputs:].T.reshape(-1, width, len(columns))
+        self._added = [tree.T if width > 1 else tree[0] for tree in trees]

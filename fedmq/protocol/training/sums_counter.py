@@ -36,13 +36,14 @@ class SumsCounter:
     ) -> Sequence[AgreeToSums]:
         """``trees`` of ``terms`` are on disk; Refused where the others may tell too much.
 
+        A candidate has as many sums as the terms have outputs.
         A query that is about fewer than ``nodes_per_query`` nodes counts as if about so many.
         """
         if self._answered is None:
             return ()
         left = max(0, terms.trees - max(trees, terms.active_only_trees))
         columns = terms.colsample_bytree * terms.colsample_bylevel * terms.colsample_bynode
-        shown = math.ceil(candidates * columns)
+        shown = math.ceil(candidates * columns) * terms.outputs
         per_tree = most_sums(terms.max_depth, terms.rows, shown, terms.max_leaves)
         # A tree of few leaves may grow by one split at a time.
         questions = max(terms.max_depth, terms.max_leaves)

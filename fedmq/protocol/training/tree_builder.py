@@ -13,7 +13,7 @@ from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
 from fedmq.boosting.node_numbers import ROOT, children, parent
 from fedmq.boosting.objectives.intercept import quantile
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import leaf_weights, node_weights
+from fedmq.boosting.split import leaf_weights, node_weights, vector_leaf_weights
 
 __all__ = ["Residuals", "TreeBuilder"]
 
@@ -80,7 +80,7 @@ class TreeBuilder:
         return rows[self.gradients.carried[rows]]
 
     def totals(self, node: int) -> NDArray[np.int64]:
-        """The sums G and H of ``node``, in fixed point: int64 (2,)."""
+        """The sums G and H of ``node``, in fixed point: int64 (2 * outputs,)."""
         total: NDArray[np.int64] = self.bounds(node).sum(axis=0)
         return total
 
@@ -123,7 +123,7 @@ class TreeBuilder:
         ``expands``: whether the children may be split as well.
         """
         below, rows = children(node), self._rows[node]
-        self._splits[node] = _Split(owner, record, gain, cover=self._sums(node)[1])
+        self._splits[node] = _Split(owner, record, gain, cover=_cover(self._sums(node)))
         if below[0] not in self._bounds:
             self.left_totals(node, left)
         del self._rows[node]
@@ -143,23 +143,32 @@ class TreeBuilder:
         return bool(self.level)
 
     def finish(self) -> tuple[Tree, NDArray[np.float32]]:
-        """The tree, and what it adds to the margin of each row: float32 (rows,)."""
-        tree, place = GrowingTree(), {ROOT: 0}
+        """The tree, and what it adds to the margin of each row: float32 (rows,).
+
+        Where leaves are vectors: to its margins, float32 (rows, outputs).
+        """
+        outputs = self.gradients.pairs.shape[1] // 2
+        tree, place = GrowingTree(outputs), {ROOT: 0}
         # Level by level from left to right, whichever owner's split came in first.
         for node, split in sorted(self._splits.items()):
             places = tree.split(
                 place[node], split.owner, split.record, gain=split.gain, cover=split.cover
             )
             place |= zip(children(node), places, strict=True)
-        increments = np.zeros(len(self.gradients.pairs), dtype=np.float32)
+        shape = (len(self.gradients.pairs), *((outputs,) if outputs > 1 else ()))
+        increments = np.zeros(shape, dtype=np.float32)
         for node, rows in self._rows.items():
             sums = self._sums(node)
             weight = self._leaf_weight(node, sums)
-            tree.leaf(place[node], float(weight), cover=sums[1])
+            tree.leaf(place[node], weight, cover=_cover(sums))
             increments[rows] = weight
         return tree.finished(), increments
 
-    def _leaf_weight(self, node: int, sums: NDArray[np.float64]) -> np.float32:
+    def _leaf_weight(
+        self, node: int, sums: NDArray[np.float64]
+    ) -> np.float32 | NDArray[np.float32]:
+        if len(sums) > 2:
+            return vector_leaf_weights(sums, self._params, root=node == ROOT)
         carrying = self.carrying(node)
         if self._residuals is not None and len(carrying):
             return self._residuals.leaf_weight(carrying, self._params.leaf_eta)
@@ -178,3 +187,8 @@ class TreeBuilder:
         """G and H of ``node``, of which its cover and weight are made: exact, not rounded."""
         exact = self.gradients.unrounded_totals(self._rows[node])
         return self.gradients.scale.to_float(self.totals(node)) if exact is None else exact
+
+
+def _cover(sums: NDArray[np.float64]) -> float:
+    """The hessians of a node, those of all outputs together."""
+    return float(sums[1::2].sum())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from fedmq.boosting.model.numpy_field import Bools, Float32s, Int16s
+from fedmq.boosting.model.numpy_field import Bools, Float32s, Int16s, Leaves
 
 
 class Document(BaseModel):
@@ -54,3 +54,25 @@ def test_what_does_not_fit_is_refused(changed: dict[str, object]) -> None:
 def test_vectors_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="read-only"):
         document().real[0] = 1
+
+
+class Vectors(BaseModel):
+    leaves: Leaves
+
+
+def test_vector_leaves_are_rows_and_numbers_stay_numbers() -> None:
+    rows = Vectors.model_validate_json('{"leaves": [[0.5, -1], [0.1, "Infinity"]]}')
+    assert rows.leaves.shape == (2, 2)
+    assert rows.leaves.dtype == np.float32
+    assert Vectors.model_validate_json(rows.model_dump_json()).leaves.tolist() == (
+        rows.leaves.tolist()
+    )
+    assert Vectors(leaves=np.array([0.5, 1], np.float32)).model_dump_json() == (
+        '{"leaves":[0.5,1.0]}'
+    )
+
+
+@pytest.mark.parametrize("leaves", [[[1.0], [1.0, 2.0]], [[1.0], 2.0], [["x"]], [1.0, [2.0]]])
+def test_leaves_of_other_lengths_are_refused(leaves: object) -> None:
+    with pytest.raises(ValidationError, match="expected"):
+        Vectors.model_validate({"leaves": leaves})

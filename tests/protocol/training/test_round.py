@@ -59,3 +59,17 @@ def test_parallel_trees_of_one_margin_are_kept_apart_until_all_have_grown() -> N
         restored.add(increments)
     assert restored.margin.tolist() == [1 + 2 + 3] * 4
     assert restored.margin.shape == (4,)
+
+
+def test_vector_leaves_add_to_all_margins_at_once_and_parallel_ones_are_kept_apart() -> None:
+    params = CLASSES.model_copy(
+        update={"multi_strategy": "multi_output_tree", "num_parallel_tree": 2}
+    )
+    vectors = [np.arange(12, dtype=np.float32).reshape(4, 3) * scale for scale in (1, 10)]
+    grown = Round(FIRST, params)
+    grown.add(vectors[0])
+    np.testing.assert_array_equal(grown.margin, FIRST)
+    restored = Round(FIRST, params)
+    restored.restore(grown.saved().reshape(-1))
+    restored.add(vectors[1])
+    np.testing.assert_array_equal(restored.margin, vectors[0] + vectors[1])

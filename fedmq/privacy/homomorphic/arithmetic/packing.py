@@ -9,6 +9,9 @@ in slot p. Rows are summed by place. Packing shifts the sum of the last place le
 first place most: their slots meet in one, which then holds the sum over all rows. The slots around
 it hold what happened to lie beside them, which would tell who was added; `masks` cover these slots
 with random numbers, 2^-40 from uniform, and slots are so much wider.
+
+A row of several outputs has a pair for each. They lie in slots of as few ciphertexts as hold them,
+its parts; sums are made by part, and packed with those of the same part.
 """
 
 from __future__ import annotations
@@ -47,12 +50,19 @@ class SlotLayout:
     capacity: int
     rows: int = 1
     """Rows of a broadcast ciphertext."""
+    outputs: int = 1
+    """Pairs of a row; where there are several, no rows share a ciphertext."""
+    pairs: int = 1
+    """Of them in a ciphertext."""
 
     @classmethod
-    def for_sums(cls, g_bound: int, h_bound: int, plaintext_bits: int, rows: int = 1) -> SlotLayout:
+    def for_sums(
+        cls, g_bound: int, h_bound: int, plaintext_bits: int, rows: int = 1, outputs: int = 1
+    ) -> SlotLayout:
         """The tightest layout for any sums with |Σg| <= ``g_bound`` and 0 <= Σh <= ``h_bound``.
 
-        ``plaintext_bits`` is the public key's, ``rows`` go into one ciphertext. Raises
+        ``plaintext_bits`` is the public key's, ``rows`` go into one ciphertext, or one row's
+        ``outputs`` into as few as hold them. Raises
         `ConfigError` if a sum could exceed int64, or not even one sum fits the key.
         """
         if not (0 <= g_bound <= _LARGEST_BOUND and 0 <= h_bound <= _LARGEST_BOUND):
@@ -73,7 +83,18 @@ class SlotLayout:
                 f"key_bits: a key for plaintexts of {plaintext_bits} bits has no room for sums of "
                 f"{slot_bits} bits; use a longer key, or fewer fraction bits"
             )
-        return cls(h_bits, slot_bits, capacity, rows)
+        pairs = -(-outputs // -(-outputs // capacity))
+        return cls(h_bits, slot_bits, capacity // pairs, rows, outputs, pairs)
+
+    @property
+    def parts(self) -> int:
+        """Ciphertexts of a row."""
+        return -(-self.outputs // self.pairs)
+
+    @property
+    def places(self) -> int:
+        """Ciphertexts in which a sum is kept: one for each place of a row, or part."""
+        return self.rows * self.parts
 
     @property
     def sum_bits(self) -> int:
@@ -83,28 +104,38 @@ class SlotLayout:
     def join(self, g: NDArray[np.int64], h: NDArray[np.int64]) -> list[int]:
         """Plaintexts v = g·2^w + h of two int64 arrays of the same length, `rows` in each.
 
+        Of several outputs the arrays are (rows, outputs), and each row's parts follow one another.
         Raises `DataError` if a row exceeds its slot by itself, or its h is negative.
         """
         g_bound = (1 << (self.sum_bits - self.h_bits - 1)) - 1
         h_bound = (1 << self.h_bits) - 1
         outside = (g < -g_bound) | (g > g_bound) | (h < 0) | (h > h_bound)
         if outside.any():
-            row = int(np.argmax(outside))
+            row = tuple(np.argwhere(outside)[0].tolist())
             raise DataError(
-                f"row {row}: gradient {g[row]} with hessian {h[row]} exceeds its slot, "
+                f"row {row[0]}: gradient {g[row]} with hessian {h[row]} exceeds its slot, "
                 f"{g_bound} and {h_bound} at most and no negative hessian; use fewer fraction bits"
             )
         shift = self.h_bits
-        pairs = [(a << shift) + b for a, b in zip(g.tolist(), h.tolist(), strict=True)]
-        if self.rows == 1:
-            return pairs
-        return [
-            sum(
-                v << place * self.slot_bits
-                for place, v in enumerate(pairs[start : start + self.rows])
-            )
-            for start in range(0, len(pairs), self.rows)
+        pairs = [
+            (a << shift) + b for a, b in zip(g.ravel().tolist(), h.ravel().tolist(), strict=True)
         ]
+        if self.rows == self.outputs == 1:
+            return pairs
+        if self.rows > 1:
+            return [
+                self._beside(pairs[start : start + self.rows])
+                for start in range(0, len(pairs), self.rows)
+            ]
+        return [
+            self._beside(pairs[start + part : start + min(part + self.pairs, self.outputs)])
+            for start in range(0, len(pairs), self.outputs)
+            for part in range(0, self.outputs, self.pairs)
+        ]
+
+    def _beside(self, pairs: Sequence[int]) -> int:
+        """``pairs`` in slots of one plaintext, the first one lowest."""
+        return sum(v << place * self.slot_bits for place, v in enumerate(pairs))
 
     def by_place(self, sums: Sequence[Sequence[mpz]]) -> list[mpz]:
         """``sums`` of the rows at each place, `rows` sequences, in the order that `pack` takes.
@@ -136,14 +167,19 @@ class SlotLayout:
 
     def packed_count(self, count: int) -> int:
         """Ciphertexts that ``count`` sums are packed into."""
-        return -(-count // self.capacity)
+        return -(-count // self.capacity) * self.parts
+
+    def whole_parts(self, ciphertexts: int) -> int:
+        """The most packed ciphertexts, no more than so many, that hold whole sums; at least one."""
+        return max(1, ciphertexts // self.parts) * self.parts
 
     def pack(self, ciphertexts: Sequence[mpz], modulus: mpz) -> list[mpz]:
         """Ciphertexts of up to `capacity` consecutive sums each, by Horner's scheme.
 
-        A sum is `rows` ciphertexts, in the order of `by_place`.
+        A sum is `rows` ciphertexts, in the order of `by_place`; of several parts each is packed by
+        itself.
         """
-        shift, capacity = mpz(1) << self.slot_bits, self.capacity * self.rows
+        shift, capacity = mpz(1) << self.slot_bits * self.pairs, self.capacity * self.rows
         packed = []
         for start in range(0, len(ciphertexts), capacity):
             *lower, accumulated = ciphertexts[start : start + capacity]
@@ -157,14 +193,17 @@ class SlotLayout:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The first ``count`` sums of g and h, int64, from decrypted packed ciphertexts.
 
-        Raises `MessageError` if there are not as many plaintexts as ``count`` sums fill, or one
-        holds more than its slots: then keys or layouts differ.
+        Of several outputs (count, outputs); the parts of a sum follow one another. Raises
+        `MessageError` if there are not as many plaintexts as ``count`` sums fill, or one holds more
+        than its slots: then keys or layouts differ.
         """
         if len(plaintexts) != self.packed_count(count):
             raise MessageError(
                 f"sums: expected {self.packed_count(count)} packed ciphertexts for {count} sums, "
                 f"got {len(plaintexts)}; both parties must use the same slot layout"
             )
+        if self.outputs > 1:
+            return self._unpack_parts(plaintexts, count)
         if not count:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         if self.rows > 1:
@@ -184,6 +223,20 @@ class SlotLayout:
         g = _numbers(slots[:, self.h_bits :])
         half = np.uint64(1 << (self.slot_bits - self.h_bits - 1))
         return (g - half).view(np.int64), _numbers(slots[:, : self.h_bits]).view(np.int64)
+
+    def _unpack_parts(
+        self, plaintexts: Sequence[mpz], count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        beside = SlotLayout(self.h_bits, self.slot_bits, self.capacity * self.pairs)
+        parts = [
+            beside.unpack(plaintexts[part :: self.parts], count * self.pairs)
+            for part in range(self.parts)
+        ]
+        g, h = (
+            np.concatenate([column.reshape(count, self.pairs) for column in columns], axis=1)
+            for columns in zip(*parts, strict=True)
+        )
+        return g[:, : self.outputs], h[:, : self.outputs]
 
     def _unpack_masked(
         self, plaintexts: Sequence[mpz], count: int

@@ -103,7 +103,12 @@ class EightAtOnce(Addition):
             ]
             for place in sums
         ]
-        packed = self._packed(np.stack(shown[::-1], axis=1).reshape(-1, residues.words), layout)
+        if layout.parts > 1:
+            packed = np.stack([self._packed(part, layout) for part in shown], axis=1)
+            packed = packed.reshape(-1, residues.words)
+        else:
+            together = np.stack(shown[::-1], axis=1).reshape(-1, residues.words)
+            packed = self._packed(together, layout)
         if layout.rows > 1:
             numbers = residues.to_numbers(packed)
             masked = self.key.add_plaintexts(numbers, layout.masks(len(chosen), random))
@@ -113,6 +118,8 @@ class EightAtOnce(Addition):
     def _packed(self, places: Rows, layout: SlotLayout) -> Rows:
         """`SlotLayout.pack`, all ciphertexts side by side."""
         residues, capacity = self._residues, layout.capacity * layout.rows
+        if capacity == 1:
+            return places
         starts = np.arange(0, len(places), capacity)
         packed = residues.in_eights(residues.ones(len(starts)))
         every = np.arange(len(packed))
@@ -121,7 +128,7 @@ class EightAtOnce(Addition):
         first = np.append(starts, np.full(len(packed) - len(starts), len(places)))
         for place in reversed(range(min(capacity, len(places)))):
             if place + 1 < capacity:
-                residues.square(packed, layout.slot_bits)
+                residues.square(packed, layout.slot_bits * layout.pairs)
             factor_at = np.minimum(first + place, len(places))
             residues.multiply(packed, every, packed, every, factors, factor_at)
         return packed[: len(starts)]

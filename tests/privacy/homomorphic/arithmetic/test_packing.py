@@ -114,3 +114,25 @@ def test_a_plaintext_that_overflows_its_slots_is_refused() -> None:
     layout = SlotLayout.for_sums(100, 100, PUBLIC.plaintext_bits)
     with pytest.raises(MessageError, match="packed ciphertext 0 holds more than its slots"):
         layout.unpack([mpz(1) << (2 * layout.slot_bits)], 2)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_several_outputs_lie_in_as_few_ciphertexts_as_hold_them(outputs: int, count: int) -> None:
+    layout = SlotLayout.for_sums(2**40, 2**40, PUBLIC.plaintext_bits, outputs=outputs)
+    slots = PUBLIC.plaintext_bits // layout.slot_bits
+    assert layout.parts == -(-outputs // slots)
+    assert layout.pairs * layout.capacity <= slots
+    random = np.random.default_rng(outputs)
+    g = random.integers(-(2**40), 2**40, (count, outputs))
+    h = random.integers(0, 2**40, (count, outputs))
+    rows = (g[:, 0], h[:, 0]) if outputs == 1 else (g, h)
+    sent = KEY.raw_encrypt(layout.join(*rows))
+    assert len(sent) == count * layout.parts
+    by_part = [
+        layout.pack(sent[part :: layout.parts], PUBLIC.modulus) for part in range(layout.parts)
+    ]
+    packed = [ciphertext for group in zip(*by_part, strict=True) for ciphertext in group]
+    assert len(packed) == layout.packed_count(count)
+    for unpacked, wanted in zip(layout.unpack(KEY.decrypt(packed), count), rows, strict=True):
+        np.testing.assert_array_equal(unpacked, wanted)
