@@ -45,6 +45,7 @@ class RowNumbersPassive(PassiveHalf):
         training: NDArray[np.bool_],
         value_bits: int = RESOLUTION_BITS,
         secret: bytes | None = None,
+        outputs: int = 1,
     ) -> None:
         self._secret = secret or self._secret
 
