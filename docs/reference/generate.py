@@ -66,6 +66,8 @@ PARAMETERS: Mapping[str, str] = {
     "max_bin": "most bins of a feature",
     "base_score": "prediction before the first tree; estimated from the labels when left out",
     "num_class": "number of classes of `multi:softprob` and `multi:softmax`",
+    "multi_strategy": "a tree for each class, or one tree whose leaves have a number for each "
+    "(`multi_output_tree`)",
     "scale_pos_weight": "how often rows of label 1 count",
     "huber_slope": "where `reg:pseudohubererror` turns from squared to absolute",
     "quantile_alpha": "which quantile `reg:quantileerror` learns",
