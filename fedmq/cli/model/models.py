@@ -13,11 +13,14 @@ from fedmq.boosting.model.importance import ImportanceKind, owned_importance, sp
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.departures import departures_in_words
+from fedmq.cli.model.shown_model import differences, shown
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
-from fedmq.cli.table import table
+from fedmq.cli.table import joined, table
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.store.deployments import Deployments
+from fedmq.party.store.held_out import held_out_path
 from fedmq.party.store.models import ModelStore
 from fedmq.party.store.share_file import check_owner, read_share, write_share
 
@@ -37,7 +40,7 @@ class _ListsByDefault(click.Group):
 
 @click.group(cls=_ListsByDefault)
 def models() -> None:
-    """List models, show what columns brought, and export, import or verify a party's share."""
+    """List, show and compare models; export, import, verify or delete a party's share."""
 
 
 @models.command("list", epilog=PARTY_HELP)
@@ -106,6 +109,68 @@ def verify(party: Path, model: str | None, local: bool, as_json: bool) -> None:
     print_result(result, as_json, _verified)
 
 
+@models.command("show", epilog=PARTY_HELP)
+@party_argument
+@click.argument("model", required=False)
+@json_option
+def show_model(party: Path, model: str | None, as_json: bool) -> None:
+    """Show MODEL, the newest when left out, as far as PARTY may see it.
+
+    The active party sees the trees' shapes, its own splits by name, and whose the others are; a
+    passive party sees its own splits.
+    """
+    shares = _Shares(party)
+    print_result(shown(shares.share(model)), as_json, _model_in_words)
+
+
+@models.command("diff", epilog=PARTY_HELP)
+@party_argument
+@click.argument("one")
+@click.argument("other")
+@json_option
+def diff_models(party: Path, one: str, other: str, as_json: bool) -> None:
+    """Show where the models ONE and OTHER differ, as far as PARTY may see them."""
+    shares = _Shares(party)
+    found = differences(shown(shares.checked(one)), shown(shares.checked(other)))
+    result = [{"key": key, one: first, other: second} for key, first, second in found]
+    print_result(
+        result,
+        as_json,
+        lambda _: (
+            table(("", one, other), [(key, _cell(a), _cell(b)) for key, a, b in found])
+            if found
+            else f"{one} and {other} do not differ"
+        ),
+    )
+
+
+@models.command("delete", epilog=PARTY_HELP)
+@party_argument
+@click.argument("model")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def delete_model(party: Path, model: str, yes: bool, as_json: bool) -> None:
+    """Delete PARTY's share of MODEL, and the rows that it held out.
+
+    No party can score by MODEL any more. The shares of others stay with them. A model that is
+    served, or that a name can be rolled back to, is not deleted.
+    """
+    shares = _Shares(party)
+    shares.checked(model)
+    names = Deployments.read(shares.state).names_of(model)
+    if names:
+        raise ConfigError(
+            f"model {model!r} is served as {', '.join(names)}, or was: activate another model "
+            "until it can no longer be rolled back to"
+        )
+    if not yes:
+        click.confirm(f"Delete {shares.party}'s share of {model} for good?", abort=True, err=True)
+    held_out_path(shares.state, model).unlink(missing_ok=True)
+    shares.store.path(model).unlink()
+    result = {"model": model, "party": shares.party, "deleted": True}
+    print_result(result, as_json, lambda _: f"{shares.party} has no share of {model} any more")
+
+
 @models.command("importance", epilog=PARTY_HELP)
 @party_argument
 @click.argument("model", required=False)
@@ -125,7 +190,7 @@ def show_importance(party: Path, model: str | None, kind: ImportanceKind, as_jso
     sees how often its own columns split: gains are not sent to it.
     """
     shares = _Shares(party)
-    share = shares.newest() if model is None else shares.checked(model)
+    share = shares.share(model)
     found: Mapping[tuple[str, str], float]
     if isinstance(share, ActiveShare):
         found = owned_importance(share, kind)
@@ -150,8 +215,10 @@ class _Shares:
         self.state = config.state
         self.store = ModelStore(config.state)
 
-    def newest(self) -> ActiveShare | PassiveShare:
-        """The share of the newest model; DataError if there is none."""
+    def share(self, model: str | None) -> ActiveShare | PassiveShare:
+        """The share of ``model``, or of the newest one; DataError if there is none."""
+        if model is not None:
+            return self.checked(model)
         known = self.store.ids()
         if not known:
             raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
@@ -192,6 +259,33 @@ def _in_words(result: Any) -> str | Text:
 
 def _metrics(model: Any) -> str:
     return ", ".join(f"{name} {value:.5f}" for name, value in model["metrics"].items())
+
+
+def _model_in_words(model: Any) -> Text:
+    splits = [(split, count) for split, count in model["own_splits"].items()]
+    if "trees" not in model:
+        withheld = "; ".join(model["departures"])
+        head = f"{model['model']}: {sum(model['own_splits'].values())} splits of {model['party']}"
+        return joined(head, withheld, table(("own split", "nodes"), splits))
+    trees = model["trees"]
+    leaves, depth = sum(tree["leaves"] for tree in trees), max(tree["depth"] for tree in trees)
+    facts = [
+        ("objective", model["objective"]),
+        ("trees", f"{len(trees)}, {leaves} leaves, depth {depth}"),
+        ("as XGBoost", departures_in_words(model["departures"])),
+        *((f"{party}'s splits", count) for party, count in model["splits"].items()),
+        *((name, f"{value:.5f}") for name, value in model["metrics"].items()),
+        *((name, _cell(value)) for name, value in model["params"].items()),
+    ]
+    return joined(table(("", model["model"]), facts), table(("own split", "nodes"), splits))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _importances(result: Any) -> Text:

@@ -68,6 +68,14 @@ class Deployments:
         """The newest deployment of each name."""
         return {name: versions[-1] for name, versions in self._document.names.items()}
 
+    def names_of(self, model: str) -> list[str]:
+        """The names that stand for ``model``, or can be rolled back to it."""
+        return [
+            name
+            for name, versions in self._document.names.items()
+            if any(version.model == model for version in versions)
+        ]
+
     def before(self, name: str) -> Deployment:
         """The deployment of ``name`` before the newest.
 

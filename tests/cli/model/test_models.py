@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedmq.party.store.deployments import Deployment, Deployments
 from fedmq.party.store.models import ModelStore
 from tests.cli.command import fedmq
 from tests.party.store.test_models import active_share, passive_share
@@ -101,3 +102,45 @@ def test_importances_name_own_columns_alone(folder: Path) -> None:
     assert "WEIGHT" in telco.out.splitlines()[0]
     retail = fedmq("models", "importance", folder / "retail" / "party.toml")
     assert retail.error == "there is no model yet; train one with: fedmq train JOB.toml"
+
+
+def test_a_model_is_shown_as_far_as_a_party_may_see_it(folder: Path) -> None:
+    bank = fedmq("models", "show", folder / "bank" / "party.toml", "--json").result
+    assert bank["trees"] == [{"nodes": 3, "leaves": 2, "depth": 1}]
+    assert bank["splits"] == {"bank": 0, "telco": 1}
+    assert bank["total_gain"] == {"telco": 3.5}
+    telco = fedmq("models", "show", folder / "telco" / "party.toml", "--json").result
+    assert set(telco) == {"model", "own_splits", "party", "columns", "departures"}
+    assert sum(telco["own_splits"].values()) == len(passive_share().lookup_table)
+    in_words = fedmq("models", "show", folder / "bank" / "party.toml", "credit").out
+    assert "1, 2 leaves, depth 1" in in_words
+
+
+def test_two_models_are_compared_key_by_key(folder: Path) -> None:
+    party = folder / "bank" / "party.toml"
+    other = active_share("later")
+    params = other.params.model_copy(update={"eta": 0.5})
+    ModelStore(folder / "bank" / "state").save(other.model_copy(update={"params": params}))
+    found = fedmq("models", "diff", party, "credit", "later", "--json").result
+    assert {row["key"]: (row["credit"], row["later"]) for row in found} == {
+        "model": ("credit", "later"),
+        "params.eta": (0.1, 0.5),
+    }
+    assert fedmq("models", "diff", party, "credit", "credit").out.strip() == (
+        "credit and credit do not differ"
+    )
+
+
+def test_a_share_is_deleted_unless_a_name_stands_for_it(folder: Path) -> None:
+    party, state = folder / "bank" / "party.toml", folder / "bank" / "state"
+    deployments = Deployments.read(state)
+    deployments.put("score", Deployment(model="credit", mode="bitmap"))
+    refused = fedmq("models", "delete", party, "credit", "--yes")
+    assert refused.code == 3
+    assert "is served as score" in refused.error
+    (state / "deployments.json").unlink()
+    asked = fedmq("models", "delete", party, "credit")
+    assert asked.code != 0
+    assert ModelStore(state).ids() == ["credit"]
+    assert fedmq("models", "delete", party, "credit", "--yes").code == 0
+    assert ModelStore(state).ids() == []
