@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest oldest chaos fuzz histories bench bench-training bench-safety
-.PHONY: bench-apart bench-estimate bench-gradient-bits bench-wide bench-merged-cells soak bench-alignment bench-online papers docs clean rabbitmq postgresql
+.PHONY: bench-apart bench-estimate bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers docs clean rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -86,6 +86,9 @@ bench-merged-cells: $(VENV)/bench.stamp ## what smallest_cell costs of a model, 
 
 bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tables
 	@$(BIN)/python -m benchmarks.wide --page docs/measured/wide.md
+
+bench-classes: $(VENV)/bench.stamp ## a round of ten classes beside one binary tree
+	@$(BIN)/python -m benchmarks.classes --page docs/measured/classes.md
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python -m benchmarks.soak

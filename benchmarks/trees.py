@@ -116,14 +116,14 @@ def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, An
         "seconds": float(np.median(seconds)),
         "first": float(done[1] - done[0]),
         **_set_up(trace),
-        **_split(trace, done[1], done[-2], case.trees),
+        **split_by_part(trace, done[1], done[-2], case.trees),
         "MB": model.bytes_sent / 1e6 / (case.trees + 2),
         "peak MB": memory.peak / 1e6,
     }
-    return result | _beside_xgboost(np.hstack(columns), label, params, model)
+    return result | beside_xgboost(np.hstack(columns), label, params, model)
 
 
-def _split(trace: Timeline, start: float, end: float, trees: int) -> dict[str, float]:
+def split_by_part(trace: Timeline, start: float, end: float, trees: int) -> dict[str, float]:
     """Seconds of a core per part and tree; of messages and of idle time, on the clock."""
     parts: dict[str, float] = defaultdict(float)
     at_work, moving = [], []
@@ -165,7 +165,7 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def _beside_xgboost(
+def beside_xgboost(
     values: NDArray[np.float32], label: NDArray[np.float32], params: TrainParams, model: Any
 ) -> dict[str, Any]:
     result: dict[str, Any] = {"xgboost seconds": xgboost_seconds(values, label, params)}

@@ -20,12 +20,13 @@ __all__ = ["AsyncClient", "Client", "ScoreList"]
 class ScoreList:
     """Scores in the order of the ids of the request; None where there is none.
 
+    Of a model of several classes a score is a tuple, with a number for each.
     ``unknown_at`` by id: parties that do not know it. ``degraded`` by party that did not answer:
     the share of (row, tree) pairs that were guessed there; empty when all is exact.
     """
 
     model: str
-    scores: tuple[float | None, ...]
+    scores: tuple[float | tuple[float, ...] | None, ...]
     unknown_at: Mapping[str, Sequence[str]] = field(default_factory=dict)
     degraded: Mapping[str, float] = field(default_factory=dict)
 
@@ -88,13 +89,17 @@ class _BaseClient(ABC):
         answer = response.json()
         return ScoreList(
             answer["model"],
-            tuple(row["score"] for row in answer["scores"]),
+            tuple(_score(row["score"]) for row in answer["scores"]),
             {row["id"]: row["unknown_at"] for row in answer["scores"] if "unknown_at" in row},
             answer.get("degraded", {}),
         )
 
     def _unreachable(self, error: Exception) -> DaemonError:
         return DaemonError(f"{self._url} does not answer: {str(error) or type(error).__name__}")
+
+
+def _score(score: float | list[float] | None) -> float | tuple[float, ...] | None:
+    return tuple(score) if isinstance(score, list) else score
 
 
 def _error(response: Any) -> FedmqError:

@@ -102,7 +102,7 @@ class ServedForest:
         return self.forest.below(places[records], (exits & 1).astype(np.bool_))
 
     def scores(self, leaves: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Leaves (rows, trees) to margins and predictions, float32 (rows,) each."""
+        """Leaves (rows, trees) to margins and predictions: float32 (rows,), or (rows, classes)."""
         objective = objective_of(self.share.params)
         base = objective.first_margin(self.share.base_score)
         margins = self.forest.margins(leaves, base)

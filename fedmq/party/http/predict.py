@@ -159,10 +159,12 @@ def _read_table(arrow: Any, body: bytes, most_rows: int) -> Any:
 
 def _to_arrow(prediction: Prediction) -> bytes:
     arrow = _arrow()
+    of_classes = any(isinstance(value, list) for value in prediction.values)
+    scores = arrow.list_(arrow.float64()) if of_classes else arrow.float64()
     table = arrow.table(
         {
             "id": prediction.ids,
-            "score": arrow.array(prediction.values, arrow.float64()),
+            "score": arrow.array(prediction.values, scores),
             "unknown_at": arrow.array(prediction.unknown_at, arrow.list_(arrow.string())),
         }
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.errors import ConfigError, FedmqError
+from fedmq.errors import FedmqError
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.online.answering.answering import Answering
 from fedmq.party.online.answering.hosted_share import LoadedShare, LoadShare
@@ -99,11 +99,6 @@ class ModelLoader:
         """
         stamp = await self.stamp()
         share = await asyncio.to_thread(self._model_store.active, model)
-        if share.params.outputs > 1:
-            raise ConfigError(
-                f"model {model} has {share.params.outputs} classes, and online scores are one "
-                "number a row; score with: fedmq predict"
-            )
         forest = await asyncio.to_thread(ServedForest.of, share)
         load = self._source.reading.of(share.lookup_table.feature_names, model)
         rows = self._source.served(await self._pool.run(load))

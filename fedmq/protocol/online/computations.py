@@ -17,7 +17,7 @@ __all__ = ["Descend", "Descended", "OnlineScores", "SumOnline"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnlineScores:
-    """What the rows of a request came to: float32 (rows,) each.
+    """What the rows of a request came to: float32 (rows,) each, or (rows, classes).
 
     ``unknown`` bool (rows,) by party: rows that the party does not hold, whose values there counted
     as missing. ``degraded`` by party: the share of (row, tree) pairs whose direction at that party

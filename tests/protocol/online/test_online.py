@@ -29,7 +29,7 @@ MODES: tuple[Mode, ...] = ("hop", "bitmap")
 class World:
     """A model of three parties, its rows (a tenth of the values missing), and XGBoost's margins."""
 
-    def __init__(self, rows: int = 600, trees: int = 8, depth: int = 4) -> None:
+    def __init__(self, rows: int = 600, trees: int = 8, depth: int = 4, **more: Any) -> None:
         random = np.random.default_rng(5)
         table = random.normal(size=(rows, 9)).astype(np.float32)
         label = (table[:, 0] + table[:, 3] * table[:, 6] + random.normal(size=rows) > 0).astype(int)
@@ -40,7 +40,9 @@ class World:
             "retail": table[:, 6:],
         }
         others = {"telco": self.columns["telco"], "retail": self.columns["retail"]}
-        params = TrainParams(num_boost_round=trees, max_depth=depth, max_bin=16)
+        if "num_class" in more:
+            label += np.nan_to_num(table[:, 1]) > 0.7
+        params = TrainParams(num_boost_round=trees, max_depth=depth, max_bin=16, **more)
         self.model: SimulatedModel = simulate(
             active=self.columns["active"],
             label=label,

@@ -9,7 +9,7 @@ import numpy as np
 from fedmq.errors import FedmqError
 from fedmq.party.data.id_column import check_lengths
 from fedmq.party.online.scoring.request import PredictRequest, RequestError
-from fedmq.party.online.scoring.response import Prediction
+from fedmq.party.online.scoring.response import Prediction, Score
 from fedmq.party.online.scoring.scorer import ScoredRequest, Scorer
 from fedmq.party.telemetry.serving_counters import ScoreCounters
 
@@ -63,10 +63,10 @@ class PredictionService:
         self.counters.answered(len(values), bool(scored.scores.degraded))
         return Prediction(request.ids, values, scored)
 
-    def _values(self, scored: ScoredRequest, request: PredictRequest) -> Sequence[float | None]:
+    def _values(self, scored: ScoredRequest, request: PredictRequest) -> Sequence[Score | None]:
         scores = scored.scores
         chosen = scores.margins if request.output == "margin" else scores.predictions
-        values: list[float | None] = chosen.astype(np.float64).tolist()
+        values: list[Score | None] = chosen.astype(np.float64).tolist()
         for party, mask in scores.unknown.items():
             if party == self._party or not self._guesses_unknown:
                 for row in np.flatnonzero(mask).tolist():

@@ -10,14 +10,17 @@ from pydantic import BaseModel
 
 from fedmq.party.online.scoring.scorer import ScoredRequest
 
-__all__ = ["PredictResponse", "Prediction", "RowScore"]
+__all__ = ["PredictResponse", "Prediction", "RowScore", "Score"]
+
+Score = float | list[float]
+"""A number, or one for each class."""
 
 
 class RowScore(BaseModel):
-    """The score of one row; null where there is none."""
+    """The score of one row: a number, or one for each class; null where there is none."""
 
     id: str
-    score: float | None
+    score: Score | None
     unknown_at: list[str] | None = None
     """Parties that do not know the id. Its values there counted as missing, if a score is given."""
 
@@ -39,7 +42,7 @@ class Prediction:
     """
 
     def __init__(
-        self, ids: Sequence[str], values: Sequence[float | None], scored: ScoredRequest
+        self, ids: Sequence[str], values: Sequence[Score | None], scored: ScoredRequest
     ) -> None:
         self.ids = ids
         self.values = values
