@@ -10,14 +10,15 @@ questions get the same, and the same one gets the same answer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.privacy.lattice.layout import FLOOD_UNIFORMS, LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, carried
@@ -27,7 +28,7 @@ from fedmq.privacy.plan import Values
 
 __all__ = ["AnswerQuery", "add_flood", "inner_products", "limb_histograms"]
 
-_MOST_JOINT_CELLS = 4096  # of two features together: a table that stays in the fastest cache
+_MOST_JOINT_CELLS = 4096  # of several features together: a table that stays in the fastest cache
 _ELEMENTS_AT_ONCE = 256
 
 
@@ -36,33 +37,40 @@ def limb_histograms(
 ) -> NDArray[np.int64]:
     """Sums of ``weights`` (limbs, rows) per cell: (limbs, cells), 0 for other features.
 
-    Two features are counted at once where their cells together are few, and told apart by the
+    Several features are counted at once where their cells together are few, and told apart by the
     margins of the small table.
     """
     cuts = bins.cuts
-    limbs = len(weights)
-    sums = np.zeros((limbs, cuts.n_cells), np.int64)
-    waiting = list(features.tolist())
-    while waiting:
-        feature = waiting.pop(0)
-        cells = int(cuts.n_bins[feature]) + 1
-        place = int(cuts.first_cell[feature])
-        partner_cells = int(cuts.n_bins[waiting[0]]) + 1 if waiting else 0
-        codes = bins.codes[:, feature].astype(np.intp)
-        if not waiting or cells * partner_cells > _MOST_JOINT_CELLS:
-            for limb in range(limbs):
-                sums[limb, place : place + cells] = np.bincount(codes, weights[limb], cells)
-            continue
-        partner = waiting.pop(0)
-        partner_place = int(cuts.first_cell[partner])
-        codes *= partner_cells
-        codes += bins.codes[:, partner]
-        for limb in range(limbs):
-            table = np.bincount(codes, weights[limb], cells * partner_cells)
-            table = table.reshape(cells, partner_cells)
-            sums[limb, place : place + cells] = table.sum(axis=1)
-            sums[limb, partner_place : partner_place + partner_cells] = table.sum(axis=0)
+    sums = np.zeros((len(weights), cuts.n_cells), np.int64)
+    for joint in _joint_features(cuts, features):
+        shape = [int(cuts.n_bins[feature]) + 1 for feature in joint]
+        codes = np.zeros(len(bins.codes), np.intp)
+        for feature, cells in zip(joint, shape, strict=True):
+            codes *= cells
+            codes += bins.codes[:, feature]
+        length = math.prod(shape)
+        tables = np.stack([np.bincount(codes, limb, length) for limb in weights])
+        tables = tables.reshape(-1, *shape)
+        for axis, (feature, cells) in enumerate(zip(joint, shape, strict=True), start=1):
+            others = tuple(other for other in range(1, tables.ndim) if other != axis)
+            place = int(cuts.first_cell[feature])
+            sums[:, place : place + cells] = tables.sum(axis=others)
     return sums
+
+
+def _joint_features(cuts: Cuts, features: NDArray[np.integer]) -> Iterator[list[int]]:
+    """Features that are counted at once, in their order."""
+    joint: list[int] = []
+    together = 1
+    for feature in features.tolist():
+        cells = int(cuts.n_bins[feature]) + 1
+        if joint and together * cells > _MOST_JOINT_CELLS:
+            yield joint
+            joint, together = [], 1
+        joint.append(feature)
+        together *= cells
+    if joint:
+        yield joint
 
 
 def inner_products(

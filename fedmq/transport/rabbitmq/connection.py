@@ -27,6 +27,7 @@ from fedmq.errors import LinkError
 from fedmq.transport.background_tasks import being_cancelled
 from fedmq.transport.priority import PriorityGate
 from fedmq.transport.rabbitmq.address import BrokerAddress
+from fedmq.transport.rabbitmq.bulk_window import BULK_BYTES, BulkWindow
 from fedmq.transport.rabbitmq.link_errors import link_errors
 from fedmq.transport.rabbitmq.received import Received
 from fedmq.transport.rabbitmq.refusal import no_login, no_vhost, silent, unreached
@@ -43,10 +44,6 @@ WATCH_SECONDS = 3.0
 REACH_SECONDS = 2.0
 """For a TCP connection to the broker. A network that swallows packets shows in it long before a
 time-out that leaves room for a busy broker."""
-
-# Of longer messages two are on their way to the broker; the others wait for shorter ones here.
-BULK_BYTES = 64 * 1024
-_BULK_AT_ONCE = 2
 
 
 def _refusal(address: BrokerAddress, error: BaseException) -> str:
@@ -110,7 +107,7 @@ class BrokerConnection:
         self._incoming = connection.channel(publisher_confirms=False)
         self._posting = (low_latency or connection).channel(publisher_confirms=False)
         self._transient = (low_latency or connection).channel(publisher_confirms=False)
-        self._bulk = asyncio.Semaphore(_BULK_AT_ONCE)
+        self._bulk = BulkWindow()
         self._priority_gate = priority_gate or PriorityGate()
         self._delivered = 0
         self._unsettled = 0
@@ -354,11 +351,11 @@ class BrokerConnection:
 
     @asynccontextmanager
     async def _in_turn(self, size: int) -> AsyncIterator[None]:
-        """Around publishing ``size`` bytes: long messages go two at a time, and after scores."""
+        """Around publishing ``size`` bytes: long messages go through a window, after scores."""
         if size <= BULK_BYTES:
             yield
             return
-        async with self._bulk:
+        async with self._bulk.through(size):
             await self._priority_gate.wait()
             yield
 
