@@ -9,7 +9,7 @@ import click
 __all__ = ["print_next_step"]
 
 
-def print_next_step(as_json: bool, *words: str | Path) -> None:
-    """Print the command ``fedmq WORDS`` as the next one, for people alone."""
+def print_next_step(as_json: bool, *words: str | Path, program: str | Path = "fedmq") -> None:
+    """Print the command ``PROGRAM WORDS`` as the next one, for people alone."""
     if not as_json:
-        click.echo(f"next: fedmq {' '.join(map(str, words))}", err=True)
+        click.echo(f"next: {' '.join(map(str, (program, *words)))}", err=True)

@@ -108,7 +108,8 @@ def test_the_demo_ends_with_one_line_of_json() -> None:
     identical, total = map(int, result["xgboost_nodes_identical"].split("/"))
     assert identical == total > 0
     assert result["test_auc"] > 0.9
-    progress = outcome.err.splitlines()
+    *progress, last = outcome.err.splitlines()
+    assert last.startswith("next: fedmq init my-federation --active bank")
     assert [line.split("  ")[0] for line in progress] == [
         "training, trees 1/2",
         "training, trees 2/2",

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.party.consent.audit_log import AuditLog
@@ -35,6 +36,7 @@ def list_entries(party: Path, online: bool, as_json: bool) -> None:
     """List the entries, the oldest first."""
     entries = [entry for log in _logs(party, online) for entry in log.entries()]
     print_result(entries, as_json, lambda _: "\n".join(map(_line, entries)) or "nothing yet")
+    print_next_step(as_json, "audit-log verify", party, *["--online"] * online)
 
 
 @audit_log.command(epilog=PARTY_HELP)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.party.configuration.party import PartyFile
@@ -32,7 +33,10 @@ def dead() -> None:
 @json_option
 def list_letters(party: Path, as_json: bool) -> None:
     """List the dead letters of PARTY, the oldest first."""
-    print_result(_for_letters(party, None, None), as_json, _lines)
+    found = _for_letters(party, None, None)
+    print_result(found, as_json, _lines)
+    shown = ("dead show", party, found[0]["letter"]) if found else ("status", party)
+    print_next_step(as_json, *shown)
 
 
 @dead.command(epilog=PARTY_HELP)
@@ -43,6 +47,7 @@ def show(party: Path, letter: str, as_json: bool) -> None:
     """Show LETTER: why it died, and its header. Its body stays sealed."""
     [found, *_] = _for_letters(party, (letter,), None)
     print_result(found, as_json, lambda shown: json.dumps(shown, indent=2))
+    print_next_step(as_json, "dead requeue", party, letter)
 
 
 @dead.command(epilog=PARTY_HELP)
@@ -59,6 +64,7 @@ def drop(party: Path, letters: tuple[str, ...], every: bool, as_json: bool) -> N
 
     done = _for_letters(party, _wanted(letters, every), dropped)
     print_result(done, as_json, lambda _: f"dropped {len(done)}")
+    print_next_step(as_json, "dead list", party)
 
 
 @dead.command(epilog=PARTY_HELP)
@@ -78,6 +84,7 @@ def requeue(party: Path, letters: tuple[str, ...], every: bool, as_json: bool) -
 
     done = _for_letters(party, _wanted(letters, every), redelivered)
     print_result(done, as_json, lambda _: "\n".join(map(_outcome, done)) or "no dead letters")
+    print_next_step(as_json, "dead list", party)
 
 
 Act = Callable[[DeadLetterBox, DeadLetter], Awaitable[dict[str, Any]]]

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.errors import LinkError
@@ -27,6 +28,7 @@ def health(party: Path, as_json: bool) -> None:
     print_result(result, as_json, _in_words)
     if not result["ready"]:
         raise LinkError("; ".join(result["reasons"]))
+    print_next_step(as_json, "status", party)
 
 
 def _in_words(found: Any) -> str:

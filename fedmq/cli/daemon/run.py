@@ -75,7 +75,10 @@ def run(party: Path, verbose: bool, trace: Path | None, log_format: LogFormat) -
         loop.add_signal_handler(signal.SIGHUP, daemon.reload)
 
         def ready() -> None:
-            click.echo(f"{config.party} is ready in {files.federation.name}", err=True)
+            click.echo(
+                f"{config.party} is ready in {files.federation.name}; see: fedmq status {party}",
+                err=True,
+            )
             notify_systemd("READY=1")
             # What is loaded by now stays. To collect garbage among it would hold up scores.
             gc.collect()

@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import joined, table
@@ -24,7 +25,9 @@ _PLURAL = {"tree": "trees", "leaf": "leaves", "id": "ids"}
 @json_option
 def status(party: Path, as_json: bool) -> None:
     """Show the broker connection and the sessions of the daemon of PARTY."""
-    print_result(request_daemon(state_folder(party), {"do": "status"}), as_json, _in_words)
+    result = request_daemon(state_folder(party), {"do": "status"})
+    print_result(result, as_json, _in_words)
+    print_next_step(as_json, *_next(result, party))
 
 
 @click.command(epilog=PARTY_HELP)
@@ -36,6 +39,7 @@ def cancel(party: Path, session: str, as_json: bool) -> None:
     request = {"do": "cancel", "session": session}
     result = request_daemon(state_folder(party), request)
     print_result(result, as_json, lambda done: f"session {done['session']} is cancelled")
+    print_next_step(as_json, "status", party)
 
 
 @click.command(epilog=PARTY_HELP)
@@ -46,6 +50,7 @@ def pause(party: Path, session: str, as_json: bool) -> None:
     """Let the training SESSION rest after the tree that grows now, also across restarts."""
     result = request_daemon(state_folder(party), {"do": "pause", "session": session})
     print_result(result, as_json, lambda done: f"session {done['session']} rests after this tree")
+    print_next_step(as_json, "resume", party, session)
 
 
 @click.command(epilog=PARTY_HELP)
@@ -56,6 +61,7 @@ def resume(party: Path, session: str, as_json: bool) -> None:
     """Let the paused training SESSION go on."""
     result = request_daemon(state_folder(party), {"do": "resume", "session": session})
     print_result(result, as_json, lambda done: f"session {done['session']} goes on")
+    print_next_step(as_json, "follow", party, session)
 
 
 def _in_words(result: Any) -> Text:
@@ -68,6 +74,21 @@ def _in_words(result: Any) -> Text:
         f"models: {result['models']}",
     ]
     return joined(*head, _running(result["sessions"]), _ended(result["ended"]), *_notes(result))
+
+
+def _next(result: Any, party: Path) -> tuple[str | Path, ...]:
+    """What its owner would look at, or begin: what runs, the models, or a first one."""
+    live = [session for session in result["sessions"] if session["ended"] is None]
+    training = next((found for found in live if found["purpose"] == "training"), None)
+    if training is not None and result["role"] == "active":
+        return "follow", party, training["session"]
+    if live:
+        return "status", party
+    if result["models"]:
+        return "models list", party
+    if result["role"] == "active":
+        return "train", party.with_name("train.toml")
+    return "data check", party
 
 
 def _running(sessions: Sequence[Any]) -> str | Text:

@@ -9,6 +9,7 @@ import click
 
 from fedmq.accountability.transcript_file import TranscriptFile, export
 from fedmq.accountability.verification import verify
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.party.configuration.federation import Federation
@@ -43,6 +44,7 @@ def export_transcript(party: Path, session: str, output: Path | None, as_json: b
     path = output or Path(f"{config.party}-{session}.transcript")
     size = export(config.state, config.party, session, path)
     print_result({"file": str(path), "bytes": size}, as_json, lambda _: f"{path}: {size:,} bytes")
+    print_next_step(as_json, "transcript verify", path, "--federation", config.federation)
 
 
 @transcript.command("verify")

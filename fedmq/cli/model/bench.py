@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fedmq.cli.model.load_generator import Load, Measured, run
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.errors import ConfigError, DaemonError
@@ -73,6 +74,7 @@ def infer(
     if plot is not None:
         _write(plot, _svg(measured, f"{rate:g} requests/s of {rows} rows"))
     print_result(_result(load, measured), as_json, _in_words)
+    print_next_step(as_json, "serving", party)
 
 
 def _result(load: Load, measured: Measured) -> dict[str, Any]:

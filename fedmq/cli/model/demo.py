@@ -12,6 +12,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics.curves import auc
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.progress import ProgressBar
 from fedmq.cli.setup.example_data import breast_cancer
 from fedmq.protocol.events import Report
@@ -72,3 +73,5 @@ def demo(trees: int, engine: str) -> None:
             }
         )
     )
+    words = ("--active bank --passive telco --passive retail --example",)
+    print_next_step(False, "init", "my-federation", *words)

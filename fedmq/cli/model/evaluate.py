@@ -16,6 +16,7 @@ from fedmq.boosting.model.share import ActiveShare
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.model.predict import read_ids
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.progress import ProgressBar
@@ -135,6 +136,7 @@ def evaluate(
         "metrics": {name: figure.model_dump() for name, figure in report.metrics.items()},
     }
     print_result(summary, as_json, _in_words)
+    print_next_step(as_json, output / "report.html", program="open")
 
 
 def _check_folder(folder: Path) -> None:

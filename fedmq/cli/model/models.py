@@ -14,6 +14,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.model.shown_model import differences, shown
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import joined, table
@@ -48,7 +49,14 @@ def models() -> None:
 @json_option
 def list_models(party: Path, as_json: bool) -> None:
     """List the models, the oldest first."""
-    print_result(request_daemon(state_folder(party), {"do": "models"}), as_json, _in_words)
+    result = request_daemon(state_folder(party), {"do": "models"})
+    print_result(result, as_json, _in_words)
+    if not result:
+        print_next_step(as_json, "status", party)
+    elif "trees" in result[0]:
+        print_next_step(as_json, "predict", party, "IDS.csv --output scores.csv")
+    else:
+        print_next_step(as_json, "models verify", party)
 
 
 @models.command("export", epilog=PARTY_HELP)
@@ -66,6 +74,7 @@ def export_share(party: Path, model: str, file: Path, as_json: bool) -> None:
     digest = write_share(shares.checked(model), file)
     result = {"model": model, "party": shares.party, "file": str(file), "sha256": digest}
     print_result(result, as_json, lambda share: f"{share['file']}: sha256 {share['sha256']}")
+    print_next_step(as_json, "models import", party, file)
 
 
 @models.command("import", epilog=PARTY_HELP)
@@ -84,6 +93,7 @@ def import_share(party: Path, file: Path, as_json: bool) -> None:
         as_json,
         lambda done: f"{done['party']} has its share of model {done['model']}",
     )
+    print_next_step(as_json, "models verify", party, share.model_id)
 
 
 @models.command(epilog=PARTY_HELP)
@@ -107,6 +117,10 @@ def verify(party: Path, model: str | None, local: bool, as_json: bool) -> None:
             verified["records"] = answer["records"]
         result.append(verified)
     print_result(result, as_json, _verified)
+    if shares.is_active and result:
+        print_next_step(as_json, "activate", party, result[-1]["model"])
+    else:
+        print_next_step(as_json, "status", party)
 
 
 @models.command("show", epilog=PARTY_HELP)
@@ -120,7 +134,9 @@ def show_model(party: Path, model: str | None, as_json: bool) -> None:
     passive party sees its own splits.
     """
     shares = _Shares(party)
-    print_result(shown(shares.share(model)), as_json, _model_in_words)
+    share = shares.share(model)
+    print_result(shown(share), as_json, _model_in_words)
+    print_next_step(as_json, "models importance", party, share.model_id)
 
 
 @models.command("diff", epilog=PARTY_HELP)
@@ -142,6 +158,7 @@ def diff_models(party: Path, one: str, other: str, as_json: bool) -> None:
             else f"{one} and {other} do not differ"
         ),
     )
+    print_next_step(as_json, "models show", party, other)
 
 
 @models.command("delete", epilog=PARTY_HELP)
@@ -169,6 +186,7 @@ def delete_model(party: Path, model: str, yes: bool, as_json: bool) -> None:
     shares.store.path(model).unlink()
     result = {"model": model, "party": shares.party, "deleted": True}
     print_result(result, as_json, lambda _: f"{shares.party} has no share of {model} any more")
+    print_next_step(as_json, "models list", party)
 
 
 @models.command("importance", epilog=PARTY_HELP)
@@ -203,6 +221,10 @@ def show_importance(party: Path, model: str | None, kind: ImportanceKind, as_jso
     ]
     result = {"model": share.model_id, "type": kind, "columns": columns}
     print_result(result, as_json, _importances)
+    if shares.is_active:
+        print_next_step(as_json, "evaluate", party, share.model_id, "--output report")
+    else:
+        print_next_step(as_json, "models verify", party, share.model_id)
 
 
 class _Shares:

@@ -89,7 +89,10 @@ def predict(
         "output": str(output),
     }
     print_result(summary, as_json, _in_words)
-    print_next_step(as_json, "activate", party, result["model"])
+    if any(isinstance(score, list) for score in result["scores"]):
+        print_next_step(as_json, "models list", party)  # online scores are one number a row
+    else:
+        print_next_step(as_json, "activate", party, result["model"])
 
 
 def _in_words(done: Any) -> str:

@@ -45,6 +45,7 @@ def activate(party: Path, model: str | None, name: str, mode: str | None, as_jso
 def rollback(party: Path, name: str, as_json: bool) -> None:
     """Let a name stand for the model before again, at all parties together."""
     print_result(_watched(party, {"do": "rollback", "name": name}, as_json), as_json, _switched)
+    print_next_step(as_json, "serving", party)
 
 
 @click.command(epilog=PARTY_HELP)
@@ -52,7 +53,14 @@ def rollback(party: Path, name: str, as_json: bool) -> None:
 @json_option
 def serving(party: Path, as_json: bool) -> None:
     """Show what the daemon of PARTY serves, and how that goes."""
-    print_result(request_daemon(state_folder(party), {"do": "serving"}), as_json, _in_words)
+    result = request_daemon(state_folder(party), {"do": "serving"})
+    print_result(result, as_json, _in_words)
+    if "questions" in result:
+        print_next_step(as_json, "audit-log list", party, "--online")
+    elif result["models"]:
+        print_next_step(as_json, "health", party)
+    else:
+        print_next_step(as_json, "activate", party)
 
 
 def _watched(party: Path, request: Mapping[str, Any], quiet: bool) -> Any:
@@ -87,7 +95,7 @@ def _in_words(result: Any) -> Text:
     counts = result["counts"]
     away = f"; away: {', '.join(result['away'])}" if result["away"] else ""
     return joined(
-        table(columns, rows) if rows else "no model; serve one with: fedmq activate PARTY",
+        table(columns, rows) if rows else "no model is served",
         f"{counts['requests']} requests, {counts['rows']} rows, {counts['failed']} failed, "
         f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}",
         *warnings,

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.party.telemetry.joined_timeline import JoinedTrace, read_trace
 from fedmq.party.telemetry.timeline import check_writable, write_trace
@@ -45,6 +46,7 @@ def join(files: tuple[Path, ...], output: Path, as_json: bool) -> None:
         "clocks_differ_by_seconds": round(joined.early, 6),
     }
     print_result(result, as_json, _in_words)
+    print_next_step(as_json, output, "at ui.perfetto.dev", program="open")
 
 
 def _in_words(result: Any) -> str:

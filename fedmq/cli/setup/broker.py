@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.setup.broker_folder import BrokerFolder
 from fedmq.errors import ConfigError, LinkError
@@ -53,8 +54,8 @@ def new(folder: Path, name: str, host: str, as_json: bool) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # it is made with a mode of its own
     BrokerFolder(folder, check_name("federation", name), ()).write(None, host)
     result = {"folder": str(folder), "federation": name}
-    words = f"{folder} is written; start it with: {folder}/node start {folder} --port 5671"
-    print_result(result, as_json, lambda _: words)
+    print_result(result, as_json, lambda _: f"{folder} is written")
+    print_next_step(as_json, "start", folder, "--port 5671", program=folder / "node")
 
 
 @broker.command()
@@ -79,7 +80,8 @@ def sign(folder: Path, request: Path, days: int, as_json: bool) -> None:
         "file": str(signed),
         "until": _until(pem),
     }
-    print_result(result, as_json, lambda done: _signed(done, folder))
+    print_result(result, as_json, _signed)
+    _load(folder, as_json)
 
 
 @broker.command()
@@ -92,8 +94,9 @@ def renew(folder: Path, party: str | None, days: int, as_json: bool) -> None:
     found = BrokerFolder.read(folder)
     if party is None:
         found.renew_server(days)
-        words = "the broker's own certificate is renewed; restart the broker to use it"
+        words = "the broker's own certificate is renewed; a restart takes it up: stop, then start"
         print_result({"party": None}, as_json, lambda _: words)
+        print_next_step(as_json, "stop", folder, program=folder / "node")
         return
     pem = found.renew(party, days)
     signed = folder.parent / f"{party}.signed.json"
@@ -106,6 +109,7 @@ def renew(folder: Path, party: str | None, days: int, as_json: bool) -> None:
             f"{done['file']} goes to {party}; the certificate is good until {done['until'][:10]}"
         ),
     )
+    print_next_step(as_json, "join", party, "--signed", signed.name)
 
 
 @broker.command()
@@ -115,7 +119,8 @@ def renew(folder: Path, party: str | None, days: int, as_json: bool) -> None:
 def remove(folder: Path, party: str, as_json: bool) -> None:
     """Let PARTY in no more."""
     BrokerFolder.read(folder).remove(party)
-    print_result({"party": party}, as_json, lambda _: _load(folder))
+    print_result({"party": party}, as_json, lambda _: f"{party} is no user any more")
+    _load(folder, as_json)
 
 
 def _until(pem: bytes) -> str:
@@ -124,16 +129,17 @@ def _until(pem: bytes) -> str:
     return until.isoformat(timespec="seconds")
 
 
-def _signed(done: Any, folder: Path) -> str:
+def _signed(done: Any) -> str:
     return (
         f"{done['party']}: {done['fingerprint']}\n"
         f"{done['file']} goes back to {done['party']}; the certificate is good until "
-        f"{done['until'][:10]}\n{_load(folder)}"
+        f"{done['until'][:10]}"
     )
 
 
-def _load(folder: Path) -> str:
-    return f"a broker that runs takes this up by: {folder}/node load {folder}"
+def _load(folder: Path, as_json: bool) -> None:
+    """A broker that runs takes its users up when it is asked to."""
+    print_next_step(as_json, "load", folder, program=folder / "node")
 
 
 @broker.command()
@@ -159,6 +165,7 @@ def check(parties: tuple[Path, ...], as_json: bool) -> None:
             f"{len(wrong)} of {len(findings)} checks failed, first: {wrong[0].party}: "
             f"{wrong[0].tried}: {wrong[0].answer}"
         )
+    print_next_step(as_json, "run", parties[0])
 
 
 def _in_words(findings: Any) -> str:

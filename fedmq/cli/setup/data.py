@@ -69,6 +69,8 @@ def bins(party: Path, max_bin: int, as_json: bool) -> None:
     print_result(
         result, as_json, lambda found: f"{found['party']}={','.join(map(str, found['bins']))}"
     )
+    shown = f"--bins {config.party}={','.join(map(str, counts))}"
+    print_next_step(as_json, "estimate", "train.toml", shown)
 
 
 def _in_words(found: Any) -> Text:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.setup.daemon_reload import taken_up
@@ -72,6 +73,7 @@ def new(party: Path, locked: bool, as_json: bool) -> None:
     private_keys.write(config.keys, ring, _new_passphrase(locked))
     pin(config.federation, config.party, [ring.current.public])
     print_result(_described(config.party, ring.current.public), as_json, _to_send)
+    print_next_step(as_json, "keys show", party)
 
 
 @keys.command(epilog=PARTY_HELP)
@@ -86,6 +88,7 @@ def show(party: Path, as_json: bool) -> None:
     pins = pinned(config.federation)
     result = [_described(name, key) for name, found in pins.items() for key in found]
     print_result(result, as_json, _pinned)
+    print_next_step(as_json, "run" if result else "keys new", party)
 
 
 @keys.command(epilog=PARTY_HELP)
@@ -114,6 +117,10 @@ def rotate(party: Path, finish: bool, now: bool, locked: bool, as_json: bool) ->
     pin(config.federation, config.party, list(dict.fromkeys([signing, newest])))
     result = _reloaded(config, _described(config.party, newest))
     print_result(result, as_json, partial(_to_send, only=now or finish))
+    if now or finish:
+        print_next_step(as_json, "keys show", party)
+    else:
+        print_next_step(as_json, "keys rotate", party, "--finish")
 
 
 # Every 64th public key begins with a hyphen, and must not count as short options.
@@ -139,6 +146,7 @@ def trust(party: Path, peer: str, public: str, only: bool, as_json: bool) -> Non
     before = () if only else pinned(config.federation).get(peer, ())
     pin(config.federation, peer, [*(old for old in before if old != key), key])
     print_result(_reloaded(config, _described(peer, key)), as_json, _with_daemon)
+    print_next_step(as_json, "keys show", party)
 
 
 def _reloaded(config: PartyFile, result: dict[str, Any]) -> dict[str, Any]:
@@ -152,7 +160,7 @@ def _described(party: str, key: PublicKeys) -> dict[str, Any]:
 
 def _pinned(found: Any) -> str | Text:
     if not found:
-        return "no keys yet; make some with: fedmq keys new PARTY"
+        return "no keys yet"
     # A line of its own for each public key, which nothing wraps: it is copied from here.
     keys_below = [[key["public"]] for key in found]
     rows = [(key["party"], key["fingerprint"]) for key in found]

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.setup.daemon_reload import taken_up
@@ -49,6 +50,7 @@ def list_parties(party: Path, as_json: bool) -> None:
         "certificate_until": None if until is None else until.isoformat(timespec="seconds"),
     }
     print_result(result, as_json, _in_words)
+    print_next_step(as_json, "data check", party)
 
 
 @party.command(epilog=PARTY_HELP)
@@ -77,6 +79,7 @@ def add(party: Path, request: Path, fingerprint: str | None, as_json: bool) -> N
     add_party(config.federation, asked.party, asked.public)
     words = f"{asked.party} is a party, {asked.public.fingerprint}; " + taken_up(config)
     print_result({"party": asked.party}, as_json, lambda _: words)
+    print_next_step(as_json, "party list", party)
 
 
 @party.command(epilog=PARTY_HELP)
@@ -95,6 +98,7 @@ def remove(party: Path, name: str, as_json: bool) -> None:
     remove_party(config.federation, name)
     words = f"{name} is no party any more; " + taken_up(config)
     print_result({"party": name}, as_json, lambda _: words)
+    print_next_step(as_json, "party list", party)
 
 
 def _in_words(result: Any) -> Text:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import ColumnType
+from fedmq.party.data.likely_meaning import likely_meaning
 from fedmq.party.data.number_spelling import PLAIN, NumberSpelling
 from fedmq.party.data.sources.source import Cells
 
@@ -97,8 +98,10 @@ class NumberColumn(Column):
             try:
                 self._number(cell)
             except (ValueError, TypeError, OverflowError):
+                meant = likely_meaning(self._name, [str(cell).strip()])
                 return DataError(
                     f"{where(index)}, column {self._name!r}: {str(cell)[:_SHOWN]!r} is no number; "
+                    + (f"{meant}; or " if meant else "")
                     + self._remedy
                 )
         raise AssertionError("every cell is a number")
@@ -129,7 +132,7 @@ class CategoryColumn(Column):
         self._name = name
         self._markers = frozenset(markers)
         self._most = most
-        self._declared = declared
+        self.declared = declared
         self._spelling = spelling
         self._code: dict[str, int] = {}
         self._first = ""
@@ -173,7 +176,7 @@ class CategoryColumn(Column):
         }
 
     def _new(self, text: str, index: int, where: Where) -> int:
-        if not self._declared and self._spelling.reads(text):
+        if not self.declared and self._spelling.reads(text):
             word = next(iter(self._code))
             raise DataError(
                 f"{self._first}, column {self._name!r}: {word[:_SHOWN]!r} is no number, as "
@@ -182,9 +185,11 @@ class CategoryColumn(Column):
             )
         self._first = self._first or where(index)
         if len(self._code) == self._most:
+            meant = likely_meaning(self._name, self._code)
             raise DataError(
                 f"{where(index)}, column {self._name!r}: more than {self._most} categories; "
-                "leave the column out with ignore, group its categories, or raise max_categories"
+                + (f"{meant}; or " if meant else "")
+                + "leave the column out with ignore, group its categories, or raise max_categories"
             )
         self._code[text] = len(self._code)
         return self._code[text]

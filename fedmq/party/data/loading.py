@@ -61,8 +61,8 @@ class Aligned:
             ) from None
         if alignment.fingerprint != table.fingerprint():
             raise Refused(
-                f"{party}: its data changed since alignment {self.name!r} was made "
-                f"({alignment.made}); make it anew with: fedmq align"
+                f"{party}: its data, or what [data] reads of it, changed since alignment "
+                f"{self.name!r} was made ({alignment.made}); make it anew with: fedmq align"
             )
         return rows_in_order(party, table, alignment.ids), alignment.session
 

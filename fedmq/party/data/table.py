@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -158,7 +159,9 @@ class Roles:
 def _columns(columns: Sequence[str], wanted: str) -> str:
     """The columns that there are, in a few words, and the one that may be meant."""
     spelt = {name.strip().lower(): name for name in columns}
-    near = difflib.get_close_matches(wanted.strip().lower(), list(spelt), n=1)
+    key = wanted.strip().lower()
+    within = [name for name in spelt if key in re.split(r"[^a-z0-9]+", name)]
+    near = within if len(within) == 1 else difflib.get_close_matches(key, list(spelt), n=1)
     some = ", ".join(map(repr, columns[:_SHOWN]))
     more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
     guess = f"; did you mean {spelt[near[0]]!r}?" if near else ""

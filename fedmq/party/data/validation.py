@@ -14,6 +14,8 @@ from fedmq.party.data.beside_label import BesideColumn
 from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
 from fedmq.party.data.date_column import DateColumn
 from fedmq.party.data.id_column import IdColumn
+from fedmq.party.data.likely_meaning import likely_meaning
+from fedmq.party.data.number_spelling import NumberSpelling
 from fedmq.party.data.source_warnings import SourceWarnings
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Cells, Source
@@ -88,7 +90,9 @@ class _Columns:
         if self.roles.label:
             columns[self.roles.label] = self.label
         for column_name in self.roles.beside_label.values():
-            columns[column_name] = BesideColumn(column_name, self.data.missing)
+            columns[column_name] = BesideColumn(
+                column_name, self.data.missing, NumberSpelling.of(self.data)
+            )
         for name, column in columns.items():
             self.checks[name] = _Check(
                 lambda cells, batch, column=column: column.take(  # type: ignore[misc]
@@ -103,6 +107,12 @@ class _Columns:
             for name, column in self.features.items()
             if self.checks[name].problem is None and rows and column.missing.all()
         ]
+        for name, column in self.features.items():
+            if self.checks[name].problem is None and isinstance(column, FeatureColumn):
+                meant = _of_categories(name, column)
+                lines += [f"{self.source.name}: column {name!r} is a category; {meant}"] * bool(
+                    meant
+                )
         if self.roles.label and self.checks[self.roles.label].problem is None:
             lines += _of_labels(f"{self.source.name}, column {self.roles.label!r}", self.label)
         return lines
@@ -179,6 +189,14 @@ def validate_source(
 
 def _share(missing: Any) -> float:
     return round(float(np.mean(missing)), 6) if len(missing) else 0.0
+
+
+def _of_categories(name: str, column: FeatureColumn) -> str:
+    """What else categories may be that nobody has declared such."""
+    decided = column.decided
+    if isinstance(decided, CategoryColumn) and not decided.declared:
+        return likely_meaning(name, decided.categories)
+    return ""
 
 
 def _of_labels(where: str, label: LabelColumn) -> list[str]:

@@ -120,7 +120,7 @@ class OwnerCommands(Service):
                 "purpose": "training",
                 "model": session.model,
                 "ended": datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds"),
-                "reason": session.reason,
+                "reason": session.why,
             }
             for session, at in stored
             if session.id not in known

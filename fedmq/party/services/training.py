@@ -285,7 +285,7 @@ class TrainingService(Service):
                 raise
             except FedmqError as error:
                 log.warning("session %s cannot go on: %s", session.id, error)
-                await store.end(session.id, "failed", UNLOADED)
+                await store.end(session.id, "failed", UNLOADED, str(error))
                 raise
             running = self.context.sessions.open(
                 session.id,
@@ -357,7 +357,7 @@ class TrainingService(Service):
             if session.state == "finished":
                 raise DaemonError(f"session {session.id} has finished: model {session.model}")
             if session.state == "failed":
-                raise DaemonError(f"session {session.id} has ended: {session.reason}")
+                raise DaemonError(f"session {session.id} has ended: {session.why}")
         if session is None or attempts is None:
             raise DaemonError(
                 f"session {wanted} is no training that this party drives; see: fedmq status"

@@ -54,8 +54,11 @@ class Checkpointer(Protocol):
     async def finish(self, result: Any) -> None:
         """The session has reached its end."""
 
-    async def fail(self, reason: str) -> None:
-        """The session has ended without a result; ``reason`` is for the other parties to read."""
+    async def fail(self, reason: str, own_reason: str) -> None:
+        """The session has ended without a result.
+
+        ``reason`` is for the other parties to read, ``own_reason`` for the owner alone.
+        """
 
 
 class NullCheckpointer:
@@ -79,7 +82,7 @@ class NullCheckpointer:
 
     async def finish(self, result: Any) -> None: ...
 
-    async def fail(self, reason: str) -> None: ...
+    async def fail(self, reason: str, own_reason: str) -> None: ...
 
 
 NULL_CHECKPOINTER: Checkpointer = NullCheckpointer()
@@ -161,8 +164,8 @@ class StoreCheckpointer:
         await self._store.end(self._session.id, "finished")
         await self._forget_transcripts()
 
-    async def fail(self, reason: str) -> None:
-        await self._store.end(self._session.id, "failed", reason[:2000])
+    async def fail(self, reason: str, own_reason: str) -> None:
+        await self._store.end(self._session.id, "failed", reason, own_reason)
         if self._transcript is not None:
             await self._transcript.close()
         await self._forget_transcripts()

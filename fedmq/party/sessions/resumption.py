@@ -101,9 +101,9 @@ class Resumption:
         await self.end(session, reason)
         return session not in self._sessions.running
 
-    async def end(self, session: str, reason: str) -> None:
+    async def end(self, session: str, reason: str, own_reason: str = "") -> None:
         """Write down that a session has failed, and is not resumed; others may read ``reason``."""
-        await self._store.end(session, "failed", reason[:2000])
+        await self._store.end(session, "failed", reason, own_reason)
         self._notice.discard(session)
 
     async def _resume_all(self) -> None:
@@ -134,8 +134,8 @@ class Resumption:
         except Refused as error:
             await self.end(session.id, str(error))
             raise
-        except DataError:
-            await self.end(session.id, UNLOADED)
+        except DataError as error:
+            await self.end(session.id, UNLOADED, str(error))
             raise
 
     async def _reloaded(self, trainings: Resumable, session: StoredSession) -> Resume | None:

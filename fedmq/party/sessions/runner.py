@@ -236,9 +236,11 @@ class SessionRunner:
             case Finish(result):
                 self._keep(partial(self._finish, result))
             case Fail(error, disclosed):
-                self._keep(partial(self._checkpointer.fail, disclosed or str(error)))
+                disclosed = disclosed or str(error)
+                explained = self._explained(error)
+                self._keep(partial(self._checkpointer.fail, disclosed, str(explained)))
                 if not self.outcome.done():
-                    self.outcome.set_exception(self._explained(error))
+                    self.outcome.set_exception(explained)
             case _:
                 raise AssertionError(f"no effect for the outside: {effect}")
 

@@ -75,6 +75,9 @@ MIGRATIONS: Sequence[str] = (
     """
     ALTER TABLE sessions ADD COLUMN terms TEXT NOT NULL DEFAULT '';
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN own_reason TEXT NOT NULL DEFAULT '';
+    """,
 )
 """Scripts from one schema version to the next; ``user_version`` counts those a file has had."""
 

@@ -20,6 +20,7 @@ Lifecycle = Literal["running", "finished", "failed"]
 _KEPT_SECONDS = 7 * 24 * 3600.0
 """Another party may still ask how a session ended that is finished here."""
 _KEPT = 20
+_LONGEST = 2000  # characters of a reason
 _MARGINS = 2
 """A party may be one tree behind: the margins of the last tree and of the one before are kept."""
 
@@ -29,7 +30,8 @@ class StoredSession:
     """One training session. ``job`` is what the active party was asked for, as JSON.
 
     ``begun`` is in seconds since the epoch, by this party's clock. ``terms``: the digest of those
-    to which another party agreed at its first attempt.
+    to which another party agreed at its first attempt. ``own_reason``: why it failed, for the
+    owner alone; ``reason`` is for the other parties to read.
     """
 
     id: str
@@ -41,9 +43,15 @@ class StoredSession:
     job: str = ""
     begun: float = field(default_factory=time.time)
     terms: str = ""
+    own_reason: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why it failed, in all words that its owner may read."""
+        return self.own_reason or self.reason
 
 
-_COLUMNS = "id, model, attempt, state, reason, paused, job, begun, terms"
+_COLUMNS = "id, model, attempt, state, reason, paused, job, begun, terms, own_reason"
 
 
 class SessionStore:
@@ -111,7 +119,7 @@ class SessionStore:
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', '') ON CONFLICT (id) DO UPDATE SET "
             "attempt = excluded.attempt, changed = excluded.changed, state = 'running', "
             "terms = CASE terms WHEN '' THEN excluded.terms ELSE terms END, "
-            "reason = '' WHERE state != 'failed'"
+            "reason = '', own_reason = '' WHERE state != 'failed'"
         )
 
         def write(connection: sqlite3.Connection) -> None:
@@ -144,7 +152,9 @@ class SessionStore:
         """Remember whether the owner has paused a session."""
         await self._write("UPDATE sessions SET paused = ? WHERE id = ?", (paused, session))
 
-    async def end(self, session: str, state: Lifecycle, reason: str = "") -> None:
+    async def end(
+        self, session: str, state: Lifecycle, reason: str = "", own_reason: str = ""
+    ) -> None:
         """Record how a session ended; ``reason`` is also for the other parties to read.
 
         A failed session does not go on, so its trees are dropped; so are old sessions.
@@ -152,8 +162,9 @@ class SessionStore:
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "UPDATE sessions SET state = ?, reason = ?, changed = ? WHERE id = ?",
-                (state, reason, self._clock(), session),
+                "UPDATE sessions SET state = ?, reason = ?, own_reason = ?, changed = ? "
+                "WHERE id = ?",
+                (state, reason[:_LONGEST], own_reason[:_LONGEST], self._clock(), session),
             )
             if state == "failed":
                 for table in ("steps", "margins"):
@@ -187,5 +198,5 @@ class SessionStore:
 
 def _stored(row: tuple[Any, ...]) -> StoredSession:
     """The session in a row of `_COLUMNS`."""
-    name, model, attempt, state, reason, paused, job, begun, terms = row
-    return StoredSession(name, model, attempt, state, reason, bool(paused), job, begun, terms)
+    name, model, attempt, state, reason, paused, *more = row
+    return StoredSession(name, model, attempt, state, reason, bool(paused), *more)

@@ -106,7 +106,8 @@ class ActiveAlignment(Alignment):
             why = (
                 "the parties have no id in common; is it the same kind of id?"
                 if fewest == 1
-                else f"the parties have fewer ids in common than the {fewest} that {wanting} wants"
+                else f"the parties have fewer ids in common than the {fewest} that {wanting} "
+                "wants; do all write ids alike (data.normalise)?"
             )
             self._move(TOO_FEW)
             self._fail(

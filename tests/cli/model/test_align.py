@@ -222,7 +222,10 @@ def test_three_parties_align_from_three_kinds_of_source_and_train_like_xgboost(
         parties.folder.joinpath("bank.train.toml").read_text().replace('"m"', '"m2"')
     )
     line = one_line(parties.train(), 6)
-    assert "retail: its data changed since alignment 'customers' was made" in line
+    assert (
+        "retail: its data, or what [data] reads of it, changed since alignment 'customers' was made"
+        in line
+    )
     assert not (parties.folder / "bank" / "models" / "m2.json").exists()
 
 

@@ -42,7 +42,7 @@ class SlowDisk(Checkpointer):
 
     async def finish(self, result: Any) -> None: ...
 
-    async def fail(self, reason: str) -> None:
+    async def fail(self, reason: str, own_reason: str) -> None:
         self.asked.set()
         await self.let.wait()
 

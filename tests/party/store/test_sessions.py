@@ -16,7 +16,7 @@ import pytest
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import GrowingTree
 from fedmq.boosting.model.withheld import Withheld
-from fedmq.errors import ConfigError
+from fedmq.errors import Aborted, ConfigError
 from fedmq.party.store import database as database_module
 from fedmq.party.store.checkpoints import checkpoint_of, row_of
 from fedmq.party.store.database import Database
@@ -108,6 +108,17 @@ async def test_what_has_ended_does_not_run(store: SessionStore) -> None:
 
     assert await store.running() == []
     assert await store.find("one") == replace(SESSION, state="failed", reason="no more")
+
+
+async def test_an_owner_reads_more_of_a_failure_than_the_others(store: SessionStore) -> None:
+    await store.begin(SESSION)
+    await store.end("one", "failed", "its own data could not be loaded", "bank: no column 'x'")
+
+    [(found, _)] = await store.ended(10)
+    assert found.reason == "its own data could not be loaded"
+    assert found.why == "bank: no column 'x'"
+    with pytest.raises(Aborted, match="its own data could not be loaded"):
+        await store.begin(SESSION)
 
 
 async def test_a_tree_saved_again_replaces_all_that_came_after_it(store: SessionStore) -> None:

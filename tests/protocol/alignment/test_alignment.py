@@ -105,7 +105,8 @@ def test_fewer_common_ids_than_a_party_wants_are_counted_for_nobody() -> None:
     }
     errors = failed(owners, fewest={"retail": 3})
     assert (
-        str(errors["bank"]) == "the parties have fewer ids in common than the 3 that retail wants"
+        str(errors["bank"]) == "the parties have fewer ids in common than the 3 that retail wants; "
+        "do all write ids alike (data.normalise)?"
     )
     assert not any("2" in str(error) for error in errors.values())
 

@@ -1,0 +1,369 @@
+"""Every command that goes well ends with the next one to type, where one follows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+
+from fedmq.cli import daemon_request
+from fedmq.cli.daemon import dead, transcript
+from fedmq.cli.main import cli, main
+from fedmq.cli.model import bench, estimate, models, trace
+from fedmq.cli.setup import broker
+from fedmq.party.operations import control
+from fedmq.transport.sealing.keys import PrivateKeys
+from tests.cli.command import fedmq
+
+BANK, TELCO = "bank/party.toml", "telco/party.toml"
+TWOS = ",".join("2" * 15)
+PUBLIC = str(PrivateKeys.generate().public)
+
+STATUS: dict[str, Any] = {
+    "party": "bank",
+    "role": "active",
+    "federation": "demo",
+    "parties": ["bank"],
+    "broker": "connected",
+    "certificate_until": None,
+    "models": 0,
+    "sessions": [],
+    "ended": [],
+    "idle": [],
+    "answered": None,
+    "refused": {},
+    "dead_letters": 0,
+    "dropped": 0,
+    "refusals": {},
+    "store": "",
+    "warnings": [],
+}
+TRAINING = {
+    "session": "12ab",
+    "purpose": "training",
+    "model": "m",
+    "done": 0,
+    "total": None,
+    "unit": None,
+    "meaning": "",
+    "waiting": [],
+    "ended": None,
+}
+TRAINED = {
+    "model": "m",
+    "trees": 1,
+    "seconds": 1.0,
+    "bytes_sent": 1,
+    "metrics": {},
+    "epsilon_spent": None,
+    "departures": [],
+}
+ALIGNED = {
+    "alignment": "a",
+    "rows": 1,
+    "parties": ["bank"],
+    "own_ids": 1,
+    "seconds": 1.0,
+    "bytes_sent": 1,
+}
+SERVED = {"name": "production", "model": "m", "mode": "hop", "before": None}
+SERVING: dict[str, Any] = {
+    "models": {},
+    "away": [],
+    "troubles": [],
+    "counts": dict.fromkeys(("requests", "rows", "failed", "degraded", "turned_away"), 0),
+}
+ANSWERING = {"party": "telco", "models": [], "questions": 0, "turned_away": 0, "troubles": []}
+MODEL = {"model": "m", "trees": 1, "objective": "o", "metrics": {}, "departures": []}
+LETTER = {"letter": "3f09", "at": "", "header": None, "sender": "", "reason": "", "taken": True}
+SHARE = SimpleNamespace(model_id="m", lookup_table=[], params=SimpleNamespace(objective="o"))
+
+
+@dataclass(frozen=True)
+class Step:
+    """``typed`` with the daemon's ``answers`` ends with ``next``; ``fakes`` replace the rest."""
+
+    typed: str
+    next: str
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    fakes: Callable[[pytest.MonkeyPatch], object] = lambda _: None
+
+
+def scores(*values: Any) -> dict[str, Any]:
+    return {"model": "m", "scores": list(values), "unknown_at": [[] for _ in values]}
+
+
+def fake(module: Any, **replaced: Any) -> Callable[[pytest.MonkeyPatch], object]:
+    return lambda patch: [patch.setattr(module, name, new) for name, new in replaced.items()]
+
+
+async def nothing(*_: Any, **__: Any) -> list[Any]:
+    return []
+
+
+LETTERS = fake(dead, _for_letters=lambda *_: [LETTER])
+SHARES = fake(
+    models,
+    _Shares=lambda _: SimpleNamespace(
+        checked=lambda _: SHARE,
+        share=lambda _: SHARE,
+        party="bank",
+        is_active=True,
+        state=Path(),
+        store=SimpleNamespace(
+            save=lambda _: None, path=lambda _: Path("m.json"), ids=lambda: ["m"]
+        ),
+    ),
+    write_share=lambda *_: "0",
+    read_share=lambda *_: SHARE,
+    shown=lambda _: {},
+    _model_in_words=lambda _: "",
+    differences=lambda *_: [],
+    split_counts=lambda _: {},
+    _importances=lambda _: "",
+)
+COST = SimpleNamespace(core_seconds=1.0, bytes_sent=1, bytes_received=1, memory=1)
+ESTIMATED = SimpleNamespace(trees=1, per_tree=1.0, together=1.0, apart=1.0, parties={"bank": COST})
+JOINED = SimpleNamespace(parties=("bank",), arrows=1, early=0.0, document={})
+
+
+STEPS = [
+    Step("init f --active bank --passive telco", "  fedmq train f/bank/train.toml"),
+    Step(
+        "join shop --party shop --broker mq:5671",
+        "next: fedmq join shop --signed shop.signed.json",
+    ),
+    Step("join bank --members federation.toml", f"next: fedmq party list {BANK}"),
+    Step(f"party list {BANK}", f"next: fedmq data check {BANK}"),
+    Step(f"party add {BANK} REQUEST --fingerprint FINGERPRINT", f"next: fedmq party list {BANK}"),
+    Step(f"party remove {BANK} telco", f"next: fedmq party list {BANK}"),
+    Step("keys new fresh/party.toml", "next: fedmq keys show fresh/party.toml"),
+    Step(f"keys show {BANK}", f"next: fedmq run {BANK}"),
+    Step(f"keys rotate {BANK}", f"next: fedmq keys rotate {BANK} --finish"),
+    Step(f"keys rotate {BANK} --now", f"next: fedmq keys show {BANK}"),
+    Step(f"keys trust {BANK} telco {PUBLIC}", f"next: fedmq keys show {BANK}"),
+    Step("broker new mq", "next: mq/node start mq --port 5671"),
+    Step("broker sign broker REQUEST", "next: broker/node load broker"),
+    Step("broker renew broker telco", "next: fedmq join telco --signed telco.signed.json"),
+    Step("broker renew broker", "next: broker/node stop broker"),
+    Step("broker remove broker telco", "next: broker/node load broker"),
+    Step(
+        f"broker check {BANK} {TELCO}",
+        f"next: fedmq run {BANK}",
+        fakes=fake(broker, check_broker=nothing),
+    ),
+    Step(f"data check {BANK}", f"next: fedmq run {BANK}"),
+    Step(f"data bins {TELCO} --max-bin 2", f"next: fedmq estimate train.toml --bins telco={TWOS}"),
+    Step("align bank/align.toml", "next: fedmq train bank/train.toml", {"align": ALIGNED}),
+    Step(
+        "estimate bank/train.toml",
+        "next: fedmq train bank/train.toml",
+        fakes=lambda patch: (
+            fake(estimate.estimation, estimate=lambda **_: ESTIMATED)(patch),
+            fake(estimate, _latency=lambda *_: None)(patch),
+        ),
+    ),
+    Step(
+        "train bank/train.toml",
+        f"next: fedmq predict {BANK} IDS.csv --output scores.csv",
+        {"train": TRAINED},
+    ),
+    Step(
+        f"follow {BANK} 12ab",
+        f"next: fedmq predict {BANK} IDS.csv --output scores.csv",
+        {"follow": TRAINED},
+    ),
+    Step(f"pause {BANK} 12ab", f"next: fedmq resume {BANK} 12ab", {"pause": {"session": "12ab"}}),
+    Step(f"resume {BANK} 12ab", f"next: fedmq follow {BANK} 12ab", {"resume": {"session": "12ab"}}),
+    Step(f"cancel {BANK} 12ab", f"next: fedmq status {BANK}", {"cancel": {"session": "12ab"}}),
+    Step(
+        f"models {BANK}",
+        f"next: fedmq predict {BANK} IDS.csv --output scores.csv",
+        {"models": [MODEL]},
+    ),
+    Step(
+        f"models list {TELCO}",
+        f"next: fedmq models verify {TELCO}",
+        {"models": [{"model": "m", "records": 3, "departures": []}]},
+    ),
+    Step(f"models list {BANK}", f"next: fedmq status {BANK}", {"models": []}),
+    Step(
+        f"models export {BANK} m m.share", f"next: fedmq models import {BANK} m.share", fakes=SHARES
+    ),
+    Step(f"models import {BANK} m.share", f"next: fedmq models verify {BANK} m", fakes=SHARES),
+    Step(f"models show {BANK}", f"next: fedmq models importance {BANK} m", fakes=SHARES),
+    Step(f"models diff {BANK} m n", f"next: fedmq models show {BANK} n", fakes=SHARES),
+    Step(
+        f"models importance {BANK}",
+        f"next: fedmq evaluate {BANK} m --output report",
+        fakes=SHARES,
+    ),
+    Step(
+        f"models delete {BANK} m --yes",
+        f"next: fedmq models list {BANK}",
+        fakes=lambda patch: (SHARES(patch), Path("m.json").touch()),
+    ),
+    Step(f"models verify {BANK} --local", f"next: fedmq activate {BANK} m", fakes=SHARES),
+    Step(
+        f"predict {BANK} two.csv -o scores.csv --strict",
+        f"next: fedmq activate {BANK} m",
+        {"predict": scores(0.5, 0.5)},
+    ),
+    Step(
+        f"predict {BANK} two.csv -o scores.csv --strict",
+        f"next: fedmq models list {BANK}",
+        {"predict": scores([0.5, 0.5], [0.5, 0.5])},
+    ),
+    Step(f"activate {BANK}", f"next: fedmq serving {BANK}", {"activate": SERVED}),
+    Step(f"rollback {BANK}", f"next: fedmq serving {BANK}", {"rollback": SERVED}),
+    Step(f"serving {BANK}", f"next: fedmq activate {BANK}", {"serving": SERVING}),
+    Step(
+        f"serving {BANK}",
+        f"next: fedmq health {BANK}",
+        {"serving": SERVING | {"models": {"p": {"model": "m", "mode": "hop", "rounds": 1}}}},
+    ),
+    Step(
+        f"serving {TELCO}", f"next: fedmq audit-log list {TELCO} --online", {"serving": ANSWERING}
+    ),
+    Step(f"status {BANK}", "next: fedmq train bank/train.toml", {"status": STATUS}),
+    Step(f"status {BANK}", f"next: fedmq models list {BANK}", {"status": STATUS | {"models": 1}}),
+    Step(
+        f"status {BANK}",
+        f"next: fedmq follow {BANK} 12ab",
+        {"status": STATUS | {"sessions": [TRAINING]}},
+    ),
+    Step(
+        f"status {TELCO}",
+        f"next: fedmq status {TELCO}",
+        {"status": STATUS | {"role": "passive", "sessions": [TRAINING]}},
+    ),
+    Step(
+        f"status {TELCO}",
+        f"next: fedmq data check {TELCO}",
+        {"status": STATUS | {"role": "passive"}},
+    ),
+    Step(
+        f"health {BANK}",
+        f"next: fedmq status {BANK}",
+        {"health": {"ready": True, "reasons": [], "away": [], "warnings": []}},
+    ),
+    Step(f"dead list {BANK}", f"next: fedmq dead show {BANK} 3f09", fakes=LETTERS),
+    Step(f"dead show {BANK} 3f09", f"next: fedmq dead requeue {BANK} 3f09", fakes=LETTERS),
+    Step(f"dead drop {BANK} 3f09", f"next: fedmq dead list {BANK}", fakes=LETTERS),
+    Step(f"dead requeue {BANK} --all", f"next: fedmq dead list {BANK}", fakes=LETTERS),
+    Step(f"audit-log list {TELCO}", f"next: fedmq audit-log verify {TELCO}"),
+    Step(
+        f"transcript export {TELCO} 12ab",
+        "next: fedmq transcript verify telco-12ab.transcript --federation telco/../federation.toml",
+        fakes=fake(transcript, export=lambda *_: 1),
+    ),
+    Step(
+        "trace join a.json -o all.json",
+        "next: open all.json at ui.perfetto.dev",
+        fakes=fake(
+            trace,
+            JoinedTrace=SimpleNamespace(of=lambda _: JOINED),
+            read_trace=lambda _: {},
+            write_trace=lambda *_: None,
+        ),
+    ),
+    Step(
+        "bench infer http/party.toml --seconds 1",
+        "next: fedmq serving http/party.toml",
+        fakes=fake(bench, run=nothing, _result=lambda *_: {}, _in_words=lambda _: ""),
+    ),
+]
+
+ELSEWHERE = {
+    "demo": "test_main.py types it",
+    "run": "it goes on, and names fedmq status when it is ready",
+    "evaluate": "names its page, which nobody types",
+    "audit": "its table is what was wanted",
+    "audit-log verify": "the hash is what was wanted",
+    "transcript verify": "the verdict is what was wanted",
+}
+"""Commands after which nothing follows, or that another test types."""
+
+
+def leaves(group: click.Group, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{before}{name} ")
+        else:
+            yield before + name
+
+
+def test_each_command_has_a_next_one_or_a_reason_to_have_none() -> None:
+    assert isinstance(cli, click.Group)
+    typed = {
+        name
+        for name in leaves(cli)
+        if any(f"{step.typed} ".startswith(f"{name} ") for step in STEPS)
+    }
+    assert typed | {*ELSEWHERE} == {*leaves(cli)}
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The federation of ``fedmq init --example``, and a shop that wants to join."""
+    folder = tmp_path_factory.mktemp("fresh") / "federation"
+    parties = ("--active", "bank", "--passive", "telco", "--broker", "127.0.0.1:1")
+    assert fedmq("init", folder, *parties, "--example").code == 0
+    shop = fedmq("join", folder / "new", "--party", "shop", "--broker", "mq:5671", "--json")
+    (folder / "fingerprint").write_text(shop.result["fingerprint"])
+    shutil.copytree(folder / "bank", folder / "fresh")
+    (folder / "fresh" / "keys.json").unlink()
+    shutil.copytree(folder / "bank", folder / "http")
+    with (folder / "http" / "party.toml").open("a") as file:
+        file.write("\n[http]\nport = 1\n")
+    (folder / "two.csv").write_text("id\nP0001\nP0002\n")
+    return folder
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.typed} -> {step.next}"[:90])
+def test_a_command_ends_with_the_next_one_to_type(
+    step: Step,
+    fresh: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "federation"
+    shutil.copytree(fresh, folder)
+    monkeypatch.chdir(folder)
+    fingerprint = (folder / "fingerprint").read_text()
+    words = [
+        {"REQUEST": "new/shop.request.json", "FINGERPRINT": fingerprint}.get(word, word)
+        for word in step.typed.split()
+    ]
+
+    async def answer(_: Path, request: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        if request["do"] not in step.answers:
+            async for event in control.send_request(_, request):
+                yield event
+            return
+        yield {"event": "done", "result": step.answers[request["do"]]}
+
+    monkeypatch.setattr(daemon_request, "send_request", answer)
+    step.fakes(monkeypatch)
+    typed(words, monkeypatch)
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).splitlines()[-1] == step.next
+    if "--json" not in words and step.typed.split()[0] != "init":
+        assert "next:" not in shown.out
+
+
+def typed(words: list[str], patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sys, "argv", ["fedmq", *words])
+    try:
+        main()
+    except SystemExit as ended:
+        assert ended.code in (None, 0), json.dumps(words)
