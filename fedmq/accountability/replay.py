@@ -72,6 +72,7 @@ class Replay:
             commitment.alignment,
             commitment.digest,
             signs=settings.signs,
+            column_groups=settings.column_groups,
         )
         self._machine = _ReplayedTraining(
             party,

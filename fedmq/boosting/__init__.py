@@ -15,6 +15,8 @@ The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in w
 ``histogram``             sums of gradients per node, feature and bin
 ``candidates``            split candidates in their canonical order, and their left sums
 ``monotone``              which splits and leaves a monotone constraint allows
+``interactions``          which columns may split a node below others
+``column_mark``           what both say of the column of a split
 ``split``                 gain of a candidate, the best one, weight of a leaf
 ``driver``                which of the scored nodes are split next
 ``node_numbers``          how the nodes of a tree are numbered

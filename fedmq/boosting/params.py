@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -16,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from fedmq.boosting.interactions import MOST_CONSTRAINTS
 from fedmq.boosting.objective_name import (
     AftDistribution,
     ObjectiveName,
@@ -65,6 +67,8 @@ class TrainParams(BaseModel):
     ``multi_strategy``: a tree for each class, or one tree whose leaves are vectors over the
     classes.
     ``monotone_constraints`` name columns, those of another party as ``party.column``.
+    ``interaction_constraints`` are lists of columns that may stand together on a path; own ones may
+    be given by their numbers, ``party.*`` are all columns of a party.
     A round grows ``num_parallel_tree`` trees from the same gradients, for each class.
 
     Raises:
@@ -94,6 +98,10 @@ class TrainParams(BaseModel):
     other_rate: Annotated[float, Field(gt=0, le=1)] = 0.1
     gradient_bits: Annotated[int, Field(ge=2, le=16)] | None = None
     monotone_constraints: Mapping[str, Sign] = {}
+    interaction_constraints: Annotated[
+        tuple[Annotated[tuple[str | int, ...], Field(min_length=1)], ...],
+        Field(max_length=MOST_CONSTRAINTS),
+    ] = ()
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
     base_score: _Score | tuple[_Score, ...] | None = None
     num_class: Annotated[int, Field(ge=2, le=1000)] | None = None
@@ -243,6 +251,8 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
         named.setdefault("max_delta_step", _POISSON_STEP)
     if isinstance(named.get("base_score"), list):
         named["base_score"] = tuple(named["base_score"])
+    if "interaction_constraints" in named:
+        named["interaction_constraints"] = _tuples(named["interaction_constraints"])
     metrics = named.pop("eval_metric", None)
     if isinstance(metrics, str):
         metrics = (metrics,)
@@ -251,6 +261,18 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     if metrics in (None, ()):
         metrics = _default_metrics(named)
     return {**named, "eval_metric": metrics}
+
+
+def _tuples(constraints: Any) -> Any:
+    """Nested lists as tuples, also from the text in which XGBoost takes them."""
+    if isinstance(constraints, str):
+        try:
+            constraints = json.loads(constraints)
+        except ValueError:
+            return constraints  # which is refused by its name
+    if not isinstance(constraints, (list, tuple)):
+        return constraints
+    return tuple(tuple(one) if isinstance(one, list) else one for one in constraints)
 
 
 def _default_metrics(named: Mapping[str, Any]) -> tuple[str, ...]:

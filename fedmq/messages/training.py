@@ -66,6 +66,9 @@ MOST_ROWS = 8_000_000
 MOST_CANDIDATES = 2**20
 """Of one party in a node."""
 
+MOST_CONSTRAINTS = 63
+"""Interaction constraints of a training."""
+
 NO_CANDIDATE = 2**32 - 1
 """What a decoy names, as often as a decision would name a candidate."""
 
@@ -107,6 +110,12 @@ class TrainingOpen(Body):
     prediction (1), or only lower it (-1)."""
     outputs: Annotated[int, Field(ge=1, le=1000)] = 1
     """So many g and h has a row, for trees whose leaves are vectors; all are summed together."""
+    together: Annotated[
+        tuple[Annotated[tuple[Column, ...], Field(strict=False, max_length=100_000)], ...],
+        Field(strict=False, max_length=MOST_CONSTRAINTS),
+    ] = ()
+    """Interaction constraints: the recipient's columns in each of them, as the label holder names
+    them; ``*`` is all. Empty where there are none."""
     decoys: bool = False
     """Whether decisions come that are decoys, and assignments of the recipient's own splits."""
 
@@ -214,6 +223,11 @@ class HistogramReply(Body):
     prediction. Only from a party that announced signs."""
     falling: Bitmap | None = None
     """Whose columns may only lower it."""
+    constraints: Annotated[
+        tuple[Bitmap, ...], Field(strict=False, max_length=MOST_CONSTRAINTS + 1)
+    ] = ()
+    """In the first piece, under interaction constraints: of the candidates as they are shown, whose
+    columns each holds; at last, whose column has split the root and stands in none."""
 
 
 class NodeDeclined(Body):

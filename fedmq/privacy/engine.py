@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.column_mark import ColumnMark
 from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
@@ -76,13 +77,22 @@ class Best:
     """The best candidates of a party (opaque numbers, more than one if they tie) and their gain.
 
     ``left``: their left sums, int64 (candidates, columns), where the active half knows them
-    exactly; ``signs`` int8 (candidates,): those of their columns, under monotone constraints.
+    exactly; ``signs`` int8 and ``constraints`` uint64 (candidates,): those of their columns, under
+    monotone and interaction constraints.
     """
 
     gain: float
     candidates: NDArray[np.uint32]
     left: NDArray[np.int64] | None = None
     signs: NDArray[np.int8] | None = None
+    constraints: NDArray[np.uint64] | None = None
+
+    def mark(self, place: int) -> ColumnMark:
+        """What is known of the column of one of the candidates."""
+        return ColumnMark(
+            0 if self.signs is None else int(self.signs[place]),
+            np.uint64(0) if self.constraints is None else self.constraints[place],
+        )
 
 
 Answer = Sums | Best
@@ -311,8 +321,8 @@ class Engine(ABC):
     leakage: ClassVar[Leakage]
     known_leak: ClassVar[str] = ""
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
-    scores_signs: ClassVar[bool] = True
-    """Whether the label holder scores candidates by exact sums, as monotone constraints need."""
+    scores_candidates: ClassVar[bool] = True
+    """Whether the label holder scores candidates by exact sums, as constraints need."""
     replays: ClassVar[bool] = False
     """Whether a passive party's answers follow, to the last bit, from its table, its secret and
     what it was asked."""
@@ -346,11 +356,12 @@ class Engine(ABC):
                 f"engine {self.name}: multi_strategy = multi_output_tree: it sums one g and h a "
                 "row; take one_output_per_tree, or the engine paillier or ou"
             )
-        if params.monotone_constraints and not self.scores_signs:
-            raise ConfigError(
-                f"engine {self.name}: monotone_constraints: the label holder does not see the "
-                "sums that they need; leave them out"
-            )
+        for name in ("monotone_constraints", "interaction_constraints"):
+            if getattr(params, name) and not self.scores_candidates:
+                raise ConfigError(
+                    f"engine {self.name}: {name}: the label holder does not see the sums that they "
+                    "need; leave them out"
+                )
 
     def drawn(self) -> Mapping[str, int]:
         """Options drawn at random for one session, which all its attempts must share."""

@@ -141,7 +141,8 @@ class Signing:
 class AnswerSettings(BaseModel):
     """What of a passive party's files decides its answers beside its table.
 
-    Engine and options by name; ``signs`` by column, under monotone constraints.
+    Engine and options by name; ``signs`` by column, under monotone constraints; ``column_groups``:
+    columns by the names of groups.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -151,10 +152,11 @@ class AnswerSettings(BaseModel):
     smallest_node: Annotated[int, Field(ge=0)]
     smallest_cell: Annotated[int, Field(ge=0)]
     signs: dict[str, Literal[-1, 1]]
+    column_groups: dict[str, list[str]] = {}
 
     def packed(self) -> bytes:
-        """As it is committed to."""
-        return bytes(msgpack.packb(self.model_dump()))
+        """As it is committed to; without groups as before there were any."""
+        return bytes(msgpack.packb(self.model_dump(exclude_defaults=True)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

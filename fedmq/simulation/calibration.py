@@ -215,11 +215,14 @@ class Calibration:
         """The parameters under which fewer rows grow trees of about as many nodes."""
         share = rows / len(self._label)
         less = {name: share * getattr(self._params, name) for name in ("gamma", "min_child_weight")}
-        brief = {
+        brief: dict[str, Any] = {
             "num_boost_round": trees,
             "num_parallel_tree": 1,
             "early_stopping_rounds": None,
             "active_only_trees": 0,
+            # Columns that are made up have no names of anybody's.
+            "monotone_constraints": {},
+            "interaction_constraints": (),
         }
         return self._params.model_copy(update=less | brief)
 

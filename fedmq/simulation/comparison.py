@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.export import import_xgboost
+from fedmq.boosting.xgboost.joined_constraints import joined_constraints
 from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.party.data.data_frame import feature_table
 from fedmq.simulation.active_table import ACTIVE
@@ -62,12 +63,15 @@ def compare_with_xgboost(
     tables, label = dict(matched.tables), matched.beside["label"]
     passive = {party: tables[party] for party in passive}
     model = simulate(active=active, label=label, passive=passive, params=params, engine=engine)
-    values = np.hstack([feature_table(data, party)[0] for party, data in tables.items()])
+    read = {party: feature_table(data, party) for party, data in tables.items()}
+    values = np.hstack([held for held, _ in read.values()])
+    constraints = joined_constraints(params, {party: names for party, (_, names) in read.items()})
     labels = np.asarray(label, dtype=np.float32).reshape(len(values))
     bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
-    parity = compare(train_reference(bins, labels, params), model.joined_trees(), bins)
+    reference = train_reference(bins, labels, params, constraints=constraints)
+    parity = compare(reference, model.joined_trees(), bins)
     rows = xgb.DMatrix(values, label=labels)
-    booster = xgb.train(params.to_xgboost(), rows, params.num_boost_round)
+    booster = xgb.train(params.to_xgboost() | constraints, rows, params.num_boost_round)
     apart = np.abs(booster.predict(rows) - model.predict(active=active, passive=passive))
     return XGBoostComparison(
         parity.identical,

@@ -34,6 +34,7 @@ SETTINGS = {
     "smallest_node": 1,
     "smallest_cell": 1,
     "signs": {"x0": 1},
+    "column_groups": {"usage": ["x0", "x1"]},
 }
 COMMITMENT = {
     "values": np.arange(4, dtype="<f4").tobytes(),

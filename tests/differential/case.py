@@ -14,7 +14,12 @@ import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import Parity, compare, labelled, train_reference
 from tests.differential.labels import drawn_labels, drawn_rows
-from tests.differential.options import drawn_later, drawn_options, drawn_signs
+from tests.differential.options import (
+    drawn_later,
+    drawn_options,
+    drawn_signs,
+    drawn_together,
+)
 
 __all__ = ["Case"]
 
@@ -33,6 +38,8 @@ class Case:
     options: dict[str, Any]
     signs: Sequence[int]
     """Of the columns, in the order of ``hands``."""
+    together: Sequence[Sequence[int]]
+    """The columns of each interaction constraint, numbered in the same order."""
     engine: str
     rows: Mapping[str, NDArray[np.float32]]
     """Weights and first margins, if there are any."""
@@ -56,13 +63,15 @@ class Case:
         if "multi_strategy" in options:  # of vector leaves XGBoost has no monotone constraints
             signs = [0] * columns
             engine = "ou" if engine == "lattice" else engine
+        later = np.random.default_rng([seed, 1])  # what seeds have drawn before stays
         return cls(
             seed,
             X,
             y,
             hands,
-            options | drawn_later(np.random.default_rng([seed, 1])),
+            options | drawn_later(later),
             signs,
+            drawn_together(later, columns),
             engine,
             drawn_rows(random, rows, options.get("num_class", 1)),
         )
@@ -77,7 +86,20 @@ class Case:
             for place in range(len(hand))
         ]
         signs = {name: sign for name, sign in zip(names, self.signs, strict=True) if sign}
-        return fedmq.TrainParams(**self.options, monotone_constraints=signs)
+        together = [[names[column] for column in columns] for columns in self.together]
+        return fedmq.TrainParams(
+            **self.options, monotone_constraints=signs, interaction_constraints=together
+        )
+
+    @property
+    def constraints(self) -> dict[str, Any]:
+        """Those of the joined columns, as XGBoost takes them."""
+        given: dict[str, Any] = {}
+        if any(self.signs):
+            given["monotone_constraints"] = tuple(self.signs)
+        if self.together:
+            given["interaction_constraints"] = json.dumps(self.together)
+        return given
 
     def train(self) -> fedmq.SimulatedModel:
         first, *others = (self.X[:, hand] for hand in self.hands)
@@ -100,7 +122,7 @@ class Case:
         params = self.params
         values = self.X[:, np.concatenate(self.hands)]
         bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
-        reference = train_reference(bins, self.y, params, **self.rows, signs=self.signs)
+        reference = train_reference(bins, self.y, params, **self.rows, constraints=self.constraints)
         model = self.train()
         theirs = _base_score(reference)
         ours = np.atleast_1d(model.share.base_score)
@@ -120,7 +142,8 @@ class Case:
         """What to run again when a case fails."""
         hands = [len(hand) for hand in self.hands]
         what = f"{self.X.shape}, hands {hands}, {self.engine}, {self.options}"
-        return f"seed {self.seed}: {what}, {list(self.rows)}, signs {list(self.signs)}"
+        asked = f"signs {list(self.signs)}, together {list(self.together)}"
+        return f"seed {self.seed}: {what}, {list(self.rows)}, {asked}"
 
 
 def _base_score(booster: Any) -> list[float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["drawn_later", "drawn_options", "drawn_signs"]
+__all__ = ["drawn_later", "drawn_options", "drawn_signs", "drawn_together"]
 
 Draw = Callable[[np.random.Generator], Any]
 
@@ -53,5 +53,15 @@ def drawn_signs(random: np.random.Generator, columns: int) -> list[int]:
 
 
 def drawn_later(random: np.random.Generator) -> dict[str, Any]:
-    """Further keyword arguments, of another generator: what seeds have drawn before stays."""
+    """Further keyword arguments."""
     return {"num_parallel_tree": int(random.integers(2, 5))} if random.random() < 0.25 else {}
+
+
+def drawn_together(random: np.random.Generator, columns: int) -> list[list[int]]:
+    """Interaction constraints that overlap and leave columns out; none in half of the cases."""
+    constraints = [
+        np.flatnonzero(random.random(columns) < random.choice([0.3, 0.6])).tolist()
+        for _ in range(int(random.integers(1, 4)))
+    ]
+    held: list[list[int]] = [constraint for constraint in constraints if constraint]
+    return held if random.random() < 0.5 else []

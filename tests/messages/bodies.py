@@ -112,6 +112,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         max_leaves=naturals,
         outputs=st.integers(1, 1000),
         signs=st.dictionaries(words, st.sampled_from([-1, 1]), max_size=3),
+        together=st.lists(st.lists(words, max_size=3).map(tuple), max_size=3).map(tuple),
         decoys=st.booleans(),
     ),
     training.SessionAccept: st.builds(
@@ -150,6 +151,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         payload=payloads,
         rising=st.none() | bitmaps,
         falling=st.none() | bitmaps,
+        constraints=st.lists(bitmaps, max_size=3).map(tuple),
     ),
     training.NodeDeclined: st.builds(training.NodeDeclined, tree=trees, node=nodes),
     training.DirectionsQuery: st.builds(
@@ -307,6 +309,8 @@ _FIELDS: dict[str, Any] = {
     "max_leaves": 0,
     "outputs": 1,
     "signs": {"minutes": 1},
+    "together": (("minutes",), ()),
+    "constraints": (_BITS, _BITS),
     "decoys": True,
     "signed": True,
     "smallest_node": 1,

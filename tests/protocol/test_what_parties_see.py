@@ -48,6 +48,12 @@ def active_only(what: str, values: Any) -> Secret:
         {"colsample_bylevel": 0.7, "colsample_bynode": 0.7},
         {"grow_policy": "lossguide", "max_leaves": 6, "max_depth": 0},
         {"monotone_constraints": {"telco.telco_secret_name_0": 1, "bank_secret_name_1": -1}},
+        {
+            "interaction_constraints": [
+                ["telco.telco_secret_name_0", "bank_secret_name_1"],
+                ["telco.*"],
+            ]
+        },
         {"objective": "reg:absoluteerror"},
         {"scale_pos_weight": 2.5, "base_score": None},
         {"num_parallel_tree": 2, "subsample": 0.8},

@@ -42,7 +42,8 @@ def trained(engine: str = "plain", **params: Any) -> fedmq.SimulatedModel:
 def test_constraints_on_columns_of_both_parties_give_xgboosts_model() -> None:
     model = trained(monotone_constraints=SIGNS)
     bins = BinMatrix.of(X, Cuts.of(X, 16))
-    reference = train_reference(bins, Y, model.share.params, signs=(0, -1, 0, 1, 0, -1))
+    signs = {"monotone_constraints": (0, -1, 0, 1, 0, -1)}
+    reference = train_reference(bins, Y, model.share.params, constraints=signs)
     parity = compare(reference, model.joined_trees(), bins)
     assert parity.first_difference is None
     assert parity.total > 40

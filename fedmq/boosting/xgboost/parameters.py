@@ -20,7 +20,6 @@ XGBOOST_PARAMETERS = frozenset(
         "feature_types",
         "feature_weights",
         "importance_type",
-        "interaction_constraints",
         "lambdarank_num_pair_per_sample",
         "lambdarank_pair_method",
         "max_cat_threshold",

@@ -7,8 +7,9 @@ candidates are then ours.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,12 +48,12 @@ def train_reference(
     params: TrainParams,
     weight: NDArray[np.float32] | None = None,
     base_margin: NDArray[np.float32] | None = None,
-    signs: Sequence[int] = (),
+    constraints: Mapping[str, Any] = MappingProxyType({}),
 ) -> xgboost.Booster:
     """XGBoost's ``hist`` trained on the bin indices of the joined columns.
 
     Its cuts are those of the bins, which no weight moves: each bin is a value of its own.
-    ``signs``: the monotone constraint of each column, where there is any.
+    ``constraints``: those of the joined columns, as XGBoost's parameters.
 
     Raises:
         ConfigError: ``params`` draw at random or set parties apart, which XGBoost does otherwise.
@@ -70,10 +71,9 @@ def train_reference(
         )
     xgb = import_xgboost()
     indices = np.where(bins.is_missing, np.float32(np.nan), bins.codes.astype(np.float32))
-    constraints = {"monotone_constraints": tuple(signs)} if any(signs) else {}
     max_bin = max(int(bins.cuts.n_bins.max()) + 1, 2)
     reference: xgboost.Booster = xgb.train(
-        params.to_xgboost() | constraints | {"max_bin": max_bin, "nthread": 1},
+        params.to_xgboost() | dict(constraints) | {"max_bin": max_bin, "nthread": 1},
         labelled(indices, labels, weight, base_margin),
         params.num_boost_round,
     )

@@ -44,7 +44,11 @@ class PolicySection(Section):
     features: tuple[str, ...] | None = None
     """The columns it trains with; all but id, label and ``ignore`` when left out."""
     agreed_columns: tuple[str, ...] = ()
-    """The columns that the label holder's job may name, in ``monotone_constraints``."""
+    """The columns that the label holder's job may name, in ``monotone_constraints`` and
+    ``interaction_constraints``; there also groups of columns."""
+    interaction_constraints: bool = False
+    """Whether the label holder's job may have them: it learns which of them hold the column of each
+    opaque candidate."""
     engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
     """The engines that this party takes part with."""
     engine_options: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -22,6 +23,7 @@ from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.events import AgreeToSums
+from fedmq.protocol.training.column_constraints import ALL_COLUMNS
 from fedmq.protocol.training.earlier_attempts import terms_digest
 
 __all__ = ["Consent"]
@@ -71,6 +73,7 @@ class Consent:
             gradient_bits=terms.value_bits + 1,
             **({"outputs": terms.outputs} if terms.outputs > 1 else {}),
             **({"signs": dict(terms.signs)} if terms.signs else {}),
+            **({"together": terms.together} if terms.together else {}),
         )
         self._check_peer(header, "training")
         if terms_before not in ("", terms_digest(terms)):
@@ -195,7 +198,14 @@ class Consent:
             raise self._refusal(f"take part in {what}")
 
     def _check_columns(self, terms: TrainingOpen) -> None:
-        for column in terms.signs:
+        if terms.together and not self._policy.interaction_constraints:
+            raise self._refusal(
+                "train with interaction_constraints; interaction_constraints = true in its "
+                "[policy] would allow it"
+            )
+        together = itertools.chain.from_iterable(terms.together)
+        named = (column for column in together if column != ALL_COLUMNS)
+        for column in (*terms.signs, *named):
             if column not in self._policy.agreed_columns:
                 # The same whether or not there is such a column: its name is no news to the other.
                 raise self._refusal(

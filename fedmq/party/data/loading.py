@@ -135,6 +135,7 @@ class LoadActiveTable:
             ),
             evaluation_sets=sets,
             held_out_ids=tuple(table.ids[row] for row in np.flatnonzero(held_out)),
+            column_groups=self.data.column_groups,
         )
 
     def _texts(self, ids: Sequence[str]) -> list[str]:
@@ -172,7 +173,15 @@ class LoadPassiveTable:
         names, values = tuple(table.features[at] for at in places), table.values[:, places]
         digest = _digest(names, values)
         row_set = RowSet.of(table.ids)
-        return PassiveTable(values, names, alignment, digest, row_set, self.data.monotone)
+        return PassiveTable(
+            values,
+            names,
+            alignment,
+            digest,
+            row_set,
+            self.data.monotone,
+            self.data.column_groups,
+        )
 
 
 def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:

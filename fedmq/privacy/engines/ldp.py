@@ -79,7 +79,7 @@ class Ldp(Engine):
     takes_weights = False
     replays = True
     light = True
-    scores_signs = False
+    scores_candidates = False
     leakage = Leakage(
         active="the sums of the perturbed g and h of every split candidate of a passive party",
         passive="a perturbed g and h of each row and tree, of which all trees together reveal more "

@@ -91,7 +91,7 @@ class Smm2(Engine):
     replays = True
     rounded = frozenset({"z"})
     light = True
-    scores_signs = False
+    scores_candidates = False
     leakage = Leakage(
         active="a passive party's best gain per node, and the partition if it wins; its split "
         "candidates row by row in nodes that are asked as in smm1",

@@ -24,7 +24,9 @@
 ``node_candidates``       the candidates of one node
 ``candidate_order``       the order that hides which candidate is which
 ``merged_cells``          candidates that ``smallest_cell`` merges
+``column_marks``          what an owner shows of the columns of its candidates
 ``candidate_signs``       monotone constraints: the sign of each candidate
+``candidate_constraints`` interaction constraints: those that hold the column of each candidate
 ``column_constraints``    what parameters ask of each party's columns
 ``sums_counter``          how many sums are answered, and may be
 ``consistency``           whether an answer can be true

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.callbacks import Callbacks
+from fedmq.boosting.column_mark import UNMARKED, ColumnMark
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
@@ -34,6 +35,7 @@ from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.active_opening import ActiveOpening
 from fedmq.protocol.training.answers import Answers
+from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.computations import DeriveGradients, went_left
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
@@ -179,13 +181,30 @@ class ActiveTraining(ActiveOpening):
         self._records = RecordNumbers(self._model.next_records(self._parties))
         signed = self._handshake.signed
         constrained = self._constraints.hold(signed)
+        interactions = len(self._params.interaction_constraints)
         self._builder = TreeBuilder(
-            gradients, self._params, self._model.residuals(), constrained=constrained
+            gradients,
+            self._params,
+            self._model.residuals(),
+            constrained=constrained,
+            interacting=interactions > 0,
         )
         self._choice = SplitChoice(self._params)
-        self._answers = Answers(self._builder, self._params, self._spec, CandidateSigns(signed))
+        self._answers = Answers(
+            self._builder,
+            self._params,
+            self._spec,
+            {peer: owner for owner, peer in enumerate(self._parties)},
+            CandidateSigns(signed),
+            CandidateConstraints(interactions),
+        )
         self._candidates = OwnCandidates(
-            self._bins, self._constraints.signs, self._params, self._builder, self._spec.first_order
+            self._bins,
+            self._constraints.signs,
+            self._constraints.interactions,
+            self._params,
+            self._builder,
+            self._spec.first_order,
         )
         plans = self._engine.broadcast(gradients) if self._askable else ()
         self._to_broadcast = len(plans)
@@ -261,7 +280,7 @@ class ActiveTraining(ActiveOpening):
     @on_message(training.HistogramReply)
     def _on_reply(self, peer: str, body: training.HistogramReply) -> None:
         self._check_broadcast(body.node)
-        self._answers.signs.take(peer, body, self._handshake.candidates(peer))
+        self._answers.take_marks(peer, body, self._handshake.candidates(peer))
         if (complete := self._level.reply(peer, body)) is not None:
             self._resume(*complete)
 
@@ -319,10 +338,10 @@ class ActiveTraining(ActiveOpening):
             self._send(peer, body)
 
     def _split_own(self, node: int, best: Best) -> None:
-        record = self._model.record(self._candidates.of_node(node), int(best.candidates[0]))
+        candidate = int(best.candidates[0])
+        record = self._model.record(self._candidates.split(node, candidate), candidate)
         left = went_left(self._model.records, record, self._table.values, self._builder.rows(node))
-        sign = 0 if best.signs is None else int(best.signs[0])
-        self._split(node, LABEL_HOLDER, record, left, sign)
+        self._split(node, LABEL_HOLDER, record, left, best.mark(0))
 
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
@@ -337,11 +356,11 @@ class ActiveTraining(ActiveOpening):
             left = left[self._builder.rows(node)]
         best = self._choice.best(node)
         peer, record = self._level.end_split(node)
-        sign = 0
+        column = UNMARKED
         if best.left is not None:
             claim = NodeAnswer(peer, self.tree, node)
-            sign = claim.sign(self._builder.left_totals(node, left), best)
-        self._split(node, self._parties.index(peer), record, left, sign)
+            column = claim.mark(self._builder.left_totals(node, left), best)
+        self._split(node, self._parties.index(peer), record, left, column)
         self._go_on_when_split()
 
     def _go_on_when_split(self) -> None:
@@ -349,10 +368,10 @@ class ActiveTraining(ActiveOpening):
             self._split_next()
 
     def _split(
-        self, node: int, owner: int, record: int, left: NDArray[np.bool_], sign: int
+        self, node: int, owner: int, record: int, left: NDArray[np.bool_], column: ColumnMark
     ) -> None:
         gain, expands = self._choice.best(node).gain, self._choice.expands_below(node)
-        self._builder.split(node, owner, record, gain, left, sign, expands=expands)
+        self._builder.split(node, owner, record, gain, left, column, expands=expands)
         if not expands or self._spec.hides_rows:
             return  # at the last level nobody but the owner learns the partition
         assignment = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))

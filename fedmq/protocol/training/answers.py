@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
+from fedmq.messages.training import HistogramReply
 from fedmq.privacy.engine import Answer, Best, Engine, Question
 from fedmq.privacy.plan import Plan, single
+from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.computations import ScoreCandidates
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
@@ -24,7 +26,20 @@ class Answers:
     builder: TreeBuilder
     params: TrainParams
     engine: Engine
+    owners: Mapping[str, int]
+    """The number of each peer among the owners."""
     signs: CandidateSigns
+    constraints: CandidateConstraints
+
+    def take_marks(self, peer: str, body: HistogramReply, most_candidates: int) -> None:
+        """Note what a reply of ``peer`` says of the columns of its candidates.
+
+        Raises:
+            ProtocolError: it says what was not to be said, or does not say what was.
+            Inconsistent: it says more than there are candidates.
+        """
+        self.signs.take(peer, body, most_candidates)
+        self.constraints.take(peer, body, most_candidates)
 
     def check_declined(self, peer: str, node: int, smallest_node: int) -> None:
         """Raise Inconsistent unless ``peer`` may decline ``node``, by what it announced.
@@ -67,7 +82,11 @@ class Answers:
         total, first_order = builder.totals(claim.node), self.engine.first_order
         signs = self.signs.of(claim.peer, shown_in, len(answer.left))
         monotone = builder.monotone(claim.node, signs)
-        score = ScoreCandidates(answer.left, total, scale, self.params, first_order, monotone)
+        constraints = self.constraints.of(claim.peer, shown_in, len(answer.left))
+        interactions = builder.interactions(claim.node, self.owners[claim.peer], constraints)
+        score = ScoreCandidates(
+            answer.left, total, scale, self.params, first_order, monotone, interactions
+        )
         bounds = builder.bounds(claim.node) if self.engine.exact else None
         best: Best | dict[str, int] = yield from single(ScoreAnswer(score, bounds))
         if not isinstance(best, Best):

@@ -14,6 +14,7 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
+from fedmq.boosting.interactions import InteractionNode
 from fedmq.boosting.metrics.registry import metric_of
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.monotone import MonotoneNode
@@ -158,7 +159,8 @@ class ScoreCandidates:
     """The best of a party's candidates by XGBoost's gain, from their left sums (candidates, 2).
 
     ``first_order``: by g alone, which takes every party's candidates to the same scale.
-    ``monotone``: the node as monotone constraints bound it; None without any.
+    ``monotone``: the node as monotone constraints bound it, ``interactions``: the node as
+    interaction constraints do; None without any.
     """
 
     label: ClassVar[str] = "ScoreCandidates"
@@ -168,6 +170,7 @@ class ScoreCandidates:
     params: TrainParams
     first_order: bool = False
     monotone: MonotoneNode | None = None
+    interactions: InteractionNode | None = None
 
     def run(self) -> Best:
         left, right = self.scale.to_float(self.left), self.scale.to_float(self.total - self.left)
@@ -176,9 +179,19 @@ class ScoreCandidates:
         else:
             total = self.scale.to_float(self.total)
             gains = split_gains(left, right, total, self.params, self.monotone)
+        if self.interactions is not None:
+            gains = np.where(self.interactions.allows(), gains, np.float32(-np.inf))
         gain, tied = best(gains)
-        signs = None if self.monotone is None else self.monotone.signs[tied]
-        return Best(float(gain), tied.astype(np.uint32), signs=signs)
+        return self.offer(float(gain), tied.astype(np.uint32))
+
+    def offer(
+        self, gain: float, named: NDArray[np.uint32], left: NDArray[np.int64] | None = None
+    ) -> Best:
+        """The offer of the candidates ``named``, with what is known of their columns."""
+        signs = None if self.monotone is None else self.monotone.signs[named]
+        interactions = self.interactions
+        constraints = None if interactions is None else interactions.constraints[named]
+        return Best(gain, named, left, signs, constraints)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,6 +206,7 @@ class ScoreOwnCandidates:
     totals: Sequence[NDArray[np.int64]]
     params: TrainParams
     monotone: Sequence[MonotoneNode | None]
+    interactions: Sequence[InteractionNode | None]
     first_order: bool = False
 
     def run(self) -> list[Best]:
@@ -205,8 +219,9 @@ class ScoreOwnCandidates:
                 self.params,
                 self.first_order,
                 monotone,
+                interactions,
             ).run()
-            for candidates, total, histogram, monotone in zip(
-                self.candidates, self.totals, sums, self.monotone, strict=True
+            for candidates, total, histogram, monotone, interactions in zip(
+                self.candidates, self.totals, sums, self.monotone, self.interactions, strict=True
             )
         ]

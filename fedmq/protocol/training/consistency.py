@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.column_mark import ColumnMark
 from fedmq.errors import Inconsistent
 from fedmq.privacy.engine import Best, Extent
 from fedmq.protocol.training.computations import ScoreCandidates
@@ -76,8 +77,8 @@ class NodeAnswer:
                 {"record": record, "expected": expected},
             )
 
-    def sign(self, left: NDArray[np.int64], best: Best) -> int:
-        """The sign of the candidate with the left sums ``left`` (2,), one of those named.
+    def mark(self, left: NDArray[np.int64], best: Best) -> ColumnMark:
+        """What is known of the column of a named candidate, that with the left sums ``left`` (2,).
 
         Raises `Inconsistent` unless there is one.
         """
@@ -87,7 +88,7 @@ class NodeAnswer:
             raise self._error(
                 "other rows go left than its sums said", {"candidates named": len(best.left)}
             )
-        return 0 if best.signs is None else int(best.signs[named[0]])
+        return best.mark(int(named[0]))
 
     def unreadable(self, reason: str) -> Inconsistent:
         """Sums that do not even decrypt to as many numbers as they should."""
@@ -143,9 +144,7 @@ class ScoreAnswer:
             }
         best = self.score.run()
         named = first_of_ties(best.candidates, left, self.score.total)
-        monotone = self.score.monotone
-        signs = None if monotone is None else monotone.signs[named]
-        return Best(best.gain, named, left[named], signs)
+        return self.score.offer(best.gain, named, left[named])
 
 
 def first_of_ties(

@@ -12,6 +12,7 @@ from fedmq.messages.array import payload_bytes, unpack_payload
 from fedmq.privacy.engine import Extent, PassiveHalf
 from fedmq.privacy.plan import Values
 from fedmq.protocol.training.asked_nodes import AskedNodes
+from fedmq.protocol.training.column_marks import ColumnMarks
 from fedmq.protocol.training.histogram_requests import HistogramRequests
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
@@ -23,7 +24,8 @@ __all__ = ["GrowingTree"]
 class GrowingTree:
     """What stands while tree ``number`` grows; ``pieces`` of its broadcast are to come.
 
-    ``asked`` knows which nodes it may have, ``engine`` how long questions about them may be.
+    ``asked`` knows which nodes it may have, ``marks`` the constraints of columns, ``engine`` how
+    long questions about nodes may be.
     ``keeps_numbers``: a candidate has one number in all nodes, unless nodes draw their columns.
     """
 
@@ -35,6 +37,7 @@ class GrowingTree:
         shown: ShownCandidates,
         rows: NodeRows,
         asked: AskedNodes,
+        marks: ColumnMarks,
         engine: PassiveHalf,
         records_before: int,
         *,
@@ -46,6 +49,7 @@ class GrowingTree:
         self.records_before = records_before
         self.requests = HistogramRequests(number)
         self.shown = shown
+        self.marks = marks
         self._asked = asked
         self._engine = engine
         self._directions_of = 0

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.interactions import ColumnsInPath
+from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.protocol.training.computations import ScoreOwnCandidates
 from fedmq.protocol.training.node_candidates import NodeCandidates
@@ -18,8 +20,10 @@ __all__ = ["OwnCandidates"]
 
 
 class OwnCandidates:
-    """The candidates over ``bins`` while the tree of ``builder`` grows; ``signs`` int8 (columns,).
+    """The candidates over ``bins`` while the tree of ``builder`` grows.
 
+    ``signs`` int8 and ``constraints`` uint64 (columns,): the monotone constraint of each column,
+    and the interaction constraints that hold it.
     ``first_order``: whether they are scored by g alone, as the others' are.
     """
 
@@ -27,12 +31,14 @@ class OwnCandidates:
         self,
         bins: BinMatrix,
         signs: NDArray[np.int8],
+        constraints: NDArray[np.uint64],
         params: TrainParams,
         builder: TreeBuilder,
         first_order: bool,
     ) -> None:
         self._bins = bins
         self._signs = signs
+        self._columns = ColumnsInPath(constraints)
         self._params = params
         self._builder = builder
         self._first_order = first_order
@@ -41,6 +47,12 @@ class OwnCandidates:
     def of_node(self, node: int) -> CandidateTable:
         """Those of a node."""
         return self._candidates.of_node(node)
+
+    def split(self, node: int, candidate: int) -> CandidateTable:
+        """One of them splits ``node``; all of the node's."""
+        candidates = self.of_node(node)
+        self._columns.split(node, int(candidates.feature[candidate]))
+        return candidates
 
     def scored(self, nodes: Sequence[int]) -> ScoreOwnCandidates:
         """The computation of the best of them in each of ``nodes``."""
@@ -55,6 +67,10 @@ class OwnCandidates:
             self._params,
             [
                 builder.monotone(node, self._signs[offered.feature])
+                for node, offered in zip(nodes, candidates, strict=True)
+            ],
+            [
+                builder.interactions(node, LABEL_HOLDER, self._columns.of(node, offered.feature))
                 for node, offered in zip(nodes, candidates, strict=True)
             ],
             self._first_order,

@@ -37,8 +37,8 @@ from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED, RunningPlan
 from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.asked_nodes import AskedNodes
-from fedmq.protocol.training.candidate_signs import shown_signs
-from fedmq.protocol.training.column_constraints import kept_signs
+from fedmq.protocol.training.column_constraints import kept_constraints
+from fedmq.protocol.training.column_marks import ColumnMarks
 from fedmq.protocol.training.commitment import committed, noise_secret
 from fedmq.protocol.training.computations import BinTable, recorded, went_left
 from fedmq.protocol.training.earlier_attempts import kept_before
@@ -151,7 +151,7 @@ class PassiveTraining(TranscribedMachine):
         if self._terms.outputs > 1 and not spec.takes_vectors:
             raise Refused(f"engine {spec.name} sums one g and h a row, not {self._terms.outputs}")
         learning = ~self._terms.evaluation.numpy()
-        signs = kept_signs(self._party, table, self._terms, spec)
+        constraints = kept_constraints(self._party, table, self._terms, spec)
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
         candidates = len(CandidateTable.of(bins.cuts))
         counter = SumsCounter(self._party, self._answered, table.row_set)
@@ -177,7 +177,7 @@ class PassiveTraining(TranscribedMachine):
             table,
             bins,
             candidates,
-            signs,
+            constraints,
             setup,
             showing,
             counter,
@@ -194,7 +194,7 @@ class PassiveTraining(TranscribedMachine):
             setup_pieces=len(setup),
             trees=self._next_tree,
             candidates=prepared.candidates,
-            signed=bool(prepared.signs.any()),
+            signed=bool(prepared.constraints.signs.any()),
             smallest_node=self._withheld.smallest_node,
             smallest_cell=self._withheld.smallest_cell,
             commitment=b"" if commitment is None else commitment.root,
@@ -249,6 +249,7 @@ class PassiveTraining(TranscribedMachine):
             shown,
             rows,
             AskedNodes(terms, prepared.engine.queries_per_node, prepared.engine.nodes_per_query),
+            ColumnMarks(prepared.constraints),
             prepared.engine,
             len(self._records),
             keeps_numbers=prepared.spec.keeps_numbers,
@@ -347,12 +348,12 @@ class PassiveTraining(TranscribedMachine):
 
     def _reply(self, number: int, step: Exchange | Reply, _: RunningPlan) -> None:
         assert isinstance(step, Reply)
-        tree, signs = self._growing, self._prepared.signs
-        shown = {}
+        tree = self._growing
         order = tree.shown.order(step.node)
-        if signs.any() and order is not None:
-            features = tree.candidates.of_node(step.node).feature
-            shown = shown_signs(signs[features[order]])
+        shown = {}
+        if order is not None:
+            columns = tree.candidates.of_node(step.node).feature[order]
+            shown = tree.marks.shown(step.node, columns)
         for index, values in enumerate(step.pieces):
             self._send(
                 self._peer,
@@ -384,6 +385,7 @@ class PassiveTraining(TranscribedMachine):
             return
         winner, pieces = tree.winner(body), tree.split(body.node)
         candidates = tree.candidates.of_node(body.node)
+        tree.marks.split(body.node, int(candidates.feature[winner]))
         self._records, record = recorded(self._records, candidates, winner)
         self._places.append((tree.number, body.node))
         left = went_left(self._records, record, self._prepared.table.values, rows)

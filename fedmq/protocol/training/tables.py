@@ -35,8 +35,9 @@ class ActiveTable:
     ``alignment``: what tells the common rows from others, empty where rows are matched by position;
     it is that of the stored alignment ``alignment_name``, if there is one. ``digest`` tells this
     table from any other, and never leaves its party; empty where no session outlives a crash.
-    ``signs``: 1 or -1 of columns that may only raise the prediction, or only lower it. Raises
-    `DataError` for more rows than a training takes.
+    ``signs``: 1 or -1 of columns that may only raise the prediction, or only lower it.
+    ``column_groups``: columns by the names that interaction constraints may give them together.
+    Raises `DataError` for more rows than a training takes.
     """
 
     values: NDArray[np.float32]
@@ -53,6 +54,7 @@ class ActiveTable:
     metric: CustomMetric | None = None
     evaluation_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     held_out_ids: tuple[str, ...] = ()
+    column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():
@@ -80,8 +82,9 @@ class PassiveTable:
     """A feature holder's rows, in the common order.
 
     ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
-    rows from others, empty where rows are matched by position; ``digest`` and ``signs`` as in
-    :class:`ActiveTable`; ``row_set``: whom it is about, None where nobody counts what is answered.
+    rows from others, empty where rows are matched by position; ``digest``, ``signs`` and
+    ``column_groups`` as in :class:`ActiveTable`; ``row_set``: whom it is about, None where nobody
+    counts what is answered.
     """
 
     values: NDArray[np.float32]
@@ -90,6 +93,7 @@ class PassiveTable:
     digest: str = ""
     row_set: RowSet | None = None
     signs: Mapping[str, int] = field(default_factory=dict)
+    column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def check(
         self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.column_mark import UNMARKED, ColumnMark
 from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.interactions import InteractionNode, InteractionPath
 from fedmq.boosting.model.tree import GrowingTree, Tree
 from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
 from fedmq.boosting.node_numbers import ROOT, children, parent
@@ -47,7 +49,8 @@ class TreeBuilder:
     """The instance space of each node (rows, int32, ascending), and the tree that comes of it.
 
     Nodes are known by their heap numbers, as the messages know them. ``constrained``: some column
-    of some party is under a monotone constraint.
+    of some party is under a monotone constraint. ``interacting``: there are interaction
+    constraints.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class TreeBuilder:
         residuals: Residuals | None = None,
         *,
         constrained: bool = False,
+        interacting: bool = False,
     ) -> None:
         self.gradients = gradients
         self.level: tuple[int, ...] = (ROOT,)
@@ -67,6 +71,7 @@ class TreeBuilder:
         self._bounds: dict[int, NDArray[np.int64]] = {}
         self._constrained = constrained
         self._weight_bounds = {ROOT: UNBOUNDED}
+        self._paths = {ROOT: InteractionPath()} if interacting else {}
         self._splits: dict[int, _Split] = {}
         self._next: list[int] = []
 
@@ -107,6 +112,16 @@ class TreeBuilder:
             return None
         return MonotoneNode(signs, self._weight_bounds[node], self._above(node))
 
+    def interactions(
+        self, node: int, owner: int, constraints: NDArray[np.uint64]
+    ) -> InteractionNode | None:
+        """How interaction constraints bound ``node``, for candidates of an ``owner``; None without.
+
+        ``constraints`` (candidates,) are those that hold their columns.
+        """
+        path = self._paths.get(node)
+        return None if path is None else InteractionNode(path, owner, constraints)
+
     def split(
         self,
         node: int,
@@ -114,11 +129,11 @@ class TreeBuilder:
         record: int,
         gain: float,
         left: NDArray[np.bool_],
-        sign: int = 0,
+        column: ColumnMark = UNMARKED,
         *,
         expands: bool = True,
     ) -> None:
-        """Split ``node`` by a column of ``sign``; ``left`` is over ``rows(node)``.
+        """Split ``node`` by a column of an ``owner``; ``left`` is over ``rows(node)``.
 
         ``expands``: whether the children may be split as well.
         """
@@ -129,11 +144,14 @@ class TreeBuilder:
         del self._rows[node]
         self._rows |= zip(below, (rows[left], rows[~left]), strict=True)
         bounds = self._weight_bounds[node]
-        if sign:
+        if column.sign:
             weights = (node_weights(self._sums(child), self._params, bounds) for child in below)
-            self._weight_bounds |= zip(below, bounds.below(sign, *weights), strict=True)
+            self._weight_bounds |= zip(below, bounds.below(column.sign, *weights), strict=True)
         else:
             self._weight_bounds |= dict.fromkeys(below, bounds)
+        if node in self._paths:
+            path = self._paths[node].below(owner, column.constraints)
+            self._paths |= dict.fromkeys(below, path)
         if expands:
             self._next.extend(below)
 

@@ -65,6 +65,11 @@ class TestTraining:
         agreed = consent(tmp_path, agreed_columns=["minutes"])
         assert (await agreed.training(HEADER, terms(signs={"minutes": 1}))).name == "paillier"
 
+    async def test_columns_may_be_held_together_by_agreed_names(self, tmp_path: Path) -> None:
+        agreed = consent(tmp_path, interaction_constraints=True, agreed_columns=["usage"])
+        asked = terms(together=(("usage",), ("*",), ()))
+        assert (await agreed.training(HEADER, asked)).name == "paillier"
+
     @pytest.mark.parametrize(
         ("policy", "asked", "reason"),
         [
@@ -83,6 +88,12 @@ class TestTraining:
             (
                 {"agreed_columns": ["income"]},
                 {"signs": {"minutes": 1}},
+                "train with column 'minutes' named by another",
+            ),
+            ({}, {"together": (("*",),)}, "telco does not train with interaction_constraints"),
+            (
+                {"interaction_constraints": True, "agreed_columns": ["income"]},
+                {"together": (("income", "*"), ("minutes",))},
                 "train with column 'minutes' named by another",
             ),
             ({"most_gradient_bits": 4}, {}, "take gradients of 41 bits, at most 4"),
