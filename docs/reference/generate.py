@@ -61,10 +61,10 @@ PARAMETERS: Mapping[str, str] = {
     "top_rate": "share of the rows with the largest gradients that `goss` keeps",
     "other_rate": "share of the rows that `goss` draws from the rest",
     "gradient_bits": "g and h rounded at random to so many bits, 2 to 16; leaves stay exact",
-    "interaction_constraints": "lists of columns that may stand together on a path of a tree, each "
-    "own by name or number, another party's as `party.column`; `party.*` is all",
     "monotone_constraints": "1 for columns that may only raise the prediction, -1 only lower it; "
     "another party's as `party.column`",
+    "interaction_constraints": "lists of columns that may stand together on a path of a tree, each "
+    "own by name or number, another party's as `party.column`; `party.*` is all",
     "max_bin": "most bins of a feature",
     "base_score": "prediction before the first tree; estimated from the labels when left out",
     "num_class": "number of classes of `multi:softprob` and `multi:softmax`",
