@@ -291,11 +291,12 @@ def _check_objective(params: TrainParams) -> None:
             if params.num_class is None
             else f"num_class: {objective} has no classes"
         )
-    if params.vector_outputs > 1 and params.monotone_constraints:
-        raise ConfigError(
-            "monotone_constraints: neither XGBoost nor fedmq has them for trees of vector leaves; "
-            "leave multi_strategy at one_output_per_tree"
-        )
+    for name in ("monotone_constraints", "interaction_constraints"):
+        if params.vector_outputs > 1 and getattr(params, name):
+            raise ConfigError(
+                f"{name}: neither XGBoost nor fedmq has them for trees of vector leaves; leave "
+                "multi_strategy at one_output_per_tree"
+            )
     if isinstance(score, tuple):
         if len(score) != params.num_class:
             raise ConfigError(f"base_score has {len(score)} numbers; one per class is needed")

@@ -60,10 +60,11 @@ class Case:
         hands = np.split(random.permutation(columns), ends)
         engine = ENCRYPTED[seed // 10 % 3] if seed % 10 == 0 else "plain"
         signs = drawn_signs(random, columns)
-        if "multi_strategy" in options:  # of vector leaves XGBoost has no monotone constraints
+        if "multi_strategy" in options:  # of vector leaves XGBoost has no constraints
             signs = [0] * columns
             engine = "ou" if engine == "lattice" else engine
         later = np.random.default_rng([seed, 1])  # what seeds have drawn before stays
+        together = [] if "multi_strategy" in options else drawn_together(later, columns)
         return cls(
             seed,
             X,
@@ -71,7 +72,7 @@ class Case:
             hands,
             options | drawn_later(later),
             signs,
-            drawn_together(later, columns),
+            together,
             engine,
             drawn_rows(random, rows, options.get("num_class", 1)),
         )
