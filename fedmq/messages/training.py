@@ -116,6 +116,13 @@ class TrainingOpen(Body):
     ] = ()
     """Interaction constraints: the recipient's columns in each of them, as the label holder names
     them; ``*`` is all. Empty where there are none."""
+    earlier_model: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")] = ""
+    """The model whose trees these continue: directions of them are asked for first. Empty where a
+    model begins."""
+    earlier_trees: Count = 0
+    """How many trees it has."""
+    earlier_places: Annotated[bytes, _bytes_or_none(32)] = b""
+    """Digest of where the recipient's records stand in them; it holds the same ones, or refuses."""
     decoys: bool = False
     """Whether decisions come that are decoys, and assignments of the recipient's own splits."""
 

@@ -48,6 +48,7 @@ def simulate(
     record: str | Path | None = None,
     smallest_cell: int = 0,
     callbacks: Sequence[Any] = (),
+    continue_from: SimulatedModel | None = None,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
@@ -88,6 +89,8 @@ def simulate(
             it; 0: none, so that the model of an exact engine is XGBoost's.
         callbacks: called before and after each round, as ``xgboost.train`` calls them, on another
             thread: :class:`fedmq.TrainingCallback` or ``xgboost.callback.TrainingCallback``.
+        continue_from: a model whose trees come first, as with XGBoost's ``xgb_model``; its columns,
+            objective and base score are those of the new trees, and parties may join.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -114,7 +117,7 @@ def simulate(
         maximize=maximize,
     )
     surroundings = Surroundings(broker, workers, compute, on_report, trace, record, smallest_cell)
-    return train(own, tables, params, spec, surroundings, callbacks)
+    return train(own, tables, params, spec, surroundings, callbacks, continue_from)
 
 
 def _engine(name: str, options: Mapping[str, Any], key: Any) -> Engine:

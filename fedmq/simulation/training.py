@@ -25,6 +25,7 @@ from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.passive_continuing import FindShare
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
@@ -57,8 +58,11 @@ def train(
     engine: Engine,
     surroundings: Surroundings,
     callbacks: Sequence[Any] = (),
+    continue_from: SimulatedModel | None = None,
 ) -> SimulatedModel:
     """Train on the label holder's ``own`` table and those of the ``others``, by name.
+
+    The new trees follow those of ``continue_from``, where there is one.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -93,6 +97,7 @@ def train(
                 engine,
                 parallelism=width,
                 callbacks=called,
+                earlier=None if continue_from is None else continue_from.share,
             )
         }
         for party, (values, features) in others.items():
@@ -104,6 +109,7 @@ def train(
                 secret,
                 parallelism=width,
                 smallest_cell=smallest_cell,
+                find_share=None if continue_from is None else _finder(continue_from, party),
             )
         return await run_machines(
             machines,
@@ -118,8 +124,13 @@ def train(
 
     share, *shares = in_own_loop(run())
     called.after_training()
-    broadcast = max(0, len(share.trees) - params.trees_alone)
+    broadcast = max(0, len(share.trees) - share.earlier_trees - params.trees_alone)
     return SimulatedModel(share, shares, traffic, engine.epsilon_spent(broadcast))
+
+
+def _finder(model: SimulatedModel, party: str) -> FindShare:
+    """How ``party`` finds its share of ``model``; every model of a simulation has one name."""
+    return lambda _: Given(model.passive_shares[party])
 
 
 def check_parties(tables: Any) -> None:

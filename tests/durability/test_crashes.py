@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +25,12 @@ PARTIES = ("bank", "telco", "retail")
 TREES = 4
 
 
-def builds(params: TrainParams, engine: Engine, rows: int = 60) -> Mapping[str, Build]:
+def builds(
+    params: TrainParams,
+    engine: Engine,
+    rows: int = 60,
+    earlier: Mapping[str, Any] = MappingProxyType({}),
+) -> Mapping[str, Build]:
     random = np.random.default_rng(5)
     X = random.normal(size=(rows, 5)).round(1).astype(np.float32)
     label = (X.sum(axis=1) + random.normal(size=rows) > 0).astype(np.float32)
@@ -37,12 +44,25 @@ def builds(params: TrainParams, engine: Engine, rows: int = 60) -> Mapping[str, 
 
     def passive(party: str) -> Build:
         return lambda saved: PassiveTraining(
-            party, "bank", Given(others[party]), lambda _: engine, 7, saved=saved
+            party,
+            "bank",
+            Given(others[party]),
+            lambda _: engine,
+            7,
+            saved=saved,
+            find_share=lambda _: Given(earlier[party]),
         )
 
     return {
         "bank": lambda saved: ActiveTraining(
-            "model", "bank", tuple(others), own, params, engine, saved=saved
+            "model",
+            "bank",
+            tuple(others),
+            own,
+            params,
+            engine,
+            saved=saved,
+            earlier=earlier.get("bank"),
         ),
         **{party: passive(party) for party in others},
     }
@@ -75,6 +95,7 @@ VARIANTS: list[dict[str, object]] = [
     {"objective": "multi:softprob", "num_class": 2, "num_boost_round": 2},
     {"objective": "reg:absoluteerror"},
     {"num_parallel_tree": 3, "num_boost_round": 2, "subsample": 0.8},
+    {"interaction_constraints": (("a", "telco.c"), ("telco.*", "retail.e"))},
 ]
 
 
@@ -97,6 +118,33 @@ def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
         assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
         attempts += shaken.attempts
     assert attempts >= 25
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_trainings_that_continue_a_model_end_with_the_trees_of_both(block: int) -> None:
+    settings = {"max_depth": 3, "max_bin": 8}
+    params = TrainParams(num_boost_round=2, **settings)
+    first = trained(0, Faults(), Plain(), num_boost_round=2)
+    whole = trained(0, Faults(), Plain(), num_boost_round=4)
+    attempts = 0
+    for seed in range(10 * block, 10 * (block + 1)):
+        faults = Faults(
+            drop=0.1 * (seed % 3),
+            repeat=0.2 * (seed % 2),
+            crashes=crashes(seed, seed % 5, 1.5 * first.ended),
+        )
+        continuing = builds(params, Plain(), earlier=first.results)
+        simulation = CrashSimulation(continuing, faults, seed)
+        simulation.run()
+        assert trees_and_records(simulation) == trees_and_records(whole), f"seed {seed}"
+        attempts += simulation.attempts
+    assert attempts >= 15
+
+
+def trees_and_records(simulation: CrashSimulation) -> list[str]:
+    share, *others = (simulation.results[party] for party in PARTIES)
+    trees = [tree.model_dump_json() for tree in share.trees]
+    return [*trees, share.lookup_table.model_dump_json(), *(other.dumps() for other in others)]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -255,6 +255,8 @@ def _result(result: Any) -> str:
             "params": set(TrainParams.model_fields) - RECORDED_PARAMETERS,
             "withheld": True,
             "inexact_engine": True,
+            "earlier_trees": True,
+            "earlier_departures": True,
         }
         return digest(result.model_dump_json(exclude=later).encode())
     if isinstance(result, Scores):

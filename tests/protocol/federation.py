@@ -56,6 +56,8 @@ class Federation:
     """Which passive parties decline nodes, and from how few rows on."""
     loads: Mapping[str, Computation] = field(default_factory=dict)
     """What passive parties load, where it is not their columns."""
+    earlier: Mapping[str, Any] = field(default_factory=dict)
+    """Each party's share of a model that is continued."""
 
     @classmethod
     def dealt(
@@ -95,7 +97,14 @@ class Federation:
         )
         machines: dict[str, Machine] = {
             ACTIVE: ActiveTraining(
-                "model", ACTIVE, self.peers, own, self.params, self.engine, parallelism=2
+                "model",
+                ACTIVE,
+                self.peers,
+                own,
+                self.params,
+                self.engine,
+                parallelism=2,
+                earlier=self.earlier.get(ACTIVE),
             )
         }
         for peer in self.peers:
@@ -111,6 +120,7 @@ class Federation:
                 parallelism=2,
                 smallest_node=self.smallest_node.get(peer, 0),
                 smallest_cell=self.smallest_cell.get(peer, 0),
+                find_share=lambda _, peer=peer: Given(self.earlier.get(peer)),
             )
         return machines
 

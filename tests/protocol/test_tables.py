@@ -199,6 +199,12 @@ def federations() -> Iterator[Federation]:
     yield small(num_boost_round=9, early_stopping_rounds=1)
     yield small(counts=(1, 2, 2)).having(smallest_node={"telco": 30, "shop": 1000})
     yield small(counts=(0, 3)).having(smallest_node={"telco": 1000})
+    yield continuing(small(counts=(1, 2, 2)))
+
+
+def continuing(federation: Federation) -> Federation:
+    """The same, with a model that is continued."""
+    return federation.having(earlier=federation.train().results)
 
 
 def watched(see: Callable[[str, Machine, Event], None]) -> None:
@@ -241,9 +247,10 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
 def paused(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:
     """Trainings whose owner pauses them twice, and lets them go on, at all sorts of times."""
     plain = small(num_boost_round=3)
+    more = continuing(plain)
     preparing = plain.having(engine=BestOfAll(plain.params))
     for seed in range(60):
-        federation, length = (plain, 15) if seed % 2 else (preparing, 60)
+        federation, length = ((plain, 15), (preparing, 60), (more, 8))[seed % 3]
         random = np.random.default_rng(seed)
         simulation = Simulation(watch(federation.training()), seed=seed, link=Link(delay=1.0))
         for event in (Pause(), Pause(), Resume(), Resume()):

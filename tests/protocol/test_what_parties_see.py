@@ -160,6 +160,7 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
+        "earlier_trees",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
@@ -246,6 +247,7 @@ def test_questions_on_a_lattice_are_as_long_whoever_stands_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
+        "earlier_trees",
     }  # fmt: skip
 
 
@@ -295,6 +297,24 @@ def test_who_goes_left_is_told_to_each_party_at_most_once() -> None:
         if isinstance(envelope.body, training.NodeAssignment)
     ]
     assert len(disclosed) == len(set(disclosed)) > 3
+
+
+def test_continuing_shows_no_secret_and_where_no_other_rows_go() -> None:
+    made = federation().having(engine=PAILLIER)
+    _, _, first = trained(made)
+    envelopes, secrets, simulation = trained(made.having(earlier=first.results))
+    assert leaks(envelopes, secrets) == set()
+    asked = [envelope.body for envelope in envelopes if isinstance(envelope.body, InferenceHop)]
+    answers = [envelope.body for envelope in envelopes if isinstance(envelope.body, HopReply)]
+    assert sum(hop.rows.shape[0] for hop in asked) == sum(reply.left.count for reply in answers)
+    records = sum(len(first.results[peer].lookup_table) for peer in made.peers)
+    assert 0 < sum(hop.rows.shape[0] for hop in asked) < ROWS * records
+    for envelope in envelopes:
+        if isinstance(envelope.body, training.TrainingOpen):
+            assert envelope.body.earlier_model == "model"
+            assert envelope.body.earlier_trees == len(first.results[ACTIVE].trees)
+            assert len(envelope.body.earlier_places) == 32
+    assert len(simulation.results[ACTIVE].trees) == 2 * len(first.results[ACTIVE].trees)
 
 
 def test_a_hop_asks_only_about_rows_that_stand_before_the_record() -> None:

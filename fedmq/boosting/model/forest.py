@@ -70,12 +70,16 @@ class Forest:
 
         With a ``base`` (classes,): margins (rows, classes), to which vector leaves add as a whole.
         """
-        first = np.atleast_1d(base)
-        margins = np.tile(first, (len(leaves), 1))
+        first = np.full((len(leaves), *np.shape(base)), base, np.float32)
+        return self.added(leaves, first)
+
+    def added(self, leaves: NDArray[np.int32], margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``margins``, (rows,) or (rows, classes), and what all ``leaves`` (rows, trees) add."""
+        columns = margins.reshape(len(leaves), -1).copy()
         if self.weight.ndim > 1:
             for tree in range(leaves.shape[1]):
-                margins += self.weight[leaves[:, tree]]
-            return margins
+                columns += self.weight[leaves[:, tree]]
+            return columns
         for tree in range(leaves.shape[1]):
-            margins[:, self.output[tree]] += self.weight[leaves[:, tree]]
-        return margins if np.ndim(base) else margins[:, 0]
+            columns[:, self.output[tree]] += self.weight[leaves[:, tree]]
+        return columns.reshape(margins.shape)

@@ -91,7 +91,8 @@ class ActiveShare(_Share):
     and round. ``params.base_score`` is never left out. ``best_iteration`` is set by early stopping,
     and ends the trees used for predictions. ``withheld``: the sums that owners did not show, by
     their names; ``inexact_engine``: the engine, if its sums were not exact. Shares of earlier
-    versions have neither, and say nothing of it.
+    versions have neither, and say nothing of it. The first ``earlier_trees`` are those of a model
+    that the training continued, with ``earlier_departures``; ``history`` begins after them.
     """
 
     format: Literal["fedmq.active-share"] = "fedmq.active-share"
@@ -102,6 +103,8 @@ class ActiveShare(_Share):
     history: dict[str, tuple[float, ...]] = {}
     withheld: dict[str, Withheld] = {}
     inexact_engine: str = ""
+    earlier_trees: Annotated[int, Field(ge=0)] = 0
+    earlier_departures: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -148,11 +151,12 @@ class ActiveShare(_Share):
             "goss": params.goss,
             "gradient_bits": params.gradient_bits is not None,
         }
-        return (
+        now = (
             *([f"sums of engine {engine} are not exact"] if engine else ()),
             *(f"{name} = {getattr(params, name)}" for name, departs in drawn.items() if departs),
             *(line for party, held in self.withheld.items() for line in held.in_words(party)),
         )
+        return tuple(dict.fromkeys((*self.earlier_departures, *now)))
 
     @property
     def used_trees(self) -> tuple[Tree, ...]:
@@ -175,5 +179,7 @@ class ActiveShare(_Share):
     @property
     def metrics(self) -> dict[str, float]:
         """The evaluation after the last of these trees, by metric."""
-        last = -1 if self.best_iteration is None else self.best_iteration
+        last = -1
+        if self.best_iteration is not None:
+            last = self.best_iteration - self.earlier_trees // self.params.trees_per_round
         return {name: values[last] for name, values in self.history.items()}

@@ -59,6 +59,8 @@ class TrainingJob(Section):
     """How the gradients are kept secret; every party's policy must allow it."""
     engine_options: Mapping[str, Any] = Field(default_factory=dict)
     """The engine's own options, such as ``{ key_bits = 3072 }``."""
+    continue_from: ModelId | None = None
+    """A model whose trees come first: the new ones continue it, under a name of their own."""
     parties: tuple[PartyName, ...] | None = None
     """The passive parties that take part, such as ``["telco"]``; all when left out."""
     evaluation: Annotated[float | dict[SetName, float], AfterValidator(_shares)] = 0.0

@@ -73,6 +73,7 @@ class Consent:
             gradient_bits=terms.value_bits + 1,
             **({"outputs": terms.outputs} if terms.outputs > 1 else {}),
             **({"signs": dict(terms.signs)} if terms.signs else {}),
+            **({"continues": terms.earlier_model} if terms.earlier_model else {}),
             **({"together": terms.together} if terms.together else {}),
         )
         self._check_peer(header, "training")

@@ -229,6 +229,18 @@ class LoadActiveRows:
         return ActiveRows(values[[row_of[name] for name in self.ids if name in row_of]], known)
 
 
+@dataclass(frozen=True, slots=True)
+class LoadPassiveShare:
+    """A feature holder's share of ``model``; None where it has none."""
+
+    label: ClassVar[str] = "LoadPassiveShare"
+    store: ModelStore
+    model: str
+
+    def run(self) -> PassiveShare | None:
+        return self.store.passive(self.model) if self.model in self.store.ids() else None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadPassiveRows:
     """A feature holder's share and the rows that it can answer for."""

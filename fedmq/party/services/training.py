@@ -27,7 +27,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable
+from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveShare, LoadPassiveTable
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange, attempt_after_restart
 from fedmq.party.sessions.checkpointing import StoreCheckpointer
@@ -129,6 +129,7 @@ class TrainingService(Service):
                 await AnsweredSumsStore(self.context.session_store.database).trainings(),
             ),
             signing=self._signing(header.session, header.attempt) if most_bytes else None,
+            find_share=partial(LoadPassiveShare, self.context.model_store),
         )
         session = StoredSession(
             header.session, terms.model, header.attempt, terms=terms_digest(terms)
@@ -165,6 +166,8 @@ class TrainingService(Service):
         self.context.require_active("train")
         job = TrainingJob.model_validate(request["job"])
         self.context.federation.partners(job.parties)
+        if job.continue_from is not None:
+            self.context.model_store.active(job.continue_from)
         if ENGINES[job.engine].known_leak:  # which may be towards the label holder or away from it
             refusal = self.context.config.policy.refusal(self.context.party, job.engine)
             if refusal is not None:
@@ -326,6 +329,7 @@ class TrainingService(Service):
         progress: SavedProgress = NOTHING_SAVED,
     ) -> ActiveTraining:
         kind = DecoyActiveTraining if job.decoys else ActiveTraining
+        earlier = job.continue_from
         return kind(
             session.model,
             self.context.party,
@@ -337,6 +341,7 @@ class TrainingService(Service):
             [tree for tree in progress.trees if isinstance(tree, ActiveTree)],
             paused=progress.paused,
             signing=self._signing(session.id, session.attempt),
+            earlier=None if earlier is None else self.context.model_store.active(earlier),
         )
 
     # What its owner may ask
@@ -373,7 +378,7 @@ class TrainingService(Service):
     def _result(self, session: StoredSession, share: ActiveShare, sent: int) -> dict[str, Any]:
         job = _job_of(session)
         engine = engine_named(job.engine, job.engine_options, "job")
-        broadcast = max(0, len(share.trees) - job.params.trees_alone)
+        broadcast = max(0, len(share.trees) - share.earlier_trees - job.params.trees_alone)
         return {
             "model": session.model,
             "trees": len(share.trees),

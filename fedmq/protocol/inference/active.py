@@ -15,12 +15,12 @@ from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import ProtocolError
 from fedmq.messages import inference
-from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import Finish, Report, Start
 from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.inference.computations import Hop, Scores, SumLeaves, Walked, WalkOn
+from fedmq.protocol.hops import Hop, Walked, WalkOn
+from fedmq.protocol.inference.computations import Scores, SumLeaves
 from fedmq.protocol.inference.states import (
     ACTIVE_INFERENCE,
     ALL_ACCEPTED,
@@ -133,15 +133,7 @@ class ActiveInference(Machine):
             peer = self._share.parties[hop.owner]
             self._hops_sent += 1
             self._hops[peer, self._hops_sent] = hop
-            self._send(
-                peer,
-                inference.InferenceHop(
-                    hop=self._hops_sent,
-                    records=Array.of(hop.records),
-                    counts=Array.of(hop.counts),
-                    rows=Array.of(hop.rows),
-                ),
-            )
+            self._send(peer, hop.body(self._hops_sent))
         self._emit(Report(self._arrived, self._total, "leaf", {}))
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._values), -1)

@@ -18,7 +18,7 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
 from fedmq.protocol.handlers import on_message
-from fedmq.protocol.inference.computations import AnswerHop
+from fedmq.protocol.hops import AnswerHop
 from fedmq.protocol.inference.states import (
     DIRECTIONS,
     PASSIVE_INFERENCE,

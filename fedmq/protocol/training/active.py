@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.column_mark import UNMARKED, ColumnMark
 from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
@@ -33,7 +34,7 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import RunningPlan
-from fedmq.protocol.training.active_opening import ActiveOpening
+from fedmq.protocol.training.active_continuing import ActiveContinuing
 from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
@@ -43,7 +44,6 @@ from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.own_candidates import OwnCandidates
 from fedmq.protocol.training.split_choice import SplitChoice
 from fedmq.protocol.training.states import (
-    ALL_READY,
     BROADCAST,
     DIRECTIONS,
     GRADIENTS,
@@ -68,14 +68,14 @@ __all__ = ["ActiveTraining"]
 State = ActiveTrainingState
 
 
-class ActiveTraining(ActiveOpening):
+class ActiveTraining(ActiveContinuing):
     """Trains a model with ``peers``; finishes with an ``ActiveShare``.
 
     ``parallelism`` is the number of computations worth running at once. The order of ``peers``
     decides ties between parties: as if their columns stood side by side in this order. ``saved``
     are the trees of earlier attempts at the session; with ``paused`` none is added to them yet.
     With ``signing`` it keeps what peers sign, and signs too. ``callbacks`` may end it between
-    rounds.
+    rounds. Its trees continue those of ``earlier``, where there is one.
 
     Raises:
         ConfigError: parameters, engine and table do not fit together.
@@ -94,9 +94,20 @@ class ActiveTraining(ActiveOpening):
         paused: bool = False,
         signing: Signing | None = None,
         callbacks: Callbacks | None = None,
+        earlier: ActiveShare | None = None,
     ) -> None:
         super().__init__(
-            model, party, peers, table, params, engine, parallelism, saved, signing, callbacks
+            model,
+            party,
+            peers,
+            table,
+            params,
+            engine,
+            parallelism,
+            saved,
+            signing,
+            callbacks,
+            earlier,
         )
         self._unsaved: set[str] = set()
         self._paused = paused
@@ -125,9 +136,8 @@ class ActiveTraining(ActiveOpening):
 
     # A tree begins
 
-    def _opened(self) -> None:
+    def _begin(self) -> None:
         """Begin with the last tree that all parties have, or with none."""
-        self._move(ALL_READY)
         alone, saved = self._params.trees_alone, len(self._model.saved)
         self._model.rewind(self._handshake.common_trees(saved, alone))
         self._derive()
@@ -403,4 +413,5 @@ class ActiveTraining(ActiveOpening):
         for peer in self.peers:
             self._send(peer, training.SessionFinished(trees=self.tree))
         withheld = self._handshake.withheld
-        self._emit(Finish(self._model.share(self._model_id, self._parties, withheld)))
+        share = self._model.share(self._model_id, self._parties, withheld)
+        self._emit(Finish(self._finished(share)))

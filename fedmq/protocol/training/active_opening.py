@@ -9,6 +9,7 @@ from functools import partial
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.gradients import most_value_bits
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import TrainParams
 from fedmq.messages import training
 from fedmq.messages.body import SessionRefuse
@@ -18,6 +19,7 @@ from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import Start
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.training.column_constraints import ColumnConstraints
+from fedmq.protocol.training.continuation import continuing
 from fedmq.protocol.training.handshake import Handshake, keyed, opening_of
 from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.states import ACTIVE_TRAINING, KEYS, PEER_SETUP, ActiveTrainingState
@@ -54,7 +56,11 @@ class ActiveOpening(TranscribedMachine):
         saved: Sequence[ActiveTree],
         signing: Signing | None,
         callbacks: Callbacks | None,
+        earlier: ActiveShare | None,
     ) -> None:
+        if earlier is not None:
+            params = continuing(earlier, params, (party, *peers), table)
+        self._earlier = earlier
         engine.check(params)
         table.check_engine(engine)
         super().__init__(State.READY, party, peers, signing, active=party)
@@ -84,8 +90,11 @@ class ActiveOpening(TranscribedMachine):
         self._bins, public = made
         opening = self._opening(public)
         for peer in self.peers:
-            self._send(peer, self._constraints.opening(peer, opening))
+            self._send(peer, self._opening_for(peer, opening))
         self._set_out_when_ready()
+
+    def _opening_for(self, peer: str, opening: training.TrainingOpen) -> training.TrainingOpen:
+        return self._constraints.opening(peer, opening)
 
     def _opening(self, public: Values) -> training.TrainingOpen:
         return opening_of(self._model_id, self._table, self._params, self._spec, public)

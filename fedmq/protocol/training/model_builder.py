@@ -55,6 +55,8 @@ class ModelBuilder:
         self._before: Mapping[str, float] = {}
         self._records_before = 0
         self.trees: list[Tree] = []
+        self.first_margin: NDArray[np.float32]
+        """What rows have before the first tree: float32 (rows,), or (rows, classes)."""
         self._stopping: EarlyStopping | None = None
         """None while nothing is scored, and where nothing is watched."""
         if params.early_stopping_rounds is not None and not table.evaluation.any():
@@ -65,13 +67,14 @@ class ModelBuilder:
         if self._params.base_score is None:
             score = yield from single(EstimateBaseScore(self._params, self._table))
             self._params = self._params.model_copy(update={"base_score": score})
+        self.first_margin = self._first_margin()
         self.rewind(0)
 
     def rewind(self, trees: int) -> None:
         """Go back to the first ``trees`` saved trees; to none if their margins are lost."""
         margin = self.saved[trees - 1].margin if trees else None
         kept = self.saved[:trees] if margin is not None else ()
-        self._round = Round(self._first_margin(), self._params)
+        self._round = Round(self.first_margin, self._params)
         if margin is not None:
             self._round.restore(margin)
         self.records = all_records(self._table.features, kept)

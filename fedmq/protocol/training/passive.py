@@ -45,6 +45,7 @@ from fedmq.protocol.training.earlier_attempts import kept_before
 from fedmq.protocol.training.growing_tree import GrowingTree
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
+from fedmq.protocol.training.passive_continuing import FindShare, PassiveContinuing
 from fedmq.protocol.training.prepared import PreparedTraining
 from fedmq.protocol.training.shown_candidates import Showing, ShownCandidates
 from fedmq.protocol.training.states import (
@@ -59,7 +60,6 @@ from fedmq.protocol.training.states import (
 )
 from fedmq.protocol.training.sums_counter import SumsCounter, check_sums_bytes
 from fedmq.protocol.training.tables import PassiveTable
-from fedmq.protocol.training.transcribed import TranscribedMachine
 from fedmq.protocol.transcript import Signing
 
 __all__ = ["PassiveTraining"]
@@ -67,7 +67,7 @@ __all__ = ["PassiveTraining"]
 State = PassiveTrainingState
 
 
-class PassiveTraining(TranscribedMachine):
+class PassiveTraining(PassiveContinuing):
     """Trains with the active party ``peer``; finishes with a :class:`PassiveShare`.
 
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
@@ -79,6 +79,7 @@ class PassiveTraining(TranscribedMachine):
     ``finished``: one of them has finished here.
     ``answered``: what was answered before, and may be; not counted without it. ``most_sums_bytes``
     may be taken by the sums of a tree. With ``signing`` it commits to its table, and signs.
+    ``find_share``: of a model that is continued.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -101,6 +102,7 @@ class PassiveTraining(TranscribedMachine):
         answered: AnsweredSums | None = None,
         most_sums_bytes: int | None = None,
         signing: Signing | None = None,
+        find_share: FindShare | None = None,
     ) -> None:
         super().__init__(State.READY, party, (peer,), signing, active=peer)
         self._peer = peer
@@ -118,6 +120,7 @@ class PassiveTraining(TranscribedMachine):
         for tree in saved:
             self._withheld = self._withheld.and_of(tree.withheld)
         self._most_sums_bytes = most_sums_bytes
+        self._find_share = find_share
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
         """The trees of earlier attempts, until the active party has chosen which of them stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
@@ -150,6 +153,7 @@ class PassiveTraining(TranscribedMachine):
         table.check(self._party, self._peer, self._terms, self._saved or ())
         if self._terms.outputs > 1 and not spec.takes_vectors:
             raise Refused(f"engine {spec.name} sums one g and h a row, not {self._terms.outputs}")
+        yield from self._finding(self._party, table)
         learning = ~self._terms.evaluation.numpy()
         constraints = kept_constraints(self._party, table, self._terms, spec)
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
@@ -434,14 +438,11 @@ class PassiveTraining(TranscribedMachine):
         if body.trees < self._next_tree:
             raise ProtocolError(f"a model of {body.trees} trees, {self._next_tree} have grown")
         complete = len(self._places) == len(self._records)  # an old checkpoint may lack some
-        self._emit(
-            Finish(
-                PassiveShare(
-                    model_id=self._terms.model,
-                    party=self._party,
-                    lookup_table=self._records,
-                    places=tuple(self._places) if complete else (),
-                    withheld=self._withheld,
-                )
-            )
+        share = PassiveShare(
+            model_id=self._terms.model,
+            party=self._party,
+            lookup_table=self._records,
+            places=tuple(self._places) if complete else (),
+            withheld=self._withheld,
         )
+        self._emit(Finish(self._with_earlier(share)))

@@ -6,6 +6,7 @@ from enum import Enum
 
 from fedmq.messages import training
 from fedmq.messages.body import SessionRefuse
+from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.protocol.events import ComputationFailed, Pause, Resume, Start
 from fedmq.protocol.table import REFUSES, Done, When, Yields, session_table
 
@@ -18,6 +19,7 @@ class ActiveTrainingState(Enum):
     READY = "not begun"
     KEYING = "the engine makes its keys"
     OPENING = "the passive parties are asked to take part"
+    WALKING = "rows walk down the trees of an earlier model, which the new ones continue"
     DERIVING = "gradients and metrics are computed from the margins"
     GROWING = "gradients are broadcast, a level of nodes is summed and scored"
     SPLITTING = "owners of winning candidates are asked who goes left"
@@ -45,6 +47,9 @@ _A = ActiveTrainingState
 KEYS = Done("bins and keys")
 PEER_SETUP = Done("engine of a peer")
 ALL_READY = When("every party is ready")
+CONTINUES = When("every party is ready, and trees of an earlier model come first")
+WALK = Done("walk down earlier trees")
+EARLIER_MARGINS = Done("margins of an earlier model")
 GRADIENTS = Done("gradients")
 TREE_BEGINS = When("the tree before is on every disk")
 RESTS = When("its owner wants it to rest")
@@ -74,9 +79,17 @@ ACTIVE_TRAINING = session_table(
             training.EngineSetup: _A.OPENING,
             PEER_SETUP: _A.OPENING,
             ALL_READY: _A.DERIVING,
+            CONTINUES: _A.WALKING,
             SessionRefuse: _A.FAILED,
             Pause: _A.OPENING,
             Resume: _A.OPENING,
+        },
+        _A.WALKING: {
+            WALK: _A.WALKING,
+            HopReply: _A.WALKING,
+            EARLIER_MARGINS: _A.DERIVING,
+            Pause: _A.WALKING,
+            Resume: _A.WALKING,
         },
         _A.DERIVING: {
             GRADIENTS: _A.DERIVING,
@@ -127,6 +140,7 @@ _P = PassiveTrainingState
 
 PREPARED = Done("table, bins and engine")
 OUT_OF_REACH = When("its data is out of reach")
+EARLIER_DIRECTIONS = Done("directions of earlier trees")
 RECEIVED = Done("piece of the broadcast")
 GRADIENTS_HERE = When("all gradients are here")
 SUMS = Done("sums")
@@ -143,6 +157,8 @@ PASSIVE_TRAINING = session_table(
             OUT_OF_REACH: _P.INTERRUPTED,
         },
         _P.BETWEEN_TREES: {
+            InferenceHop: _P.BETWEEN_TREES,
+            EARLIER_DIRECTIONS: _P.BETWEEN_TREES,
             training.TreeStarted: _P.RECEIVING,
             training.SessionFinished: _P.FINISHED,
         },

@@ -14,6 +14,7 @@ from fedmq.computation import Computation, Given
 from fedmq.party.telemetry.counters import Counters
 
 LABELS = {
+    "AddLeaves",
     "AnswerHop",
     "AnswerQuery",
     "BinTable",
@@ -39,6 +40,7 @@ LABELS = {
     "LoadActiveRows",
     "LoadActiveTable",
     "LoadPassiveRows",
+    "LoadPassiveShare",
     "LoadPassiveTable",
     "LoadRows",
     "LoadShare",
@@ -51,6 +53,7 @@ LABELS = {
     "PunctureSeeds",
     "ReadIds",
     "ReadTable",
+    "ReadTextColumn",
     "ScoreAnswer",
     "ScoreCandidates",
     "ScoreOwnCandidates",

@@ -1,0 +1,120 @@
+"""How do rows walk down trees whose nodes belong to several owners?
+
+A pair (row, tree) walks on until it meets a record of another owner, who is asked for its
+direction: all pairs that wait for one owner make a hop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.model.forest import Forest
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.tree import LABEL_HOLDER
+from fedmq.messages.array import Array
+from fedmq.messages.inference import InferenceHop
+
+__all__ = ["AnswerHop", "Hop", "WalkOn", "Walked"]
+
+_PAIRS_PER_HOP = 80_000  # below 1 MiB, even if each pair has a record of its own
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hop:
+    """Open pairs of one owner, grouped by record: the content of an inference hop.
+
+    ``pairs`` int64: which (row, tree) they are, as row * trees + tree, in the order of ``rows``.
+    """
+
+    owner: int
+    records: NDArray[np.uint32]
+    counts: NDArray[np.uint32]
+    rows: NDArray[np.uint32]
+    pairs: NDArray[np.int64]
+
+    def body(self, number: int) -> InferenceHop:
+        """The question, under its number in the session."""
+        return InferenceHop(
+            hop=number,
+            records=Array.of(self.records),
+            counts=Array.of(self.counts),
+            rows=Array.of(self.rows),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walked:
+    """Where pairs came to stand: at leaves, or at nodes of other owners, in ``hops``."""
+
+    pairs: NDArray[np.int64]
+    nodes: NDArray[np.int32]
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WalkOn:
+    """Walk pairs down the active party's own nodes, until they must wait or have arrived."""
+
+    label: ClassVar[str] = "WalkOn"
+    forest: Forest
+    table: LookupTable
+    values: NDArray[np.float32]
+    pairs: NDArray[np.int64]
+    nodes: NDArray[np.int32]
+    left: NDArray[np.bool_] | None
+    """Directions at ``nodes``, which another owner gave; None at the start."""
+
+    def run(self) -> Walked:
+        trees = len(self.forest.roots)
+        nodes = self.nodes if self.left is None else self.forest.below(self.nodes, self.left)
+        nodes = nodes.copy()
+        walking = np.flatnonzero(self.forest.owner[nodes] == LABEL_HOLDER)
+        while len(walking):
+            here = nodes[walking]
+            rows = self.pairs[walking] // trees
+            left = self.table.directions(self.values, rows, self.forest.record[here])
+            nodes[walking] = self.forest.below(here, left)
+            walking = walking[self.forest.owner[nodes[walking]] == LABEL_HOLDER]
+        return Walked(self.pairs, nodes, tuple(self._hops(nodes)))
+
+    def _hops(self, nodes: NDArray[np.int32]) -> list[Hop]:
+        owners = self.forest.owner[nodes]
+        hops = []
+        for owner in np.unique(owners[owners > LABEL_HOLDER]).tolist():
+            waiting = np.flatnonzero(owners == owner)
+            records = self.forest.record[nodes[waiting]]
+            waiting = waiting[np.argsort(records, kind="stable")]
+            for start in range(0, len(waiting), _PAIRS_PER_HOP):
+                part = waiting[start : start + _PAIRS_PER_HOP]
+                records, counts = np.unique(self.forest.record[nodes[part]], return_counts=True)
+                pairs = self.pairs[part]
+                hops.append(
+                    Hop(
+                        owner,
+                        records.astype(np.uint32),
+                        counts.astype(np.uint32),
+                        (pairs // len(self.forest.roots)).astype(np.uint32),
+                        pairs,
+                    )
+                )
+        return hops
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerHop:
+    """A feature holder's directions for a hop: bool, in the order of its rows."""
+
+    label: ClassVar[str] = "AnswerHop"
+    table: LookupTable
+    values: NDArray[np.float32]
+    records: NDArray[np.uint32]
+    counts: NDArray[np.uint32]
+    rows: NDArray[np.int64]
+
+    def run(self) -> NDArray[np.bool_]:
+        records = np.repeat(self.records.astype(np.int64), self.counts)
+        return self.table.directions(self.values, self.rows, records)

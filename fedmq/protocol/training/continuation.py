@@ -1,0 +1,65 @@
+"""May a training continue an earlier model, and under which parameters?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedmq.boosting.model.continued import places_digest
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.objective_name import own_parameters
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError, Refused
+from fedmq.messages.training import TrainingOpen
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+
+__all__ = ["check_earlier", "continuing"]
+
+
+def continuing(
+    earlier: ActiveShare, params: TrainParams, parties: Sequence[str], table: ActiveTable
+) -> TrainParams:
+    """``params``, beginning where ``earlier`` does; ``parties`` train on the label holder's table.
+
+    Raises:
+        ConfigError: the trees of both cannot make one model.
+    """
+    model = earlier.model_id
+    same = ("objective", "num_parallel_tree", "multi_strategy", *own_parameters(params.objective))
+    for name in same:
+        before, now = getattr(earlier.params, name), getattr(params, name)
+        if before != now:
+            raise ConfigError(f"continue_from: {name} = {now}, model {model!r} has {before}")
+    if params.base_score not in (None, earlier.base_score):
+        raise ConfigError(
+            f"continue_from: base_score = {params.base_score}, model {model!r} has "
+            f"{earlier.base_score}; leave it out"
+        )
+    if params.active_only_trees:
+        raise ConfigError(
+            "continue_from: active_only_trees are a model's first, and these are not; leave it out"
+        )
+    away = [party for party in earlier.parties if party not in parties]
+    if away:
+        raise ConfigError(
+            f"continue_from: {', '.join(away)} holds a share of model {model!r}, and takes no part"
+        )
+    if earlier.lookup_table.feature_names != table.features:
+        raise ConfigError(
+            f"continue_from: model {model!r} was trained on other columns of {parties[0]}"
+        )
+    return params.model_copy(update={"base_score": earlier.base_score})
+
+
+def check_earlier(
+    party: str, share: PassiveShare, table: PassiveTable, terms: TrainingOpen
+) -> None:
+    """Raise Refused unless ``share`` is what ``party`` holds of the model that ``terms`` name."""
+    model = terms.earlier_model
+    if share.lookup_table.feature_names != table.features:
+        raise Refused(f"model {model!r} was trained on other columns of {party}")
+    whole = len(share.places) == len(share.lookup_table)
+    if not whole or places_digest(share.places) != terms.earlier_places:
+        raise Refused(
+            f"the share of model {model!r} at {party} is of another training of that name, or of "
+            "an earlier version of fedmq"
+        )
