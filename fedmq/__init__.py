@@ -15,6 +15,7 @@ from fedmq.leakage.audit import AuditReport, audit
 from fedmq.leakage.encrypted_gradients import encrypted_gradients
 from fedmq.party.sessions.recording import Recording
 from fedmq.simulation.comparison import XGBoostComparison, compare_with_xgboost
+from fedmq.simulation.cross_validation import cv
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.simulate import simulate
 
@@ -34,6 +35,7 @@ __all__ = [
     "XGBoostComparison",
     "audit",
     "compare_with_xgboost",
+    "cv",
     "encrypted_gradients",
     "simulate",
 ]

@@ -48,6 +48,36 @@ def test_the_script_has_no_guard() -> None:
     assert "if __name__" not in (EXAMPLES / "simulate.py").read_text().partition('"""\n')[2]
 
 
+def test_credit_default_counts_loans_and_keeps_signs() -> None:
+    out = ran(EXAMPLES / "credit_default.py")
+    assert out.startswith("<SimulatedModel binary:logistic, ")
+    assert float(re.findall(r"^auc: (.*)$", out, re.MULTILINE)[0]) > 0.68
+    assert "nobody's risk falls with late bills: True" in out
+
+
+def test_claims_are_expected_by_exposure() -> None:
+    found = dict(re.findall(r"^(.*): ([\d.]+)$", ran(EXAMPLES / "claims.py"), re.MULTILINE))
+    assert float(found["claims: 299 expected"]) == pytest.approx(299, rel=0.15)
+    assert float(found["explained"]) > 0.1
+    young, others = (float(found[f"{who} drivers, claims a year"]) for who in ("young", "other"))
+    assert young > 1.8 * others
+
+
+def test_four_classes_have_four_probabilities() -> None:
+    out = ran(EXAMPLES / "four_classes.py")
+    assert float(re.findall(r"right: (.*)", out)[0]) > 0.93
+    assert "classes: all in basic data talk" in out
+
+
+def test_a_search_of_thirty_lines_finds_good_parameters() -> None:
+    lines = (EXAMPLES / "search.py").read_text().splitlines()
+    assert len(lines) <= 30
+    out = ran(EXAMPLES / "search.py", ("n_trials=20", "n_trials=8"))
+    best = float(out.split()[-1])
+    assert 0.98 < best <= 1
+    assert "'max_depth': " in out
+
+
 def test_the_notebook_runs_in_a_running_event_loop() -> None:
     body = (EXAMPLES / "notebook.py").read_text()
     cells = "\n".join(f"    {line}" for line in body.splitlines())
