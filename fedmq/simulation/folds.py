@@ -49,9 +49,7 @@ def folds_of(
         found = _complements(np.array_split(order, nfold))
     for number, (train, test) in enumerate(found):
         if not len(train) or not len(test):
-            raise DataError(
-                f"cv: fold {number} has no rows to {'score' if len(train) else 'learn'}"
-            )
+            raise DataError(f"cv: fold {number} has no rows to learn from, or none to score")
     return found
 
 
