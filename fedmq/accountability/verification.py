@@ -114,7 +114,7 @@ class _Verification:
                 raise DataError(
                     f"the file of {federation.active}: what {statement.passive} said up to tree "
                     f"{statement.tree} of attempt {statement.attempt} is not signed with a key of "
-                    "the federation file"
+                    "the federation file; if keys changed since, give the file of that time"
                 )
 
     def _held(self) -> list[Statement]:

@@ -140,14 +140,14 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
     )
     # Late, for the services that take messages open sessions, which the inbox delivers to.
     inbox.on_stray, inbox.on_online = stray_messages.take, online.receive
-    file_check = FileCheck(lambda: context.config)
+    reload = FileReload(files, context, access.ssl_context)
+    file_check = FileCheck(lambda: context.config, stale=reload.stale)
     probe = Probe(
         link,
         context.sessions,
         online.scorer,
         warnings=lambda: (*file_check.troubles, *online.troubles),
     )
-    reload = FileReload(files, context, access.ssl_context)
     owner = OwnerCommands(
         context,
         link=link,

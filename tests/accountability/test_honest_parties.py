@@ -148,5 +148,5 @@ async def test_a_statement_that_the_party_has_not_signed_proves_nothing(
     held = daemons.shown("bank")
     held.statements[:] = forged
     monkeypatch.setattr(daemons, "shown", {"telco": daemons.shown("telco"), "bank": held}.get)
-    with pytest.raises(DataError, match="is not signed with a key of the federation file"):
+    with pytest.raises(DataError, match="of the federation file; if keys changed since"):
         daemons.verified()

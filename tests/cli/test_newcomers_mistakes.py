@@ -10,7 +10,8 @@ import pytest
 
 from fedmq.cli.main import main
 from tests.cli.command import fedmq
-from tests.cli.mistakes import MISTAKES, Mistake
+from tests.cli.mistake import Mistake
+from tests.cli.mistakes import MISTAKES
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,7 @@ def _notes(result: Any) -> list[str]:
     if result["answered"]:
         answered = result["answered"]
         lines.append(
-            f"answered about the {answered['rows']:,} rows of the last training: "
+            f"answered about the {answered['rows']:,} rows that were asked about most: "
             f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row"
         )
     counts = {f"refused ({reason})": count for reason, count in result["refused"].items()}

@@ -81,6 +81,14 @@ class PartyFile(Section):
     wait_for_broker: bool = False
     """Start also while the broker is out of reach, and go on trying; otherwise refuse to start."""
 
+    def changed_keys(self, newer: PartyFile) -> list[str]:
+        """The keys that differ in ``newer`` and that only a restart of the daemon reads."""
+        return [
+            name
+            for name in PartyFile.model_fields
+            if name != "policy" and getattr(self, name) != getattr(newer, name)
+        ]
+
     @classmethod
     def read(cls, path: Path) -> tuple[Self, Federation]:
         """The file and the federation file it points to.

@@ -121,8 +121,11 @@ class Consent:
         if terms.trees > policy.most_trees:
             raise self._refusal(f"train {terms.trees} trees, at most {policy.most_trees}")
         if terms.max_depth > policy.most_depth:
+            # Without max_depth, as many as max_leaves - 1 splits may stand one below the other.
+            unbounded = terms.max_depth == terms.max_leaves - 1
+            remedy = f": set max_depth = {policy.most_depth} beside max_leaves" * unbounded
             raise self._refusal(
-                f"train trees of depth {terms.max_depth}, at most {policy.most_depth}"
+                f"train trees of depth {terms.max_depth}, at most {policy.most_depth}{remedy}"
             )
         if terms.max_bin > policy.most_bins:
             raise self._refusal(f"train with max_bin = {terms.max_bin}, at most {policy.most_bins}")

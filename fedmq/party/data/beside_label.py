@@ -13,12 +13,20 @@ from fedmq.party.data.columns import LabelColumn, Where
 from fedmq.party.data.number_spelling import NumberSpelling
 from fedmq.party.data.sources.source import Cells
 
-__all__ = ["BesideColumn", "BesideColumns"]
+__all__ = ["BesideColumn", "BesideColumns", "checked_beside"]
 
 _CHECKS: Mapping[BesideLabel, Callable[[NDArray[np.float64], str], NDArray[np.float32]]] = {
     "weight": row_weights,
     "base_margin": base_margins,
 }
+
+
+def checked_beside(
+    role: BesideLabel, values: NDArray[np.float64], where: str
+) -> NDArray[np.float32]:
+    """``values`` as float32 (rows,), where ``role`` allows them; DataError names ``where``."""
+    check = _CHECKS.get(role)
+    return values.astype(np.float32) if check is None else check(values, where)
 
 
 class BesideColumn(LabelColumn):
@@ -59,4 +67,4 @@ class BesideColumns:
         if role not in self._columns:
             return None
         where = f"{self._place}, column {self._names[role]!r}"
-        return _CHECKS[role](self._columns[role].values, where)
+        return checked_beside(role, self._columns[role].values, where)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedmq.errors import DataError
-from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.beside_label import BesideColumn
+from fedmq.party.configuration.data import BesideLabel, DataSection
+from fedmq.party.data.beside_label import BesideColumn, checked_beside
 from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
 from fedmq.party.data.date_column import DateColumn
 from fedmq.party.data.id_column import IdColumn
@@ -77,6 +77,7 @@ class _Columns:
     ids: IdColumn = field(init=False)
     label: LabelColumn = field(init=False)
     features: Mapping[str, FeatureColumn | DateColumn] = field(init=False)
+    beside: Mapping[BesideLabel, BesideColumn] = field(init=False)
     checks: dict[str, _Check] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,19 +87,32 @@ class _Columns:
         self.checks = {
             self.roles.id: _Check(lambda cells, batch: self.ids.take(cells, batch.numbers))
         }
+        spelling = NumberSpelling.of(self.data)
+        self.beside = {
+            role: BesideColumn(name, self.data.missing, spelling)
+            for role, name in self.roles.beside_label.items()
+        }
         columns: dict[str, Any] = dict(self.features)
         if self.roles.label:
             columns[self.roles.label] = self.label
-        for column_name in self.roles.beside_label.values():
-            columns[column_name] = BesideColumn(
-                column_name, self.data.missing, NumberSpelling.of(self.data)
-            )
+        for role, beside in self.beside.items():
+            columns[self.roles.beside_label[role]] = beside
         for name, column in columns.items():
             self.checks[name] = _Check(
                 lambda cells, batch, column=column: column.take(  # type: ignore[misc]
                     cells, in_batch(self.source, batch.numbers)
                 )
             )
+
+    def refused_beside(self) -> Iterator[str]:
+        """Weights and margins that no training takes, a line for each column."""
+        for role, column in self.beside.items():
+            name = self.roles.beside_label[role]
+            if self.checks[name].problem is None:
+                try:
+                    checked_beside(role, column.values, f"{self.source.name}, column {name!r}")
+                except DataError as error:
+                    yield str(error)
 
     def warnings(self, rows: int) -> list[str]:
         """What is odd in what the columns hold, a line each."""
@@ -165,6 +179,7 @@ def validate_source(
             rows += len(batch.numbers)
             on_rows(rows, source.rows)
         refused = [check.problem for check in columns.checks.values() if check.problem is not None]
+        refused += columns.refused_beside()
         again = columns.ids.repeated()
         if columns.checks[columns.roles.id].problem is None:
             try:

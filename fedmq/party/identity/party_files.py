@@ -39,12 +39,7 @@ class PartyFiles:
 
     def needs_restart(self, newer: PartyFiles) -> list[str]:
         """The keys that differ in ``newer`` and that only a restart of the daemon reads."""
-        kept = self.config.model_copy(update={"policy": newer.config.policy})
-        names = [
-            name
-            for name in PartyFile.model_fields
-            if getattr(kept, name) != getattr(newer.config, name)
-        ]
+        names = self.config.changed_keys(newer.config)
         same = (self.federation.name, self.federation.active) == (
             newer.federation.name,
             newer.federation.active,

@@ -23,15 +23,22 @@ _SECONDS = 5.0
 
 
 class FileCheck:
-    """Opens the tables that ``config()`` names, reading no rows, and looks at the certificate."""
+    """Opens the tables that ``config()`` names, reading no rows, and looks at the certificate.
+
+    ``stale`` adds a line where the party's file is another one than that of the start.
+    """
 
     def __init__(
-        self, config: Callable[[], PartyFile], clock: Callable[[], float] = time.monotonic
+        self,
+        config: Callable[[], PartyFile],
+        clock: Callable[[], float] = time.monotonic,
+        stale: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self.troubles: tuple[str, ...] = ()
         """What was wrong when the files were looked at last, a line each."""
         self._config = config
         self._clock = clock
+        self._stale = stale
         self._looked: float | None = None
         self._looking = asyncio.Lock()
 
@@ -39,10 +46,13 @@ class FileCheck:
         """Make ``troubles`` not older than some seconds; a new one is logged."""
         async with self._looking:
             if self._looked is None or self._clock() - self._looked > _SECONDS:
-                found = await asyncio.to_thread(_troubles, self._config())
+                found = await asyncio.to_thread(self._found)
                 for trouble in set(found) - set(self.troubles):
                     log.warning("%s", trouble)
                 self.troubles, self._looked = found, self._clock()
+
+    def _found(self) -> tuple[str, ...]:
+        return (*_troubles(self._config()), *self._stale())
 
 
 def _troubles(config: PartyFile) -> tuple[str, ...]:

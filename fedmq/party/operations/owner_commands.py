@@ -95,19 +95,16 @@ class OwnerCommands(Service):
         }
 
     async def _answered(self) -> dict[str, Any] | None:
-        """What was answered about the rows of the last training, and how much may be."""
+        """What was answered about the rows that were asked about most, and how much may be."""
         store = AnsweredSumsStore(self.context.session_store.database)
         trainings = [replace(training, reserved=0.0) for training in await store.trainings()]
         if not trainings:
             return None
         most = self.context.config.policy.most_equations_per_row
         answered = AnsweredSums("", 0, most, trainings)
-        newest = trainings[-1].row_set
-        return {
-            "sums_per_row": round(answered.by_others(newest), 1),
-            "rows": newest.rows,
-            "most": most,
-        }
+        row_sets = {training.row_set.sketch.tobytes(): training.row_set for training in trainings}
+        sums, rows = max((answered.by_others(found), found.rows) for found in row_sets.values())
+        return {"sums_per_row": round(sums, 1), "rows": rows, "most": most}
 
     async def _ended(self) -> list[dict[str, Any]]:
         """The last sessions that ended, those before this daemon's start among them."""

@@ -7,6 +7,7 @@ import logging
 import ssl
 
 from fedmq.errors import FedmqError
+from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.operations.broker_access import BrokerAccess
 from fedmq.party.services.service import PartyContext
@@ -26,6 +27,18 @@ class FileReload:
         self._context = context
         self._ssl_context = ssl_context
         self._reading = asyncio.Lock()
+
+    def stale(self) -> tuple[str, ...]:
+        """A line where the party's file says something else than at the start, for its owner."""
+        path = self._files.path
+        try:
+            newer = PartyFile.read(path)[0]
+        except FedmqError as error:
+            return (f"{error}; the daemon goes by the file that it started with",)
+        changed = self._files.config.changed_keys(newer)
+        if not changed:
+            return ()
+        return (f"{path}: {', '.join(changed)} changed; restart the daemon to take that up",)
 
     async def reload(self) -> list[str]:
         """Read the files; what has changed in them that only a restart takes up.

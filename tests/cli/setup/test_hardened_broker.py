@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from fedmq.transport.rabbitmq.certificates import Authority, Certificate
+from tests.party.daemons import Daemon
 
 FEDMQ = [str(Path(sys.executable).parent / "fedmq")]
 PARTIES = ("bank", "telco")
@@ -189,3 +190,78 @@ def test_sealed_daemons_train_over_tls(folder: Path) -> None:
             daemon.communicate(timeout=20)
     assert [daemon.returncode for daemon in daemons] == [0, 0]
     assert time.monotonic() - begun < 10
+
+
+@pytest.fixture
+def daemons(folder: Path) -> Iterator[dict[str, Daemon]]:
+    """Both daemons, which take the engine plain; the bank's broker for requests is down."""
+    before = {party: (folder / party / "party.toml").read_text() for party in PARTIES}
+    for party in PARTIES:
+        path = folder / party / "party.toml"
+        path.write_text(before[party].replace('["paillier", "ou"]', '["plain"]'))
+    with (folder / "bank" / "party.toml").open("a") as file:
+        file.write('[online.requests]\nbroker = "amqp://a:b@127.0.0.1:1/"\nqueue = "scores"\n')
+    daemons = {party: Daemon(folder / party / "party.toml") for party in PARTIES}
+    try:
+        for party, daemon in daemons.items():
+            daemon.wait_until_says(f"{party} is ready in demo", 120)
+        yield daemons
+    finally:
+        for party, daemon in daemons.items():
+            daemon.discard()
+            (folder / party / "party.toml").write_text(before[party])
+
+
+def test_what_an_owner_should_mend_stands_in_status_and_health(
+    folder: Path, daemons: dict[str, Daemon]
+) -> None:
+    bank, telco = (folder / party / "party.toml" for party in PARTIES)
+    daemons["bank"].wait_until_says("online.requests: broker 127.0.0.1:1 cannot be reached")
+    telco.write_text(f"wait_for_broker = true\n{telco.read_text()}")
+    for command in ("status", "health"):
+        line = "online.requests: broker 127.0.0.1:1 cannot be reached"
+        assert line in fedmq(command, bank).stdout
+    assert "online.requests" in json.loads(fedmq("health", bank, "--json").stdout)["warnings"][0]
+    time.sleep(5.1)  # what was found at the start is that old by then
+    shown = fedmq("status", telco).stdout
+    assert f"{telco}: wait_for_broker changed; restart the daemon to take that up" in shown
+
+
+def test_who_waits_for_keys_reads_why_the_other_party_refuses(
+    folder: Path, daemons: dict[str, Daemon]
+) -> None:
+    bank, telco = (folder / party / "party.toml" for party in PARTIES)
+    federation = (folder / "federation.toml").read_text()
+    job = folder / "bank" / "refused.toml"
+    job.write_text(
+        'party = "party.toml"\nengine = "plain"\nmodel = "keys"\n'
+        "[params]\nnum_boost_round = 1\nmax_depth = 2\n"
+    )
+    rotated = fedmq("keys", "rotate", telco, "--now", "--json")
+    assert rotated.returncode == 0, rotated.stderr
+    # All parties of this test share one federation file; the bank's has the old key for now.
+    new = (folder / "federation.toml").read_text()
+    (folder / "federation.toml").write_text(federation)
+    daemons["bank"].terminate()
+    daemons["bank"] = Daemon(bank)
+    daemons["bank"].wait_until_says("bank is ready in demo", 120)
+    training = subprocess.Popen(
+        [*FEDMQ, "train", str(job), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while "a key that is not pinned here" not in waiting(bank):
+            assert time.monotonic() < deadline, waiting(bank)
+            time.sleep(0.5)
+        (folder / "federation.toml").write_text(new)
+        daemons["bank"].process.send_signal(signal.SIGHUP)
+        assert training.wait(90) == 0
+    finally:
+        training.kill()
+        training.communicate()
+
+
+def waiting(party: Path) -> str:
+    """The lines that say for whom a party's sessions wait."""
+    status = json.loads(fedmq("status", party, "--json").stdout)
+    return "\n".join(line for session in status["sessions"] for line in session["waiting"])

@@ -83,6 +83,11 @@ class TestTraining:
             ({}, {"trees": 1001}, "train 1001 trees, at most 1000"),
             ({}, {"max_depth": 11}, "train trees of depth 11, at most 10"),
             ({"most_depth": 2}, {}, "train trees of depth 3, at most 2"),
+            (
+                {},
+                {"max_depth": 30, "max_leaves": 31},
+                "depth 30, at most 10: set max_depth = 10 beside max_leaves",
+            ),
             ({}, {"max_bin": 257}, "train with max_bin = 257, at most 256"),
             ({"most_bins": 31}, {}, "train with max_bin = 32, at most 31"),
             (
