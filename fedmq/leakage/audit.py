@@ -100,6 +100,7 @@ def audit(
     label: ArrayLike | None = None,
     passive: Mapping[str, Any] | None = None,
     leaf_weights: LeafWeights | None = None,
+    weight: ArrayLike | None = None,
     known: float = _KNOWN_SHARE,
     seed: int = 0,
 ) -> AuditReport:
@@ -115,6 +116,8 @@ def audit(
         leaf_weights: of the session's rows, from ``SimulatedModel.leaf_weights``: adds what a
             passive party could learn of the labels if these were disclosed to it as well. The
             active party's *bins from sums* needs them beside the labels.
+        weight: (rows,) how often each row counted in the training, if not all counted once; *bins
+            from sums* then needs it beside the labels.
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
 
@@ -125,11 +128,17 @@ def audit(
     if not isinstance(recording, Recording):
         recording = Recording.read(Path(recording))
     view = SessionView(recording)
+    if view.terms.outputs > 1:
+        raise ConfigError(
+            f"a training with {view.terms.outputs} outputs a tree (multi_output_tree): the attacks "
+            "know one g and h a row; audit a training of one class against the rest"
+        )
     if view.is_active:
         if not passive:
             raise ConfigError(f"{view.party} holds the label: give the passive parties' features")
         tables = {party: _table(party, data, view) for party, data in passive.items()}
         own = None if label is None else _labels(label, view)
+        counts = None if weight is None else _weights(weight, view)
         if leaf_weights is not None and len(leaf_weights.values) != view.terms.rows:
             raise DataError(
                 f"leaf weights of {len(leaf_weights.values)} rows for {view.terms.rows} rows"
@@ -137,7 +146,7 @@ def audit(
         found = itertools.chain(
             _active_attacks(view, tables),
             *(
-                bins_from_sums(view, party, values, own, leaf_weights)
+                bins_from_sums(view, party, values, own, leaf_weights, counts)
                 for party, values in tables.items()
             ),
         )
@@ -157,8 +166,18 @@ def _labels(label: ArrayLike, view: SessionView) -> NDArray[np.float32]:
     if labels.shape != (view.terms.rows,):
         raise DataError(f"{labels.size} labels for a session of {view.terms.rows} rows")
     if not np.isin(labels, (0, 1)).all():
-        raise DataError("labels: the audit takes 0 and 1")
+        raise DataError(
+            "labels: the attacks know 0 and 1; of several classes audit one against the rest, a "
+            "training of binary:logistic by whether a row is of the class"
+        )
     return labels
+
+
+def _weights(weight: ArrayLike, view: SessionView) -> NDArray[np.float32]:
+    weights = np.asarray(weight, dtype=np.float32)
+    if weights.shape != (view.terms.rows,):
+        raise DataError(f"{weights.size} weights for a session of {view.terms.rows} rows")
+    return weights
 
 
 def _table(party: str, data: Any, view: SessionView) -> NDArray[np.float32]:

@@ -66,7 +66,7 @@ def encrypted_gradients(recording: Recording | str | Path) -> list[EncryptedGrad
     ``recording``: of one party, or its file, as for ``fedmq.audit``.
 
     Raises:
-        DataError: it holds no training, or one under another engine.
+        DataError: it holds no training, or one under another engine, or of vector leaves.
     """
     if not isinstance(recording, Recording):
         recording = Recording.read(Path(recording))
@@ -75,6 +75,11 @@ def encrypted_gradients(recording: Recording | str | Path) -> list[EncryptedGrad
         raise DataError(
             f"the recording of {view.party} holds a training under {view.terms.engine}; only "
             f"{Paillier.name} sends what phe can read"
+        )
+    if view.terms.outputs > 1:
+        raise DataError(
+            f"the recording of {view.party} holds a training of vector leaves, whose numbers have "
+            f"the g and h of {view.terms.outputs} outputs; one g and h a row can be read"
         )
     public = unpack_payload(view.terms.public)
     n, noise = (mpz.from_bytes(public[name].tobytes(), "little") for name in ("n", "noise"))

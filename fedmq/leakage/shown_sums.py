@@ -61,11 +61,13 @@ def bins_from_sums(
     values: NDArray[np.float32],
     labels: NDArray[np.float32] | None,
     weights: LeafWeights | None,
+    counts: NDArray[np.float32] | None = None,
 ) -> Iterator[Finding]:
     """What the sums of the candidates of ``party``, whose table is ``values``, tell.
 
     Nothing where the gradients are not known: in the recording under ``plain`` and ``ldp``,
-    else from the ``labels`` and the ``weights`` of leaves with the training's parameters.
+    else from the ``labels`` and the ``weights`` of leaves with the training's parameters. Rows
+    counted ``counts`` (rows,) times; once without.
     """
     if not any(peer == party for tree in view.trees.values() for peer, _ in tree.exchanged):
         return
@@ -74,7 +76,7 @@ def bins_from_sums(
     trees = {
         number: shown
         for number, tree in sorted(view.trees.items())
-        if (pairs := _pairs(view, number, tree, labels, weights)) is not None
+        if (pairs := _pairs(view, number, tree, labels, weights, counts)) is not None
         and (shown := _shown(view, party, bins, number, tree, pairs)).nodes
     }
     if not trees:
@@ -91,6 +93,7 @@ def _pairs(
     tree: TreeView,
     labels: NDArray[np.float32] | None,
     weights: LeafWeights | None,
+    counts: NDArray[np.float32] | None,
 ) -> NDArray[np.int64] | None:
     """g and h of all rows as they were summed: int64 (rows, 2)."""
     if tree.broadcasts and all("pairs" in piece for piece in tree.broadcasts):
@@ -109,7 +112,7 @@ def _pairs(
     for added in weights.values.T[:number]:
         margins = margins + added
     training = ~view.terms.evaluation.numpy()
-    return Gradients.of(margins, labels, training, params, number).pairs
+    return Gradients.of(margins, labels, training, params, number, counts).pairs
 
 
 def _shown(

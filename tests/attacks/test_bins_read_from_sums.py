@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import fedmq
 
@@ -17,7 +18,9 @@ TABLE = RANDOM.normal(size=(300, 4)).astype(np.float32)
 LABEL = TABLE.sum(axis=1) + RANDOM.normal(size=300) > 0
 
 
-def learned(folder: Path, engine: str, bits: int | None) -> dict[str, float]:
+def learned(
+    folder: Path, engine: str, bits: int | None, weight: NDArray[np.float32] | None = None
+) -> dict[str, float]:
     weak = {"key_bits": 512, "allow_weak_keys": True} if engine == "paillier" else {}
     passive = {"telco": TABLE[:, 2:]}
     model = fedmq.simulate(
@@ -28,6 +31,7 @@ def learned(folder: Path, engine: str, bits: int | None) -> dict[str, float]:
         engine=engine,
         engine_options=weak,
         workers=1,
+        weight=weight,
         record=folder,
     )
     report = fedmq.audit(
@@ -35,6 +39,7 @@ def learned(folder: Path, engine: str, bits: int | None) -> dict[str, float]:
         passive=passive,
         label=LABEL,
         leaf_weights=model.leaf_weights(active=TABLE[:, :2], passive=passive),
+        weight=weight,
     )
     return {
         finding.target.removeprefix("telco's "): finding.value
@@ -59,3 +64,11 @@ def test_what_is_encrypted_tells_the_one_who_decrypts_as_much(
 ) -> None:
     plain = learned(tmp_path / "plain", "plain", bits)
     assert plain == learned(tmp_path / "paillier", "paillier", bits)
+
+
+def test_weights_of_rows_are_no_shelter_from_who_knows_them(tmp_path: Path) -> None:
+    weight = RANDOM.integers(1, 4, 300).astype(np.float32)
+    plain = learned(tmp_path / "plain", "plain", None, weight)
+    encrypted = learned(tmp_path / "paillier", "paillier", None, weight)
+    assert plain["rows named in sums"] > 0.95
+    assert encrypted == plain

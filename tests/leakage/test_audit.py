@@ -147,6 +147,12 @@ def test_the_truth_must_fit(tmp_path: Path) -> None:
     for wrong in (label[:-1], label + 1):
         with pytest.raises(DataError, match="labels"):
             fedmq.audit(tmp_path / "telco.recording", label=wrong)
+    with pytest.raises(DataError, match="of several classes audit one against the rest"):
+        fedmq.audit(tmp_path / "telco.recording", label=np.arange(1500) % 3)
+    with pytest.raises(DataError, match="2 weights for a session of 1500 rows"):
+        fedmq.audit(
+            tmp_path / "active.recording", label=label, passive={"telco": passive}, weight=[1, 1]
+        )
     with pytest.raises(DataError, match="1499 rows"):
         fedmq.audit(tmp_path / "active.recording", passive={"telco": passive[1:]})
     with pytest.raises(ConfigError, match="labels"):
@@ -219,3 +225,25 @@ def test_a_report_can_be_drawn(tmp_path: Path) -> None:
     report.plot(tmp_path / "report.png")
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
     assert "| gradients told |" in report.table()
+
+
+def test_a_training_of_vector_leaves_is_refused_by_name(tmp_path: Path) -> None:
+    active, label, passive = synthetic(200)
+    params = fedmq.TrainParams(
+        objective="multi:softprob",
+        num_class=2,
+        multi_strategy="multi_output_tree",
+        num_boost_round=1,
+    )
+    fedmq.simulate(
+        active=active,
+        label=label,
+        passive={"telco": passive},
+        params=params,
+        engine="plain",
+        record=tmp_path,
+    )
+    with pytest.raises(
+        ConfigError, match=r"a training with 2 outputs a tree \(multi_output_tree\)"
+    ):
+        fedmq.audit(tmp_path / "telco.recording", label=label)

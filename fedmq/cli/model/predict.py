@@ -23,7 +23,7 @@ from fedmq.party.data.sources.csv_file import CsvFile
 
 __all__ = ["predict", "read_ids"]
 
-_SCORES = re.compile(rb"[^,]+,score(,reason)?")
+_SCORES = re.compile(rb"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?")
 """The first line of a file of scores."""
 
 
