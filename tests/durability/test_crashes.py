@@ -96,6 +96,13 @@ VARIANTS: list[dict[str, object]] = [
     {"objective": "reg:absoluteerror"},
     {"num_parallel_tree": 3, "num_boost_round": 2, "subsample": 0.8},
     {"interaction_constraints": (("a", "telco.c"), ("telco.*", "retail.e"))},
+    {
+        "objective": "multi:softprob",
+        "num_class": 2,
+        "multi_strategy": "multi_output_tree",
+        "num_parallel_tree": 2,
+        "num_boost_round": 2,
+    },
 ]
 
 
