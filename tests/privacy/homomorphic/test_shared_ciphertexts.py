@@ -94,6 +94,18 @@ def test_a_sum_wider_than_its_slot_is_refused() -> None:
         layout.unpack(KEY.decrypt(KEY.encrypt([too_wide])), 1)
 
 
+@pytest.mark.parametrize(("vectors", "rows"), [(True, 4), (False, 3)])
+def test_more_rows_share_a_ciphertext_where_eight_are_packed_at_once(
+    vectors: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(homomorphic_active, "is_available", lambda: vectors)
+    pair = EnginePair(Paillier(2048), table(120, 5, seed=1), value_bits=3)
+    half = pair.active
+    assert isinstance(half, homomorphic_active.AdditiveActive)
+    half._sums_of_tree = 800
+    assert half._best_layout(30_000 << 3, 30_000, rounded(120, 4)).rows == rows
+
+
 @pytest.mark.parametrize(
     "changed", [{"rows": 0}, {"rows": True}, {"rows": 400}, {"capacity": 10}, {"slot": 30}]
 )
