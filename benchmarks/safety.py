@@ -1,9 +1,10 @@
-"""What it costs that a training outlives crashes and that its broker cannot read it.
+"""What it costs that a training outlives crashes, that its broker cannot read it, and that no lie
+passes.
 
 ::
 
     python -m benchmarks.safety DATA [--trees 20] [--depth 3] [--bins 32] [--repeats 9]
-                                     [--folder FOLDER] [--json] [--page FILE]
+                                     [--pairs 15] [--folder FOLDER] [--json] [--page FILE]
 
 DATA is the folder that ``benchmarks.training`` takes. Two parties train on Default of Credit
 Card Clients with the engine ``plain``, whose arithmetic is the least and whose share of messages
@@ -13,6 +14,9 @@ another order each time: with neither, with seals, with a store, and with both. 
 medians per tree, from the end of the first tree to the end of the last, by the clock and by the
 processor, and what they are to those with neither. Before that: single messages, with and without
 their seals.
+
+After that, for each engine, trainings with and without the checks that parties make of each other,
+one after the other: what is left out and how, `benchmarks.unchecked` says.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +40,7 @@ import numpy as np
 from benchmarks import training
 from benchmarks.broker import private_node
 from benchmarks.page import write_page
+from benchmarks.unchecked import unchecked
 from fedmq.computation import Given
 from fedmq.messages.array import Array
 from fedmq.messages.codec import decode, encode
@@ -48,7 +53,7 @@ from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.telemetry.traffic import Traffic
-from fedmq.privacy.engines.plain import Plain
+from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
@@ -59,7 +64,8 @@ from fedmq.transport.sealing.keys import PrivateKeys
 
 HEAD = (
     "Two parties train on Credit 2 with the engine `plain`, whose arithmetic is the least, over "
-    "RabbitMQ. *Both*, seals and a store, are to cost at most 1.10 of the time with neither."
+    "RabbitMQ. *Both*, seals and a store, are to cost at most 1.10 of the time with neither. The "
+    "checks that parties make of each other are to cost at most 1.03 of the time without them."
 )
 PARTIES = ("bank", "telco")
 SIZES = (1_000, 64_000, 1_000_000)
@@ -70,6 +76,8 @@ KINDS = {
     "both": (True, True),
 }
 """What a run has: seals, a store."""
+CHECKED = {"plain": (1, 20), "ou": (3, 4), "paillier": (3, 4)}
+"""By engine: there is a pair of runs for so many of ``--pairs``, of so many trees."""
 Item = TypeVar("Item")
 
 
@@ -185,16 +193,17 @@ class Trainings:
         self.saves: list[float] = []
         """Seconds that a tree took to be on one party's disk."""
 
-    def run(self, sealed: bool, stored: bool) -> Clocks:
+    def run(self, sealed: bool, stored: bool, engine: str = "plain") -> Clocks:
         """One training, per tree."""
         gc.collect()
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            return asyncio.run(self._train(sealed, Path(folder) if stored else None))
+            return asyncio.run(self._train(sealed, Path(folder) if stored else None, engine))
 
-    async def _train(self, sealed: bool, folder: Path | None) -> Clocks:
+    async def _train(self, sealed: bool, folder: Path | None, engine: str) -> Clocks:
+        spec = ENGINES[engine]()
         machines: dict[str, Machine] = {
-            "bank": ActiveTraining("m", "bank", ("telco",), self._own, self._params, Plain()),
-            "telco": PassiveTraining("telco", "bank", Given(self._other), lambda _: Plain(), 7),
+            "bank": ActiveTraining("m", "bank", ("telco",), self._own, self._params, spec),
+            "telco": PassiveTraining("telco", "bank", Given(self._other), lambda _: spec, 7),
         }
         ends: list[Clocks] = []
         async with AsyncExitStack() as stack:
@@ -238,6 +247,22 @@ def trainings(options: argparse.Namespace, broker: str) -> dict[str, Any]:
     }
 
 
+def checks(options: argparse.Namespace, broker: str) -> dict[str, dict[str, float]]:
+    """By engine: trainings with checks, compared with those without that ran beside them."""
+    result = {}
+    for engine, (share, trees) in CHECKED.items():
+        benchmark = Trainings(argparse.Namespace(**vars(options) | {"trees": trees}), broker)
+        benchmark.run(False, False, engine)
+        runs: dict[bool, list[Clocks]] = {False: [], True: []}
+        for turn in range(-(-options.pairs // share)):
+            for checking in (False, True) if turn % 2 else (True, False):
+                with nullcontext() if checking else unchecked():
+                    runs[checking].append(benchmark.run(False, False, engine))
+        result[engine] = compared(runs[True], runs[False])
+        print(f"checks, {engine}: {result[engine]}", file=sys.stderr)
+    return result
+
+
 def compared(runs: list[Clocks], plain: list[Clocks]) -> dict[str, float]:
     """Medians of ``runs`` in seconds per tree, and their ratio to those of ``plain``."""
     result = {}
@@ -267,7 +292,21 @@ def shown(result: dict[str, Any]) -> str:
         columns = ("wall", "wall_ratio", "processor", "processor_ratio")
         lines.append(f"| {kind} | " + " | ".join(str(figures[name]) for name in columns) + " |")
     saved = result["training"]["seconds_per_save"]
-    return "\n".join([*lines, "", f"A tree is on a party's disk after {1e3 * saved:.1f} ms."])
+    lines += [
+        "",
+        f"A tree is on a party's disk after {1e3 * saved:.1f} ms.",
+        "",
+        "| a tree with checks | seconds | times without | processor seconds | times without |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for engine, figures in result["checks"].items():
+        columns = ("wall", "wall_ratio_of_pairs", "processor", "processor_ratio_of_pairs")
+        lines.append(f"| {engine} | " + " | ".join(str(figures[name]) for name in columns) + " |")
+    lines += [
+        "",
+        "*Times without*: the median of pairs, a training with checks and one without.",
+    ]
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -279,12 +318,17 @@ def main() -> None:
     parser.add_argument("--bins", type=int, default=32)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     with private_node() as broker:
-        result = {"messages": messages(), "training": trainings(options, broker)}
+        result = {
+            "messages": messages(),
+            "training": trainings(options, broker),
+            "checks": checks(options, broker),
+        }
     if options.page:
         write_page(options.page, "What safety costs", "make bench-safety", HEAD, shown(result))
     print(json.dumps(result) if options.json else shown(result))

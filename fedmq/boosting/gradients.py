@@ -107,13 +107,15 @@ class Gradients:
 
         The sums of what is negative, and of what is positive; together they are the totals.
         """
-        columns = np.ascontiguousarray(self.pairs[rows].T)  # sums along rows are slow
+        # Sums along rows are slow, and so are pairs chosen by brackets.
+        columns = np.ascontiguousarray(self.pairs.take(rows, axis=0).T)
         most = np.maximum(columns, 0).sum(axis=1)
         return np.stack((columns.sum(axis=1) - most, most))
 
     def totals(self, rows: NDArray[np.integer]) -> NDArray[np.int64]:
         """The sums of g and h over ``rows``: int64 (columns,)."""
-        sums: NDArray[np.int64] = self.pairs[rows].sum(axis=0)
+        columns = np.ascontiguousarray(self.pairs.take(rows, axis=0).T)
+        sums: NDArray[np.int64] = columns.sum(axis=1)
         return sums
 
     def unrounded_totals(self, rows: NDArray[np.integer]) -> NDArray[np.float64] | None:

@@ -43,7 +43,7 @@ def lying_answer(self: Any, queries: Sequence[Query]) -> Plan[None]:
         targets = from_wire(self._ciphertexts[query.rows], modulus)
         packed = [target * (1 + pair * n) % modulus for target in targets]
         shown = to_wire(self._key.rerandomise(packed), modulus)
-        yield Reply(query.node, self._pieces(shown, len(packed) * layout.capacity, layout.capacity))
+        yield Reply(query.node, self._pieces(shown, len(packed) * layout.capacity, layout))
 
 
 _honest_answer = AdditivePassive.answer

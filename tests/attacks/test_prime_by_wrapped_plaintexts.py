@@ -37,7 +37,7 @@ def _wrapping_answer(self: Any, queries: Sequence[Query]) -> Plan[None]:
         ]
         shown = to_wire(self._key.rerandomise(made), modulus)
         count = len(made) * layout.capacity
-        yield Reply(query.node, self._pieces(shown, count, layout.capacity))
+        yield Reply(query.node, self._pieces(shown, count, layout))
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.node_numbers import parent
+from fedmq.boosting.node_numbers import ROOT, parent
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.training.node_candidates import NodeCandidates
 
-__all__ = ["CandidateOrders", "CountLeft", "count_cells", "shown_order"]
+__all__ = ["CandidateOrders", "CountLeft", "RootCells", "count_cells", "shown_order"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountLeft:
-    """How many of each node's ``rows`` go left per candidate: int64 (nodes, candidates)."""
+    """`count_cells` of ``nodes``: what goes left of each candidate are sums of these."""
 
     label: ClassVar[str] = "CountLeft"
     bins: BinMatrix
@@ -34,8 +34,7 @@ class CountLeft:
     nodes: Sequence[NDArray[np.int32]]
 
     def run(self) -> NDArray[np.int64]:
-        counts = count_cells(self.bins, self.candidates, self.nodes)
-        return self.candidates.left_sums(counts[..., np.newaxis])[..., 0]
+        return count_cells(self.bins, self.candidates, self.nodes)
 
 
 def count_cells(
@@ -54,20 +53,47 @@ def count_cells(
     return counts
 
 
+class RootCells:
+    """The cells of a root in which all ``rows`` rows stand that may: counted once in a session."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._features = b""
+        self._cells: NDArray[np.int64] | None = None
+
+    def get(self, rows: int, candidates: CandidateTable) -> NDArray[np.int64] | None:
+        """What was kept, for a root of so many rows; None if it may be another one."""
+        same = rows == self._rows and candidates.feature.tobytes() == self._features
+        return self._cells if same else None
+
+    def keep(self, rows: int, candidates: CandidateTable, cells: NDArray[np.int64]) -> None:
+        """``cells`` (cells,) of a root of so many rows, if these are all."""
+        if rows == self._rows:
+            self._features, self._cells = candidates.feature.tobytes(), cells
+
+
 class CandidateOrders:
     """The orders in which ``candidates`` of ``tree`` are shown, by node: int64 (shown,) each.
 
     ``secret`` seeds them; it must not be guessable.
     """
 
-    def __init__(self, tree: int, bins: BinMatrix, candidates: NodeCandidates, secret: int) -> None:
+    def __init__(
+        self,
+        tree: int,
+        bins: BinMatrix,
+        candidates: NodeCandidates,
+        secret: int,
+        root: RootCells,
+    ) -> None:
         self._tree = tree
         self._bins = bins
         self._candidates = candidates
         self._secret = secret
+        self._root = root
         self._orders: dict[int, NDArray[np.int64]] = {}
-        self._left: dict[int, NDArray[np.int64]] = {}
-        """How many rows of a node go left per candidate of the tree."""
+        self._cells: dict[int, NDArray[np.int64]] = {}
+        """Rows of a node by cell."""
 
     def __contains__(self, node: int) -> bool:
         return node in self._orders
@@ -97,17 +123,28 @@ class CandidateOrders:
         """
         if not nodes:
             return
-        level = plan_level({node: len(rows) for node, rows in nodes.items()}, self._left)
-        counted = [nodes[node] for node in level.summed]
-        counts = yield from single(CountLeft(self._bins, self._candidates.of_tree, counted))
-        self._left |= zip(level.summed, counts, strict=True)
-        for node, other in level.subtracted:
-            self._left[node] = self._left[parent(node)] - self._left[other]
+        yield from self._count(nodes)
         for node, rows in nodes.items():
             seed = np.random.SeedSequence(self._secret, spawn_key=(self._tree, node))
             random = np.random.Generator(np.random.Philox(seed))
-            left = self._left[node][self._candidates.places(node)][shown[node]]
-            self._orders[node] = shown[node][shown_order(left, len(rows), random)]
+            left = self._candidates.of_tree.left_sums(self._cells[node][:, np.newaxis])[:, 0]
+            shown_left = left[self._candidates.places(node)][shown[node]]
+            self._orders[node] = shown[node][shown_order(shown_left, len(rows), random)]
+
+    def _count(self, nodes: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
+        candidates = self._candidates.of_tree
+        level = plan_level({node: len(rows) for node, rows in nodes.items()}, self._cells)
+        known = self._root.get(len(nodes[ROOT]), candidates) if ROOT in nodes else None
+        if known is not None:
+            self._cells[ROOT] = known
+        counted = [node for node in level.summed if node not in self._cells]
+        rows_of = [nodes[node] for node in counted]
+        counts = yield from single(CountLeft(self._bins, candidates, rows_of))
+        self._cells |= zip(counted, counts, strict=True)
+        if ROOT in counted:
+            self._root.keep(len(nodes[ROOT]), candidates, self._cells[ROOT])
+        for node, other in level.subtracted:
+            self._cells[node] = self._cells[parent(node)] - self._cells[other]
 
 
 def shown_order(

@@ -135,8 +135,8 @@ class ScoreAnswer:
         if self.bounds is None:
             return self.score.run()
         least, most = self.bounds
-        counts = np.stack((left < least, left > most)).sum(axis=1)
-        if counts.any():
+        if (left < least).any() or (left > most).any():
+            counts = np.stack((left < least, left > most)).sum(axis=1)
             names = (("g below", "h below"), ("g above", "h above"))
             return {
                 names[side][column]: int(counts[side, column::2].sum())

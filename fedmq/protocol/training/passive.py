@@ -37,6 +37,7 @@ from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED, RunningPlan
 from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.asked_nodes import AskedNodes
+from fedmq.protocol.training.candidate_order import RootCells
 from fedmq.protocol.training.column_constraints import kept_constraints
 from fedmq.protocol.training.column_marks import ColumnMarks
 from fedmq.protocol.training.commitment import committed, noise_secret
@@ -170,7 +171,8 @@ class PassiveTraining(PassiveContinuing):
         per_query = engine.nodes_per_query
         agreed = counter.agree(self._terms, self._next_tree, candidates, per_query)
         setup = yield from engine.setup()
-        showing = Showing(bins, self._secret, self._smallest_cell, learning)
+        root = RootCells(int(np.count_nonzero(learning)))
+        showing = Showing(bins, self._secret, self._smallest_cell, learning, root)
         commitment = None
         if self._transcripts:
             limits = (self._smallest_node, self._smallest_cell)

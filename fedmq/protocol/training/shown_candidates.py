@@ -12,7 +12,7 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.node_numbers import ROOT, children, parent
 from fedmq.errors import ProtocolError
 from fedmq.privacy.plan import Plan, single
-from fedmq.protocol.training.candidate_order import CandidateOrders
+from fedmq.protocol.training.candidate_order import CandidateOrders, RootCells
 from fedmq.protocol.training.merged_cells import MergeCells, Siblings
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
@@ -25,13 +25,14 @@ class Showing:
     """How an owner shows candidates in a session.
 
     ``secret`` seeds their order. Cells of fewer than ``smallest_cell`` rows are merged; 0: none.
-    ``learning`` bool (rows,): the rows that may carry gradients.
+    ``learning`` bool (rows,): the rows that may carry gradients; ``root`` has their cells.
     """
 
     bins: BinMatrix
     secret: int
     smallest_cell: int
     learning: NDArray[np.bool_]
+    root: RootCells
 
 
 class ShownCandidates:
@@ -43,7 +44,7 @@ class ShownCandidates:
         self._showing = showing
         self._candidates = candidates
         self._rows = rows
-        self._orders = CandidateOrders(tree, showing.bins, candidates, showing.secret)
+        self._orders = CandidateOrders(tree, showing.bins, candidates, showing.secret, showing.root)
         self._kept: dict[int, NDArray[np.bool_]] = {}
         """The candidates of the tree whose cells are large enough in a node."""
 
