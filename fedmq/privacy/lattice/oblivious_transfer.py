@@ -86,13 +86,13 @@ class HideDirections:
 
     def run(self) -> NDArray[np.bool_]:
         chosen = read_choice(self.pieces, len(self.left))
-        offset = np.packbits(self.secret)
         hashing = _Permutation(self.public_seed, "hash", self.purpose)
-        masks = np.where(self.secret, np.uint8(255), np.uint8(0))[:, np.newaxis]
+        offsets = np.where(self.secret, np.uint8(255), np.uint8(0)).reshape(GROUPS, GROUP_BITS, 1)
         pads = [np.empty(0, np.uint8)]
         for part, sums, _ in _expanded(self.seeds, self.public_seed, self.purpose, chosen.shape[1]):
-            shown = np.repeat(chosen[:, part], GROUP_BITS, axis=0) & masks
-            pads.append(_pads(_transposed(sums ^ shown) ^ offset, hashing))
+            # q ⊕ s is the sum itself where a row was chosen, and its sum with s elsewhere.
+            elsewhere = ~chosen[:, np.newaxis, part] & offsets
+            pads.append(_pads(_transposed(sums ^ elsewhere.reshape(len(sums), -1)), hashing))
         hidden: NDArray[np.bool_] = _first(pads, len(self.left)) ^ self.left
         return hidden
 
@@ -185,10 +185,15 @@ def _transposed(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
     In blocks of eight by eight bits, each a number of 64 bits (Warren, Hacker's Delight, 7-3).
     """
     groups, width = len(columns) // 8, columns.shape[1]
-    blocks = np.ascontiguousarray(columns.reshape(groups, 8, width).transpose(2, 0, 1))
-    bits = blocks.view(">u8").astype(np.uint64)
+    # The highest byte of a little-endian number comes last: columns are turned, and so are rows.
+    turned = columns.reshape(groups, 8, width)[:, ::-1]
+    bits = np.ascontiguousarray(turned.transpose(2, 0, 1)).view("<u8")
     for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0xF0F0F0F0)):
-        swapped = (bits ^ (bits >> np.uint64(shift))) & np.uint64(mask)
-        bits ^= swapped ^ (swapped << np.uint64(shift))
-    by_row = bits.astype(">u8").view(np.uint8).reshape(width, groups, 8).transpose(0, 2, 1)
+        swapped = bits >> np.uint64(shift)
+        swapped ^= bits
+        swapped &= np.uint64(mask)
+        bits ^= swapped
+        swapped <<= np.uint64(shift)
+        bits ^= swapped
+    by_row = bits.view(np.uint8).reshape(width, groups, 8)[..., ::-1].transpose(0, 2, 1)
     return np.ascontiguousarray(by_row).reshape(8 * width, groups)
