@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import msgpack
 
@@ -166,7 +166,7 @@ def export(state: Path, party: str, session: str, path: Path) -> int:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
             out.write(msgpack.packb([_MAGIC, _VERSION, party, session]))
             for file in files:
-                for record in records_of(file):
+                for record in _kept_in(file):
                     out.write(msgpack.packb(record))
             out.flush()
             os.fsync(out.fileno())
@@ -176,6 +176,23 @@ def export(state: Path, party: str, session: str, path: Path) -> int:
     finally:
         part.unlink(missing_ok=True)
     return path.stat().st_size
+
+
+def _kept_in(file: Path) -> Iterator[list[Any]]:
+    """The records in a file of a party's own; DataError where it is damaged."""
+    count = 0
+    try:
+        for record in records_of(file):
+            read_record(record)
+            yield record
+            count += 1
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}") from None
+    except (ValueError, MessageError, MemoryError, msgpack.UnpackException):
+        raise DataError(
+            f"{file}: damaged: {count} records can be read, and the rest of what was signed cannot "
+            "be proved; restore it from a copy of the state folder"
+        ) from None
 
 
 def _check_engine(session: str, files: Sequence[Path]) -> None:
@@ -192,8 +209,15 @@ def _check_engine(session: str, files: Sequence[Path]) -> None:
 def _openings(files: Sequence[Path]) -> Iterator[training.TrainingOpen]:
     for file in files:
         if file.suffix == ".opening":
-            for record in records_of(file):
+            for record in _kept_in(file):
                 if record[0] == MESSAGE and record[4] == training.TrainingOpen.kind:
-                    body = unpack_body(record[4], record[5])
-                    assert isinstance(body, training.TrainingOpen)
-                    yield body
+                    yield _opening_in(file, record)
+
+
+def _opening_in(file: Path, record: list[Any]) -> training.TrainingOpen:
+    try:
+        body = unpack_body(record[4], record[5])
+    except MessageError:
+        raise DataError(f"{file}: damaged: it does not say how the session began") from None
+    assert isinstance(body, training.TrainingOpen)
+    return body

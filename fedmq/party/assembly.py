@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ from fedmq.party.services.deployment import DeploymentService
 from fedmq.party.services.inference import InferenceService
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.services.training import TrainingService
+from fedmq.party.sessions.expiry import Expiry
 from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.observer import Observation
 from fedmq.party.sessions.open_sessions import Sessions
@@ -67,6 +69,7 @@ class DaemonParts:
     online: OnlineLane
     deployment: DeploymentService
     resumption: Resumption
+    expiry: Expiry
     reload: FileReload
     file_check: FileCheck
     control: ControlServer
@@ -126,6 +129,14 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         sessions=context.sessions,
         notice=notice,
         trainings=training if context.is_active else None,
+        state=config.state,
+    )
+    expiry = Expiry(
+        store=session_store,
+        sessions=context.sessions,
+        resumption=resumption,
+        # The label holder's own trainings wait for as long as it likes.
+        most_days=lambda: math.inf if context.is_active else context.config.policy.most_idle_days,
     )
     stray_messages = StrayMessages(
         party=config.party,
@@ -168,6 +179,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         online=online,
         deployment=deployment,
         resumption=resumption,
+        expiry=expiry,
         reload=reload,
         file_check=file_check,
         control=ControlServer(config.state, _commands(owner, *services)),

@@ -57,6 +57,7 @@ class Daemon:
             self._reloads.spawn(parts.file_check.look())
             parts.sealer.greet(parts.context.federation.name)
             parts.resumption.start()
+            parts.expiry.start()
             if parts.http is not None:
                 await parts.http.start()
                 closing.push_async_callback(parts.http.close)
@@ -66,6 +67,7 @@ class Daemon:
         finally:
             self._reloads.cancel()
             parts.resumption.cancel()
+            parts.expiry.cancel()
             await closing.aclose()
             await parts.control.close()
             await parts.online.close()

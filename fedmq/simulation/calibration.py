@@ -35,6 +35,7 @@ from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.decoys import DecoyActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from fedmq.simulation.active_table import ACTIVE
@@ -117,7 +118,7 @@ class Calibration:
     """Trains on some of ``active`` (rows, features) and ``label`` (rows,).
 
     ``passive``: how many bins each column of each other party fills. ``folder``: where
-    stores are made, and removed afterwards.
+    stores are made, and removed afterwards. ``decoys``: see `TrainingJob`.
     """
 
     def __init__(
@@ -129,12 +130,15 @@ class Calibration:
         engine: Engine,
         pool: ProcessPool,
         folder: Path | None = None,
+        *,
+        decoys: bool = False,
     ) -> None:
         self._active, self._label = active, label
         self._passive = passive
         self._params, self._engine = params, engine
         self._pool = pool
         self._folder = folder
+        self._kind = DecoyActiveTraining if decoys else ActiveTraining
         self._random = np.random.default_rng(0)
 
     async def train(self, rows: int, expected: float | None = None) -> Measurement:
@@ -233,7 +237,7 @@ class Calibration:
         table = ActiveTable(own, names, self._label[chosen], np.zeros(rows, np.bool_))
         width = self._pool.parallelism
         machines: dict[str, Machine] = {
-            ACTIVE: ActiveTraining(
+            ACTIVE: self._kind(
                 "calibration",
                 ACTIVE,
                 tuple(self._passive),

@@ -21,6 +21,7 @@ from fedmq.computation import Given
 from fedmq.party.compute.process_pool import ProcessPool
 from fedmq.party.operations.broker_latency import BrokerLatency
 from fedmq.privacy.registry import engine_named
+from fedmq.protocol.training.decoys import check_decoys
 from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.calibration import Calibration, Measurement
 from fedmq.simulation.in_process import in_own_loop
@@ -73,22 +74,28 @@ def estimate(
     workers: int | None = None,
     folder: Path | None = None,
     broker: BrokerLatency = _FREE,
+    decoys: bool = False,
 ) -> Estimate:
     """Estimate a training on ``active`` (rows, features) and ``label`` (rows,), in ten seconds.
 
     ``passive``: how many bins each column of each other party fills. ``folder``: on the disk that
-    the parties' states will be on; ``broker``: the latency of the broker between them.
+    the parties' states will be on; ``broker``: the latency of the broker between them. ``decoys``:
+    as in a job.
 
     Raises:
         ConfigError, DataError: as `fedmq.simulate` does.
     """
     spec = engine_named(engine, engine_options, "estimate")
+    if decoys:
+        check_decoys(spec)
 
     async def calibrate() -> tuple[list[Measurement], float, int]:
         pool = ProcessPool(workers)
         try:
             await pool.run(Given(None))  # workers take a while to start
-            calibration = Calibration(active, label, passive, params, spec, pool, folder)
+            calibration = Calibration(
+                active, label, passive, params, spec, pool, folder, decoys=decoys
+            )
             seen = await _measure(calibration, len(label))
             splits = seen[-1].splits
             if seen[-1].rows < len(label):

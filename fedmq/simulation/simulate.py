@@ -49,6 +49,7 @@ def simulate(
     smallest_cell: int = 0,
     callbacks: Sequence[Any] = (),
     continue_from: SimulatedModel | None = None,
+    decoys: bool = False,
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
@@ -91,6 +92,8 @@ def simulate(
             thread: :class:`fedmq.TrainingCallback` or ``xgboost.callback.TrainingCallback``.
         continue_from: a model whose trees come first, as with XGBoost's ``xgb_model``; its columns,
             objective and base score are those of the new trees, and parties may join.
+        decoys: every split decision comes with decoys to the parties that do not split, as in a
+            job; the model is the same.
 
     Raises:
         ConfigError, DataError: a parameter or a table is wrong.
@@ -116,7 +119,9 @@ def simulate(
         custom_metric=custom_metric,
         maximize=maximize,
     )
-    surroundings = Surroundings(broker, workers, compute, on_report, trace, record, smallest_cell)
+    surroundings = Surroundings(
+        broker, workers, compute, on_report, trace, record, smallest_cell, decoys
+    )
     return train(own, tables, params, spec, surroundings, callbacks, continue_from)
 
 

@@ -24,6 +24,7 @@ from fedmq.privacy.engine import Engine
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.decoys import DecoyActiveTraining, check_decoys
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.passive_continuing import FindShare
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
@@ -49,6 +50,7 @@ class Surroundings:
     trace: Timeline | None = None
     record: str | Path | None = None
     smallest_cell: int = 0
+    decoys: bool = False
 
 
 def train(
@@ -71,6 +73,8 @@ def train(
     smallest_cell = surroundings.smallest_cell
     if smallest_cell < 0:
         raise ConfigError(f"smallest_cell = {smallest_cell}: no fewer than 0 rows")
+    if surroundings.decoys:
+        check_decoys(engine)
     rows = len(own.label)
     for party, (values, _) in {ACTIVE: (own.values, own.features), **others}.items():
         if len(values) != rows:
@@ -86,9 +90,9 @@ def train(
         pool = _pool(surroundings, engine)
         await pool.start()
         width = pool.parallelism
-        secret = secrets.randbits(128)
+        kind = DecoyActiveTraining if surroundings.decoys else ActiveTraining
         machines: dict[str, Machine] = {
-            ACTIVE: ActiveTraining(
+            ACTIVE: kind(
                 "simulated",
                 ACTIVE,
                 tuple(others),
@@ -106,7 +110,7 @@ def train(
                 ACTIVE,
                 Given(PassiveTable(values, features)),
                 lambda _: engine,
-                secret,
+                secrets.randbits(128),
                 parallelism=width,
                 smallest_cell=smallest_cell,
                 find_share=None if continue_from is None else _finder(continue_from, party),

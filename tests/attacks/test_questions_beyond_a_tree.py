@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
+from tests.attacks.test_splits_counted_at_the_broker import hiding
 from tests.protocol.federation import ACTIVE, OU, PLAIN, small
 from tests.protocol.hidden_rows_engine import HiddenRows
 from tests.simulator import Simulation
@@ -103,3 +105,43 @@ def test_directions_of_one_node_are_asked_about_at_a_time() -> None:
         Lattice(),
     )
     assert "a query about directions of node 2, out of place" in reason
+
+
+def decided_again(more: Callable[[training.SplitDecision], Body]) -> str:
+    """How ``telco`` ends when ``more`` comes after its first decoy."""
+    federation = small(rows=120, counts=(0, 3, 3)).having(engine=PLAIN)
+    simulation = Simulation(hiding(federation))
+    seen: list[Body] = []
+
+    def tap(envelope: Envelope) -> None:
+        body = envelope.body
+        if envelope.header.recipient != "telco" or not isinstance(body, training.SplitDecision):
+            return
+        if body.is_decoy and not seen:
+            seen.append(body)
+            simulation.send(ACTIVE, "telco", more(body))
+
+    simulation.tap = tap
+    simulation.run()
+    return str(simulation.errors["telco"])
+
+
+def test_a_second_decoy_about_a_node_ends_it() -> None:
+    assert "a second decoy about node" in decided_again(lambda decoy: decoy)
+
+
+def test_a_decoy_about_a_node_that_is_split_here_is_no_cover_for_a_second_answer() -> None:
+    first = Array.of(np.array([0], np.uint32))
+    reason = decided_again(lambda decoy: decoy.model_copy(update={"candidates": first}))
+    assert re.search(r"a split of node \d+ after a decoy about it", reason)
+
+
+def test_an_engine_that_hides_rows_is_asked_with_no_decoys() -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        if not isinstance(body, training.TrainingOpen):
+            return body
+        return body.model_copy(update={"decoys": True})
+
+    simulation = small(counts=(0, 3)).having(engine=HiddenRows()).train(rewrite=rewrite)
+    assert "has no decoys" in str(simulation.errors["telco"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError
 from fedmq.party.operations.broker_latency import BrokerLatency
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.calibration import Measurement
@@ -116,6 +117,17 @@ def test_a_slow_broker_adds_to_the_time_and_to_nothing_else(
     assert slow.parties["telco"].bytes_sent == pytest.approx(
         estimate.parties["telco"].bytes_sent, rel=0.5
     )
+
+
+def test_decoys_are_part_of_the_traffic(
+    table: tuple[np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    two: dict[str, object] = {"passive": {"telco": [8], "shop": [8]}}
+    usual, hidden = (estimated(table, tmp_path, **two, decoys=decoys) for decoys in (False, True))
+    for party in ("telco", "shop"):  # whose answers are bitmaps, for which nothing else is sent
+        assert hidden.parties[party].bytes_sent > 1.2 * usual.parties[party].bytes_sent
+    with pytest.raises(ConfigError, match="decoys: engine 'lattice' learns who goes left"):
+        estimated(table, tmp_path, engine="lattice", decoys=True)
 
 
 def test_trees_of_the_active_party_alone_send_nothing(

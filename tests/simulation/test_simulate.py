@@ -233,6 +233,20 @@ def test_traffic_is_counted_by_parties_and_kind() -> None:
     assert all(volume.bytes > volume.messages > 0 for volume in kinds)
 
 
+def test_decoys_change_what_is_sent_and_not_the_model() -> None:
+    parties = {"telco": X[:, 2:4], "shop": X[:, 4:]}
+    usual, hidden = (train(passive=parties, decoys=decoys) for decoys in (False, True))
+    assert shares(hidden) == shares(usual)
+    decided = [
+        [model.traffic["active", party]["split decision"].messages for party in parties]
+        for model in (usual, hidden)
+    ]
+    assert decided[0][0] != decided[0][1]
+    assert decided[1][0] == decided[1][1] > max(decided[0])
+    with pytest.raises(ConfigError, match="decoys: engine 'lattice' learns who goes left"):
+        train(engine="lattice", decoys=True)
+
+
 # Evaluation, sampling, and trees of the active party alone
 
 

@@ -80,6 +80,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
         workers=party.compute.workers,
         folder=party.state.parent,
         broker=latency or BrokerLatency(0.0, 0.0),
+        decoys=description.decoys,
     )
     result = {
         "trees": found.trees,

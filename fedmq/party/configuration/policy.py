@@ -85,6 +85,9 @@ class PolicySection(Section):
     most_trainings_per_day: Annotated[int, Field(ge=0)] = 100
     """Trainings within any day; one that goes on after a crash, on the same terms, is not counted
     again."""
+    most_idle_days: Annotated[float, Field(gt=0)] = 30
+    """A training with which the label holder has not gone on for so many days is given up, and what
+    it reserved of `most_equations_per_row` is free again."""
     most_equations_per_row: Annotated[float, Field(gt=0)] = 10_000
     """Sums that it answers about the same rows in all trainings together, divided by these rows; a
     candidate's g and h in one node count as one sum."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.party.store.transcripts import TranscriptWriter
+from fedmq.party.store.transcripts import TranscriptWriter, forget_older
 from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.events import AgreeToSums, AnswerSums, SaveMessage
 from fedmq.protocol.transcript import Commitment, SignedStatement
@@ -173,4 +173,4 @@ class StoreCheckpointer:
     async def _forget_transcripts(self) -> None:
         if self._transcript is not None:
             running = await self._store.running()
-            await self._transcript.forget_older({session.id for session in running})
+            await forget_older(self._transcript.state, {session.id for session in running})

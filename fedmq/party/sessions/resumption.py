@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from fedmq.errors import Aborted, DataError, FedmqError, Refused, SourceAway
 from fedmq.party.sessions.open_sessions import Sessions
 from fedmq.party.sessions.restart_notice import RestartNotice
 from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.transcripts import forget_older
 from fedmq.protocol.checkpoint import ActiveTree, Checkpoint
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.training.tables import ActiveTable
@@ -57,7 +59,7 @@ class Resumption:
     """Goes on with the sessions of ``store`` that have not ended.
 
     The active party opens a new attempt at each, by way of ``trainings``. Another party has none to
-    open: it reminds the active party through ``notice``.
+    open: it reminds the active party through ``notice``. ``state`` is the party's state folder.
     """
 
     def __init__(
@@ -67,11 +69,13 @@ class Resumption:
         sessions: Sessions,
         notice: RestartNotice,
         trainings: Resumable | None,
+        state: Path,
     ) -> None:
         self._store = store
         self._sessions = sessions
         self._notice = notice
         self._trainings = trainings
+        self._state = state
         self._reloading: set[str] = set()
         self._tasks = BackgroundTasks()
 
@@ -105,6 +109,7 @@ class Resumption:
         """Write down that a session has failed, and is not resumed; others may read ``reason``."""
         await self._store.end(session, "failed", reason, own_reason)
         self._notice.discard(session)
+        await forget_older(self._state, {session.id for session in await self._store.running()})
 
     async def _resume_all(self) -> None:
         for session in await self._store.running():

@@ -73,6 +73,11 @@ class SessionStore:
         """The sessions that have not ended, the oldest first."""
         return await self._select("WHERE state = 'running' ORDER BY rowid")
 
+    async def unchanged(self, seconds: float) -> list[StoredSession]:
+        """Those of ``running`` whose last attempt and last tree are so many seconds ago."""
+        latest = self._clock() - seconds
+        return await self._select("WHERE state = 'running' AND changed < ? ORDER BY rowid", latest)
+
     async def ended(self, most: int) -> list[tuple[StoredSession, float]]:
         """The last ``most`` that ended, the oldest first, each with when it did (Unix seconds)."""
         query = (
@@ -142,6 +147,9 @@ class SessionStore:
             connection.execute(
                 "DELETE FROM margins WHERE session = ? AND (tree >= ? OR tree <= ?)",
                 (session, tree, tree - _MARGINS),
+            )
+            connection.execute(
+                "UPDATE sessions SET changed = ? WHERE id = ?", (self._clock(), session)
             )
             if margin is not None:
                 connection.execute("INSERT INTO margins VALUES (?, ?, ?)", (session, tree, margin))

@@ -35,6 +35,7 @@ __all__ = [
     "STATEMENT",
     "TranscriptWriter",
     "files_of",
+    "forget_older",
     "records_of",
     "session_folder",
 ]
@@ -105,6 +106,11 @@ class _TreeFile:
         return f"{self.attempt}-{self.tree}{lot}.{'thin' if self.thin else 'tree'}"
 
 
+async def forget_older(state: Path, running: Collection[str]) -> None:
+    """Remove all transcripts but those of ``running`` sessions, and of the ten last others."""
+    await asyncio.to_thread(_forget_older, state / "transcripts", running)
+
+
 class TranscriptWriter:
     """Keeps one attempt at ``session`` below the folder ``state``; one thread does all writing.
 
@@ -116,6 +122,7 @@ class TranscriptWriter:
     def __init__(
         self, state: Path, session: str, attempt: int, most_bytes: int | None = None
     ) -> None:
+        self.state = state
         self.folder = session_folder(state, session)
         self._attempt = attempt
         self._most_bytes = most_bytes
@@ -166,10 +173,6 @@ class TranscriptWriter:
         await self._in_thread(self._close)
         self._ended = True
         self._thread.shutdown(wait=False)
-
-    async def forget_older(self, running: Collection[str]) -> None:
-        """Remove all transcripts but those of ``running`` sessions, and of the ten last others."""
-        await asyncio.to_thread(_forget_older, self.folder.parent, running)
 
     async def _append_synced(self, record: list[Any]) -> None:
         def write() -> None:

@@ -33,6 +33,7 @@ class AskedNodes:
         self._rounds: dict[int, int] = {}
         """Rounds of questions by node."""
         self._splits: set[int] = set()
+        self._decoys: set[int] = set()
         self._nodes_per_question = 2 * nodes_per_query
         self._may_split: Counter[int] = Counter()
         """So many nodes by depth, of those that were asked about."""
@@ -60,10 +61,23 @@ class AskedNodes:
             ProtocolError: it was split before, or no tree of these terms has the node as well.
         """
         self._check_stands(node)
+        if node in self._decoys:
+            raise ProtocolError(f"a split of node {node} after a decoy about it")
         if not self._may_split[depth(node)]:
             raise ProtocolError(f"a split of node {node}, but no question about its level")
         self._add_splits(node)
         self._may_split[depth(node)] -= 1
+
+    def decoy(self, node: int) -> None:
+        """A decision about ``node`` is a decoy: this party does not split it.
+
+        Raises:
+            ProtocolError: it was decided about before, or no tree of these terms has the node.
+        """
+        self._check_stands(node)
+        if node in self._decoys:
+            raise ProtocolError(f"a second decoy about node {node}")
+        self._decoys.add(node)
 
     def _check_stands(self, node: int) -> None:
         if depth(node) >= self._most_depth:

@@ -113,6 +113,18 @@ class GrowingTree:
             raise ProtocolError(f"a query about directions of node {body.node} that is too long")
         self._directions.append(unpack_payload(body.payload))
 
+    def decoy(self, node: int) -> int:
+        """A decoy comes about ``node``: how many rows the answer is about.
+
+        Raises:
+            ProtocolError: there is no such node, or it was decided about before.
+        """
+        rows = self.rows.rows(node)
+        if rows is None:
+            raise ProtocolError(f"a split of node {node}, there is no such node")
+        self._asked.decoy(node)
+        return len(rows)
+
     def split(self, node: int) -> list[Values]:
         """``node`` is split by this party; what was asked about its directions.
 

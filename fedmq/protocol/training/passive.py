@@ -154,6 +154,8 @@ class PassiveTraining(PassiveContinuing):
         table.check(self._party, self._peer, self._terms, self._saved or ())
         if self._terms.outputs > 1 and not spec.takes_vectors:
             raise Refused(f"engine {spec.name} sums one g and h a row, not {self._terms.outputs}")
+        if self._terms.decoys and spec.hides_rows:
+            raise Refused(f"engine {spec.name!r} has no decoys")
         yield from self._finding(self._party, table)
         learning = ~self._terms.evaluation.numpy()
         constraints = kept_constraints(self._party, table, self._terms, spec)
@@ -387,7 +389,8 @@ class PassiveTraining(PassiveContinuing):
         if body.tree != tree.number or rows is None:
             raise ProtocolError(f"a split of node {body.node}, there is no such node")
         if self._terms.decoys and body.is_decoy:
-            self._show(body.node, len(self._records), np.zeros(len(rows), dtype=np.bool_))
+            nobody = np.zeros(tree.decoy(body.node), dtype=np.bool_)
+            self._show(body.node, len(self._records), nobody)
             return
         winner, pieces = tree.winner(body), tree.split(body.node)
         candidates = tree.candidates.of_node(body.node)

@@ -345,6 +345,11 @@ class BrokerConnection:
             for exchange in topology.exchanges:
                 await self._outgoing.exchange_delete(exchange.name, timeout=TIMEOUT_SECONDS)
 
+    def give_up(self, reason: str) -> None:
+        """Have `ended` return: what was delivered here and not settled is needed elsewhere."""
+        if not self.lost.done():
+            self.lost.set_result(reason)
+
     async def close(self) -> None:
         """Disconnect, within 3 seconds also from a broker that does not answer."""
         await _close(self._connections)
@@ -368,5 +373,4 @@ class BrokerConnection:
         await self._incoming.set_qos(prefetch_count=PREFETCH)
 
     def _on_end(self, _sender: object, error: BaseException | None = None) -> None:
-        if not self.lost.done():
-            self.lost.set_result(str(error or "") or "the connection was closed")
+        self.give_up(str(error or "") or "the connection was closed")

@@ -82,7 +82,11 @@ class RestartedParty:
             retry=RetryPolicy(),
         )
         self.resumption = Resumption(
-            store=self.store, sessions=self.sessions, notice=notice, trainings=trainings
+            store=self.store,
+            sessions=self.sessions,
+            notice=notice,
+            trainings=trainings,
+            state=folder,
         )
         self.opened_sessions = OpenedSessions(folder)
         self.stray_messages = StrayMessages(

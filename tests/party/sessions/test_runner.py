@@ -8,16 +8,21 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
+from fedmq.computation import Given
 from fedmq.errors import Aborted, Refused
+from fedmq.messages import training
 from fedmq.messages.codec import decode
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.sessions.checkpointing import NullCheckpointer
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.privacy.engines.plain import Plain
+from fedmq.protocol.events import Transmit
 from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
 from fedmq.protocol.session import Session
 from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.passive import PassiveTraining
+from fedmq.protocol.training.states import PassiveTrainingState
 from fedmq.protocol.training.tables import ActiveTable
 
 
@@ -58,3 +63,42 @@ async def test_what_waits_for_a_write_that_is_refused_never_leaves() -> None:
     runner.stop()
     await pool.close()
     assert left.empty()
+
+
+async def test_a_runner_that_was_stopped_takes_nothing_more() -> None:
+    """As SIGTERM stops one: what still comes is for the daemon that goes on with the session."""
+    pool = ThreadPool()
+    left: list[str] = []
+
+    async def publish(_: str, body: bytes, *, message_id: str) -> None:
+        left.append(decode(body).header.kind)
+
+    failed: list[str] = []
+
+    class Disk(NullCheckpointer):
+        async def fail(self, reason: str) -> None:
+            failed.append(reason)
+
+    machine = PassiveTraining("telco", "bank", Given(None), lambda _: Plain(), 1)
+    address = Address("demo", "0123", 1, "telco")
+    mailbox = Mailbox(address, ("bank",), RetryPolicy(), np.random.default_rng(0))
+    runner = SessionRunner(
+        Session(machine, mailbox), publish=publish, pool=pool, checkpointer=Disk()
+    )
+    peer = Mailbox(
+        Address("demo", "0123", 1, "bank"), ("telco",), RetryPolicy(), np.random.default_rng(0)
+    )
+    late, *_ = [
+        effect.envelope
+        for effect in peer.send("telco", training.TreeStarted(tree=0, pieces=0))
+        if isinstance(effect, Transmit)
+    ]
+    runner.stop()
+    runner.deliver(late)  # out of place: it would end a session that runs
+    runner.cancel("a timer, or a write that was refused")
+    await asyncio.sleep(0.05)
+    await pool.close()
+
+    assert runner.outcome.cancelled()
+    assert machine.state is PassiveTrainingState.READY
+    assert (left, failed) == ([], [])

@@ -13,7 +13,7 @@ from fedmq.accountability.transcript_file import TranscriptFile, export
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
-from fedmq.party.store.transcripts import TranscriptWriter, records_of
+from fedmq.party.store.transcripts import TranscriptWriter, forget_older, records_of
 from fedmq.protocol.events import SaveMessage
 from fedmq.protocol.transcript import message_hash
 
@@ -139,8 +139,7 @@ def _ended(state: Path, number: int) -> Path:
 
 async def test_the_transcripts_of_sessions_that_run_are_not_removed(tmp_path: Path) -> None:
     folders = [_ended(tmp_path, number) for number in range(14)]
-    writer = TranscriptWriter(tmp_path, "s13", 1, 10_000)
-    await writer.forget_older({"s00", "s13"})
+    await forget_older(tmp_path, {"s00", "s13"})
     left = [folder.name for folder in folders if folder.exists()]
     assert left == ["s00", *(f"s{number:02}" for number in range(3, 14))]
 
@@ -163,8 +162,7 @@ async def test_a_transcript_that_vanishes_while_old_ones_are_removed_is_no_error
             raise FileNotFoundError
         return stat(path, **options)
 
-    writer = TranscriptWriter(tmp_path, "s11", 1, 10_000)
     with monkeypatch.context() as other:
         other.setattr(Path, "stat", vanished)
-        await writer.forget_older(())
+        await forget_older(tmp_path, ())
     assert [folder.name for folder in folders if not folder.exists()] == ["s00"]

@@ -84,6 +84,8 @@ class RequestQueue:
                 await connection.reply(message.reply_to, answer, message.correlation_id)
             except LinkError as error:
                 log.warning("requests: an answer was not sent: %s", error)
+                # What is not settled comes again, but on another connection only.
+                connection.give_up(str(error))
                 return
         await message.settle(accept=True)
 

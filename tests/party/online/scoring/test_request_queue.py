@@ -10,9 +10,11 @@ from typing import Any
 import aio_pika
 import pytest
 
+from fedmq.errors import LinkError
 from fedmq.party.configuration.online import RequestsSection
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request_queue import RequestQueue
+from fedmq.transport.rabbitmq.connection import BrokerConnection
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 from tests.rabbitmq_node import RabbitNode
@@ -109,6 +111,26 @@ async def test_what_is_wrong_is_told_as_over_http(
     assert text in answer["error"]
 
 
+async def test_an_answer_that_the_broker_does_not_take_is_given_again(
+    caller: Caller, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, refused = BrokerConnection.reply, []
+
+    async def reply(connection: BrokerConnection, *answer: Any) -> None:
+        if not refused:
+            refused.append(answer)
+            raise LinkError("the broker did not confirm in time")
+        await honest(connection, *answer)
+
+    monkeypatch.setattr(BrokerConnection, "reply", reply)
+    await caller.send(json.dumps({"ids": [world.ids[0]]}).encode(), "c")
+
+    name, answer = await caller.answer()
+
+    assert refused
+    assert (name, answer["status"]) == ("c", 200)
+
+
 async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
     node: RabbitNode, world: World
 ) -> None:
@@ -128,10 +150,13 @@ async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
     await asyncio.to_thread(node.start)
 
     scores: dict[int, float] = {}
+    wrong: list[dict[str, Any]] = []
 
     async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
         answer = json.loads(message.body)
-        assert answer["status"] == 200, answer
+        if answer["status"] != 200:  # an error raised here would be swallowed
+            wrong.append(answer)
+            return
         scores[int(message.correlation_id or "")] = answer["scores"][0]["score"]
 
     async with await aio_pika.connect(node.url()) as connection:
@@ -142,7 +167,7 @@ async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
             await until(lambda: len(scores) == 60)
         except AssertionError:
             lacking = sorted(set(range(60)) - set(scores))
-            raise AssertionError(f"no answers to {lacking}; {requests.trouble}") from None
+            raise AssertionError(f"no scores of {lacking}: {wrong}; {requests.trouble}") from None
     await requests.close()
 
     assert scores == {row: float(world.margins[row]) for row in range(60)}

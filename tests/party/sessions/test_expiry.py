@@ -1,0 +1,126 @@
+"""A training that its label holder has left holds neither sums nor room for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.party.store import transcripts
+from fedmq.party.store.answered_sums import AnsweredSumsStore
+from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.protocol.checkpoint import PassiveTree
+from tests.party.daemons_in_memory import DaemonsInMemory
+from tests.party.sessions.recovery import RestartedParty
+
+DAY = 24 * 3600.0
+
+
+@pytest.fixture
+async def federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[DaemonsInMemory]:
+    federation = DaemonsInMemory(tmp_path, monkeypatch, "most_equations_per_row = 700\n")
+    await federation.start()
+    yield federation
+    await federation.stop()
+
+
+def store_of(federation: DaemonsInMemory, party: str) -> SessionStore:
+    return federation.daemons[party].parts.context.session_store
+
+
+async def reserved(federation: DaemonsInMemory, party: str) -> float:
+    trainings = await AnsweredSumsStore(store_of(federation, party).database).trainings()
+    return sum(training.reserved for training in trainings)
+
+
+async def days_later(federation: DaemonsInMemory, party: str, days: float) -> None:
+    """Let ``party`` look at its trainings when so many days have passed."""
+    store_of(federation, party)._clock = lambda: time.time() + days * DAY
+    await federation.daemons[party].parts.expiry.give_up()
+
+
+async def abandoned(federation: DaemonsInMemory) -> str:
+    """A training that the bank has left in the middle: its session."""
+    asking = asyncio.create_task(federation.train("m", 600))
+    session = await federation.session("telco")
+    await federation.until(lambda: store_of(federation, "telco").checkpoints(session))
+    asking.cancel()
+    await federation.stop("bank")
+    return session
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["attempt waits", "none waits"])
+async def test_what_an_abandoned_training_reserved_is_free_again(
+    restarted: bool, federation: DaemonsInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcripts, "_KEPT_SESSIONS", 1)
+    session = await abandoned(federation)
+    if restarted:
+        await federation.stop("telco")
+        await federation.start("telco")
+    folder = transcripts.session_folder(federation.folder / "telco" / "state", session)
+    later = folder.with_name("later")
+    later.mkdir()
+    os.utime(later, (time.time() + DAY, time.time() + DAY))
+    held = await reserved(federation, "telco")
+    await days_later(federation, "telco", 29)
+    assert await reserved(federation, "telco") == held > 500
+    assert folder.is_dir()
+
+    await days_later(federation, "telco", 31)
+
+    async def given_back() -> Any:
+        return not await reserved(federation, "telco") and not folder.exists()
+
+    await federation.until(given_back)
+    ended = await store_of(federation, "telco").find(session)
+    assert ended is not None
+    assert (ended.state, "did not go on for 30 days" in ended.reason) == ("failed", True)
+
+    # The label holder is told once it is back, and a new training has all the room.
+    await federation.start("bank")
+
+    async def heard() -> Any:
+        stored = await store_of(federation, "bank").find(session)
+        return stored is not None and stored.state == "failed" and stored.reason
+
+    assert "did not go on for 30 days" in await federation.until(heard)
+    await federation.train("another", 2)
+
+
+async def test_a_label_holder_waits_for_as_long_as_it_likes(federation: DaemonsInMemory) -> None:
+    session = await abandoned(federation)
+    await federation.stop("telco")
+    await federation.start("bank")
+    await days_later(federation, "bank", 10_000)
+    kept = await store_of(federation, "bank").find(session)
+    assert kept is not None
+    assert kept.state == "running"
+
+
+async def test_a_training_that_grows_trees_is_not_idle(tmp_path: Path) -> None:
+    party = RestartedParty(tmp_path, "telco")
+    await party.database.open()
+    now = 0.0
+    store = SessionStore(party.database, lambda: now)
+    await store.begin(StoredSession("0123", "m", 1))
+    assert not await store.unchanged(DAY)
+    now = 2 * DAY
+    assert [session.id for session in await store.unchanged(DAY)] == ["0123"]
+    await store.save("0123", PassiveTree(0, LookupTable.empty(("x",))))
+    assert not await store.unchanged(DAY)
+    now = 4 * DAY
+    await store.begin(StoredSession("0123", "m", 2))
+    assert not await store.unchanged(DAY)
+    await store.end("0123", "finished")
+    now = 9 * DAY
+    assert not await store.unchanged(DAY)
+    await party.database.close()
