@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting.params import TrainParams
 from fedmq.errors import DaemonError, Refused
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
+from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.database import MIGRATIONS, Database
@@ -22,6 +26,7 @@ from fedmq.protocol.events import AnswerSums
 from fedmq.protocol.training.sums_counter import SumsCounter
 from tests.party.consent.test_consent import terms
 from tests.party.daemons_in_memory import DaemonsInMemory
+from tests.protocol.federation import PLAIN, small
 
 PEOPLE = [f"p{number:04}" for number in range(100)]
 CANDIDATES = 14  # two columns of eight bins
@@ -144,6 +149,40 @@ def test_nodes_that_share_a_question_are_counted_each() -> None:
     [agreed] = counter(100).agree(asked, trees=0, candidates=50, nodes_per_query=3)
     # A level's last question may be about fewer nodes than fit, and nobody sees that.
     assert agreed.foretold == (3 + 2 * 2) * 50 / 100
+
+
+def test_people_who_are_only_evaluated_make_no_room_for_more_sums() -> None:
+    asked: TrainingOpen = terms(trees=1, rows=100, max_depth=2)
+    known = AnsweredSums("this", 1, 100, ())
+    few = SumsCounter("telco", known, RowSet.of(PEOPLE), learning=20)
+    [agreed] = few.agree(asked, trees=0, candidates=50)
+    assert agreed.foretold == 3 * 50 / 20
+    [asked_for] = few.answer(0, [1, 2], 50)
+    assert asked_for.sums / 100 == 2 * 50 / 20
+    [shown] = few.end_tree(0, [50, 3])
+    assert shown.sums / 100 == 53 / 20
+    with pytest.raises(Refused, match=r"tree 1 would make 102\.7"):
+        few.answer(1, range(1, 41), 50)
+
+
+async def test_a_daemon_divides_by_those_who_learn(federation: DaemonsInMemory) -> None:
+    params = TrainParams(num_boost_round=1, max_depth=2, max_bin=8)
+    job = TrainingJob(model="m", engine="plain", params=params, evaluation=0.5)
+    await federation.ask("bank", "train", job=job.model_dump(mode="json"))
+    log = federation.daemons["telco"].parts.context.consent.audit.log
+    [foretold] = [entry for entry in log.entries() if entry["event"] == "foretold"]
+    assert foretold["sums_per_row"] > 1.5 * 3 * CANDIDATES / 40
+
+
+def test_trees_that_were_foretold_as_the_label_holders_own_are_not_answered() -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        body = envelope.body
+        if not isinstance(body, TrainingOpen):
+            return body
+        return body.model_copy(update={"active_only_trees": body.trees - 1})
+
+    simulation = small(counts=(0, 3)).having(engine=PLAIN).train(rewrite=rewrite)
+    assert "tree 0 is not next" in str(simulation.errors["telco"])
 
 
 def test_another_list_of_the_same_people_counts_with_the_first() -> None:

@@ -96,7 +96,7 @@ def estimate(job: Path, columns: tuple[str, ...], bins: tuple[str, ...], as_json
                 "bytes_sent": int(cost.bytes_sent),
                 "bytes_received": int(cost.bytes_received),
                 "memory_bytes": int(cost.memory),
-                **_sums_per_row(filled.get(name), description.params, len(table.label)),
+                **_sums_per_row(filled.get(name), description.params, len(learned)),
             }
             for name, cost in found.parties.items()
         },

@@ -161,7 +161,8 @@ class PassiveTraining(PassiveContinuing):
         constraints = kept_constraints(self._party, table, self._terms, spec)
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
         candidates = len(CandidateTable.of(bins.cuts))
-        counter = SumsCounter(self._party, self._answered, table.row_set)
+        learns = int(np.count_nonzero(learning))
+        counter = SumsCounter(self._party, self._answered, table.row_set, learns)
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
@@ -243,7 +244,8 @@ class PassiveTraining(PassiveContinuing):
     @on_message(training.TreeStarted)
     def _on_tree_started(self, _: str, body: training.TreeStarted) -> None:
         self._rewind(body.tree)
-        if body.tree < self._next_tree or body.tree >= self._terms.trees:
+        first = max(self._next_tree, self._terms.active_only_trees)
+        if not first <= body.tree < self._terms.trees:
             raise ProtocolError(f"tree {body.tree} is not next")
         prepared, terms = self._prepared, self._terms
         candidates = NodeCandidates(prepared.bins, terms, body.tree)

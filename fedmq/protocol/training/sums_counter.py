@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 
 from fedmq.errors import Refused
 from fedmq.messages.training import TrainingOpen
@@ -18,13 +19,22 @@ class SumsCounter:
     """Counts what ``party`` answers about ``row_set``, after all that it has ``answered`` before.
 
     Its methods return what has to be on the disk before anything that is sent later leaves. Without
-    ``answered`` nothing is counted, and all may be answered.
+    ``answered`` nothing is counted, and all may be answered. So many of the rows are ``learning``,
+    all where that is left out: sums are about these alone, and count as many times more.
     """
 
-    def __init__(self, party: str, answered: AnsweredSums | None, row_set: RowSet | None) -> None:
+    def __init__(
+        self,
+        party: str,
+        answered: AnsweredSums | None,
+        row_set: RowSet | None,
+        learning: int | None = None,
+    ) -> None:
         self._party = party
         self._answered = answered
         self._row_set = row_set or RowSet.of(())
+        rows = self._row_set.rows
+        self._dilution = Fraction(max(1, rows), max(1, rows if learning is None else learning))
         self._sums: dict[int, int] = {}
         """By tree."""
         self._nodes: dict[int, int] = {}
@@ -48,7 +58,7 @@ class SumsCounter:
         # A tree of few leaves may grow by one split at a time.
         questions = max(terms.max_depth, terms.max_leaves)
         per_tree += (nodes_per_query - 1) * questions * shown
-        before = self._per_row()
+        before, per_tree = self._per_row(), self._concentrated(per_tree)
         foretold = before + left * per_tree / max(1, self._row_set.rows)
         self._check(foretold, f"{left} trees of up to {per_tree:,} sums would make")
         reserved = foretold - self._by_others
@@ -63,17 +73,21 @@ class SumsCounter:
         if self._answered is None or not new:
             return ()
         self._nodes |= dict.fromkeys(new, candidates)
-        self._sums[tree] = sum(self._nodes.values())
+        self._sums[tree] = self._concentrated(sum(self._nodes.values()))
         self._check(self._per_row(self._sums), f"tree {tree} would make")
         return (AnswerSums(tree, self._sums[tree], self._row_set),)
 
     def end_tree(self, tree: int, shown: Iterable[int]) -> Sequence[AnswerSums]:
         """The tree is complete, and so many sums of each of its nodes were ``shown``."""
         asked, self._nodes = self._sums.get(tree, 0), {}
-        self._sums[tree] = sum(shown)
+        self._sums[tree] = self._concentrated(sum(shown))
         if self._answered is None or self._sums[tree] == asked:
             return ()
         return (AnswerSums(tree, self._sums[tree], self._row_set),)
+
+    def _concentrated(self, sums: int) -> int:
+        """As many sums about all rows as tell of each what these tell of one that learns."""
+        return math.ceil(sums * self._dilution)
 
     def _per_row(self, sums: Mapping[int, int] | None = None) -> float:
         """What was answered about each row, with ``sums`` by tree of this attempt."""
