@@ -161,8 +161,7 @@ class PassiveTraining(PassiveContinuing):
         constraints = kept_constraints(self._party, table, self._terms, spec)
         bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
         candidates = len(CandidateTable.of(bins.cuts))
-        learns = int(np.count_nonzero(learning))
-        counter = SumsCounter(self._party, self._answered, table.row_set, learns)
+        counter = SumsCounter(self._party, self._answered, table.row_set, int(learning.sum()))
         try:
             public = unpack_payload(self._terms.public)
             engine = spec.passive(public, bins, self._parallelism)
@@ -244,8 +243,7 @@ class PassiveTraining(PassiveContinuing):
     @on_message(training.TreeStarted)
     def _on_tree_started(self, _: str, body: training.TreeStarted) -> None:
         self._rewind(body.tree)
-        first = max(self._next_tree, self._terms.active_only_trees)
-        if not first <= body.tree < self._terms.trees:
+        if not max(self._next_tree, self._terms.active_only_trees) <= body.tree < self._terms.trees:
             raise ProtocolError(f"tree {body.tree} is not next")
         prepared, terms = self._prepared, self._terms
         candidates = NodeCandidates(prepared.bins, terms, body.tree)
@@ -391,8 +389,7 @@ class PassiveTraining(PassiveContinuing):
         if body.tree != tree.number or rows is None:
             raise ProtocolError(f"a split of node {body.node}, there is no such node")
         if self._terms.decoys and body.is_decoy:
-            nobody = np.zeros(tree.decoy(body.node), dtype=np.bool_)
-            self._show(body.node, len(self._records), nobody)
+            self._show(body.node, len(self._records), np.zeros(tree.decoy(body.node), np.bool_))
             return
         winner, pieces = tree.winner(body), tree.split(body.node)
         candidates = tree.candidates.of_node(body.node)
