@@ -136,6 +136,11 @@ class _ReplayedTraining(PassiveTraining):
 
     thin: frozenset[int] = frozenset()
 
+    def _finding(self, party: str, table: PassiveTable) -> Plan[None]:
+        """What is said of an earlier model's trees is no part of a transcript: none is needed."""
+        return
+        yield
+
     def _preparing(self, spec: Engine) -> Plan[PreparedTraining]:
         prepared = yield from super()._preparing(spec)
         return replace(prepared, engine=_WithoutGradients(prepared.engine, self.thin))

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError, Inconsistent
 from fedmq.messages import training
+from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.transcripts import session_folder
 from tests.accountability.audited import OPTIONS, AuditedDaemons
 
@@ -85,6 +87,23 @@ async def test_queries_are_left_out_by_lot_as_gradients_are(
     await daemons.trained(6, engine)
     verdict = daemons.verified()
     assert 0 < verdict.thin_trees < verdict.trees == verdict.signed == 6
+
+
+async def test_a_training_that_continues_a_model_is_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemons = AuditedDaemons(tmp_path, monkeypatch)
+    await daemons.start()
+    await daemons.train("first", 1)
+    [first] = daemons.sessions
+    params = TrainParams(num_boost_round=2, max_depth=2, max_bin=8)
+    job = TrainingJob(model="second", engine="plain", params=params, continue_from="first")
+    await daemons.ask("bank", "train", job=job.model_dump(mode="json"))
+    await daemons.stop()
+    [second] = set(daemons.sessions) - {first}
+    monkeypatch.setattr(AuditedDaemons, "sessions", [second])
+    verdict = daemons.verified()
+    assert (verdict.trees, verdict.signed) == (2, 2)
 
 
 async def test_hints_and_sums_are_kept_as_hashes(
