@@ -163,15 +163,13 @@ class PassiveTraining(PassiveContinuing):
         candidates = len(CandidateTable.of(bins.cuts))
         counter = SumsCounter(self._party, self._answered, table.row_set, int(learning.sum()))
         try:
-            public = unpack_payload(self._terms.public)
-            engine = spec.passive(public, bins, self._parallelism)
+            engine = spec.passive(unpack_payload(self._terms.public), bins, self._parallelism)
             secret = noise_secret(self._secret)
             engine.start_session(learning, self._terms.value_bits, secret, self._terms.outputs)
             check_sums_bytes(self._party, engine, self._terms, self._most_sums_bytes)
         except FedmqError as error:
             raise Refused(str(error)) from error
-        per_query = engine.nodes_per_query
-        agreed = counter.agree(self._terms, self._next_tree, candidates, per_query)
+        agreed = counter.agree(self._terms, self._next_tree, candidates, engine.nodes_per_query)
         setup = yield from engine.setup()
         root = RootCells(int(np.count_nonzero(learning)))
         showing = Showing(bins, self._secret, self._smallest_cell, learning, root)
