@@ -8,6 +8,7 @@ message goes where, and what follows from it, is decided by the code that the da
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -333,6 +334,8 @@ def _begun(disk: _Disk, attempt: int) -> None:
 
 def _saved(disk: _Disk, row: Row) -> None:
     disk.rows = [saved for saved in disk.rows if saved[0] < row[0]] + [row]
+    if "adds_alone" in json.loads(row[1]):
+        return
     # As the store does: only the margins of the last two trees are kept.
     disk.rows = [
         (tree, data, margin if tree > row[0] - 2 else None) for tree, data, margin in disk.rows

@@ -20,6 +20,8 @@ The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in w
 ``split``                 gain of a candidate, the best one, weight of a leaf
 ``driver``                which of the scored nodes are split next
 ``node_numbers``          how the nodes of a tree are numbered
+``dart``                  which trees DART leaves out, and what each weighs
+``standard_random``       the random numbers of C++'s standard library
 ``metrics``               evaluation metrics and early stopping
 ``callbacks``             a caller's own code between the rounds
 ``model``                 a finished model: trees of records, and the owners' lookup tables

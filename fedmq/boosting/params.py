@@ -42,6 +42,8 @@ ALIASES: Mapping[str, str] = {
 }
 """XGBoost's other names for a parameter, each accepted wherever the parameter is."""
 
+_OF_DART = ("rate_drop", "one_drop", "skip_drop", "sample_type", "normalize_type")
+
 _POISSON_STEP = 0.7  # XGBoost's max_delta_step where Poisson regression is given none
 
 DEEPEST = 52
@@ -69,7 +71,8 @@ class TrainParams(BaseModel):
     ``monotone_constraints`` name columns, those of another party as ``party.column``.
     ``interaction_constraints`` are lists of columns that may stand together on a path; own ones may
     be given by their numbers, ``party.*`` are all columns of a party.
-    A round grows ``num_parallel_tree`` trees from the same gradients, for each class.
+    A round grows ``num_parallel_tree`` trees from the same gradients, for each class. ``rate_drop``
+    and the four below it are those of ``booster = "dart"``.
 
     Raises:
         ConfigError: a parameter is unknown or wrong; the text names it.
@@ -80,6 +83,12 @@ class TrainParams(BaseModel):
     objective: ObjectiveName = "binary:logistic"
     num_boost_round: Annotated[int, Field(ge=1)] = 10
     num_parallel_tree: Annotated[int, Field(ge=1, le=10_000)] = 1
+    booster: Literal["gbtree", "dart"] = "gbtree"
+    rate_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
+    one_drop: Annotated[bool, Field(strict=False)] = False
+    skip_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
+    sample_type: Literal["uniform", "weighted"] = "uniform"
+    normalize_type: Literal["tree", "forest"] = "tree"
     max_depth: Annotated[int, Field(ge=0, le=16)] = 6
     grow_policy: Literal["depthwise", "lossguide"] = "depthwise"
     max_leaves: Annotated[int, Field(ge=0, lt=2**16)] = 0
@@ -127,6 +136,7 @@ class TrainParams(BaseModel):
         except ValidationError as error:
             raise ConfigError("; ".join(_line(wrong) for wrong in error.errors())) from None
         _check_objective(params)
+        _check_booster(params)
         if params.max_depth == 0 and not 1 < params.max_leaves <= DEEPEST + 1:
             raise ConfigError(
                 f"max_depth = 0: without a limit on depth max_leaves is needed, {DEEPEST + 1} at "
@@ -214,6 +224,8 @@ class TrainParams(BaseModel):
         settings = {
             "tree_method": "hist",
             "objective": self.objective,
+            "booster": self.booster,
+            **({name: getattr(self, name) for name in _OF_DART} if self.booster == "dart" else {}),
             "num_parallel_tree": self.num_parallel_tree,
             "max_depth": self.max_depth,
             "grow_policy": self.grow_policy,
@@ -312,6 +324,22 @@ def _check_objective(params: TrainParams) -> None:
     watches_quantile = objective == "reg:quantileerror" or "quantile" in params.eval_metric
     if watches_quantile and params.quantile_alpha is None:
         raise ConfigError("quantile_alpha is missing: which quantile, from 0 to 1?")
+
+
+def _check_booster(params: TrainParams) -> None:
+    if params.booster == "dart":
+        if params.early_stopping_rounds is not None:
+            raise ConfigError(
+                "early_stopping_rounds: a later round of dart weighs earlier trees anew, so no "
+                "model could be kept as it was; leave it out"
+            )
+        if params.vector_outputs > 1:
+            raise ConfigError("multi_strategy: neither XGBoost nor fedmq has vector leaves of dart")
+        return
+    defaults = TrainParams.model_fields
+    given = [name for name in _OF_DART if getattr(params, name) != defaults[name].default]
+    if given:
+        raise ConfigError(f"{given[0]}: is a parameter of booster = 'dart'")
 
 
 def _line(error: Any) -> str:

@@ -21,8 +21,9 @@ class ActiveTree:
 
     ``records`` are those that the tree added to its own lookup table, ``before`` the metrics of
     the model without it, ``margin`` float32 (rows,) what all rows have with it; None where a later
-    tree has made it needless. ``table`` is the digest of the table on which it has grown; empty
-    where nobody took one.
+    tree has made it needless. With ``adds_alone`` it is what this tree alone adds, and no later one
+    makes it needless: DART weighs trees anew. ``table`` is the digest of the table on which it has
+    grown; empty where nobody took one.
     """
 
     number: int
@@ -31,6 +32,7 @@ class ActiveTree:
     before: Mapping[str, float]
     margin: NDArray[np.float32] | None
     table: str = ""
+    adds_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

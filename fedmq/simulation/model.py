@@ -191,10 +191,12 @@ class SimulatedModel:
         """What each tree adds to each row, for ``fedmq.audit``; no passive party learns it.
 
         Raises:
-            ConfigError: the model has several classes.
+            ConfigError: the model has several classes, or is one of DART.
             DataError: a table has other columns.
         """
         score = self.share.base_score
+        if self.share.tree_weights:
+            raise ConfigError("leaf_weights: the attacks know trees that add up, not those of dart")
         if isinstance(score, tuple):
             raise ConfigError("leaf_weights: the attacks know one number a row, not classes")
         tables, values = self._tables(), self._values(active, passive)
@@ -220,8 +222,11 @@ class SimulatedModel:
         return {names[feature]: value for feature, value in found.items()}
 
     def joined_trees(self) -> list[PooledTree]:
-        """The trees with everybody's thresholds: what no party could see alone."""
-        return [PooledTree.of(tree, self._tables()) for tree in self.share.used_trees]
+        """The trees with everybody's thresholds: what no party could see alone.
+
+        Those of DART are as they have grown, and ``share.tree_weights`` says what each weighs.
+        """
+        return [PooledTree.of(tree, self._tables()) for tree in self.share.grown_trees]
 
     def to_xgboost(self) -> xgboost.Booster:
         """The joined trees over raw feature values; columns are named ``party.feature``.
@@ -230,7 +235,7 @@ class SimulatedModel:
             ConfigError: xgboost is not installed.
         """
         names = pooled_feature_names(self.share.parties, self._tables())
-        return to_booster(self.joined_trees(), self.share.params, names)
+        return to_booster(self.joined_trees(), self.share.params, names, self.share.tree_weights)
 
     def _tables(self) -> list[LookupTable]:
         others = (self.passive_shares[party] for party in self.share.parties[1:])

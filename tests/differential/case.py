@@ -70,7 +70,7 @@ class Case:
             X,
             y,
             hands,
-            options | drawn_later(later),
+            options | drawn_later(later, vectors="multi_strategy" in options),
             signs,
             together,
             engine,

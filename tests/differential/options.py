@@ -52,11 +52,6 @@ def drawn_signs(random: np.random.Generator, columns: int) -> list[int]:
     return signs if random.random() < 0.5 else [0] * columns
 
 
-def drawn_later(random: np.random.Generator) -> dict[str, Any]:
-    """Further keyword arguments."""
-    return {"num_parallel_tree": int(random.integers(2, 5))} if random.random() < 0.25 else {}
-
-
 def drawn_together(random: np.random.Generator, columns: int) -> list[list[int]]:
     """Interaction constraints that overlap and leave columns out; none in half of the cases."""
     constraints = [
@@ -65,3 +60,27 @@ def drawn_together(random: np.random.Generator, columns: int) -> list[list[int]]
     ]
     held: list[list[int]] = [constraint for constraint in constraints if constraint]
     return held if random.random() < 0.5 else []
+
+
+def drawn_later(random: np.random.Generator, *, vectors: bool) -> dict[str, Any]:
+    """Further keyword arguments, of another generator: what seeds have drawn before stays.
+
+    ``vectors``: leaves are, and XGBoost has no such trees of DART.
+    """
+    forest = {"num_parallel_tree": int(random.integers(2, 5))} if random.random() < 0.25 else {}
+    dart = drawn_dart(random) if random.random() < 0.25 else {}
+    return forest if vectors else forest | dart
+
+
+def drawn_dart(random: np.random.Generator) -> dict[str, Any]:
+    """Parameters of DART, and enough rounds to leave trees out."""
+    return {
+        "booster": "dart",
+        "num_boost_round": 6,
+        "rate_drop": float(random.choice([0.2, 0.6, 1.0])),
+        "one_drop": bool(random.random() < 0.5),
+        "skip_drop": float(random.choice([0.0, 0.3])),
+        "sample_type": str(random.choice(["uniform", "weighted"])),
+        "normalize_type": str(random.choice(["tree", "forest"])),
+        "seed": int(random.integers(1000)),
+    }

@@ -103,6 +103,7 @@ VARIANTS: list[dict[str, object]] = [
         "num_parallel_tree": 2,
         "num_boost_round": 2,
     },
+    {"booster": "dart", "rate_drop": 0.5, "num_boost_round": 5},
 ]
 
 

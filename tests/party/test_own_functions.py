@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,40 @@ async def test_peers_do_not_read_why_a_function_failed(
         await trained(federation, custom_metric="bias")
     assert any("its own arithmetic failed" in message for message in heard)
     assert not any("p01" in message for message in heard)
+
+
+async def test_a_training_that_goes_on_has_its_functions_again(
+    federation: DaemonsInMemory,
+) -> None:
+    calm = {"obj": "focal", "custom_metric": "bias", "evaluation": 0.3}
+    await trained(federation, model="calm", **calm)
+    third, begun = asyncio.Event(), 0
+
+    async def count(_: str, recipient: str, message: str) -> bool:
+        nonlocal begun
+        begun += recipient == "telco" and "tree started" in message
+        if begun == 3:
+            third.set()
+        return False
+
+    federation.hold = count
+    shaken = asyncio.create_task(trained(federation, model="shaken", **calm))
+    async with asyncio.timeout(20):
+        await third.wait()
+    await federation.stop("bank")
+    await asyncio.wait({shaken})
+    assert shaken.exception() is not None
+    await federation.start("bank")
+
+    async def finished() -> bool:
+        return "shaken" in federation.models()["bank"]
+
+    await federation.until(finished)
+    store = federation.daemons["bank"].parts.context.model_store
+    shares = [
+        store.active(model).model_dump_json(exclude={"model_id"}) for model in ("calm", "shaken")
+    ]
+    assert shares[0] == shares[1]
 
 
 def test_only_the_label_holder_has_functions(federation: DaemonsInMemory) -> None:

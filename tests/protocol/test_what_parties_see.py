@@ -57,6 +57,7 @@ def active_only(what: str, values: Any) -> Secret:
         {"objective": "reg:absoluteerror"},
         {"scale_pos_weight": 2.5, "base_score": None},
         {"num_parallel_tree": 2, "subsample": 0.8},
+        {"booster": "dart", "rate_drop": 0.5, "one_drop": True},
     ],
     ids=str,
 )

@@ -158,6 +158,7 @@ def test_early_stopping_counts_all_rounds() -> None:
         ({"num_parallel_tree": 2}, "num_parallel_tree = 2, model 'simulated' has 1"),
         ({"base_score": 0.125}, "base_score = 0.125, model 'simulated' has"),
         ({"active_only_trees": 1}, "active_only_trees are a model's first, and these are not"),
+        ({"booster": "dart"}, "trees of dart are weighed anew, so they end with a model"),
     ],
 )
 def test_what_would_not_be_one_model_is_refused(params: dict[str, Any], text: str) -> None:

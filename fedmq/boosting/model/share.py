@@ -93,6 +93,7 @@ class ActiveShare(_Share):
     their names; ``inexact_engine``: the engine, if its sums were not exact. Shares of earlier
     versions have neither, and say nothing of it. The first ``earlier_trees`` are those of a model
     that the training continued, with ``earlier_departures``; ``history`` begins after them.
+    ``tree_weights``: what each tree of DART weighs.
     """
 
     format: Literal["fedmq.active-share"] = "fedmq.active-share"
@@ -105,6 +106,7 @@ class ActiveShare(_Share):
     inexact_engine: str = ""
     earlier_trees: Annotated[int, Field(ge=0)] = 0
     earlier_departures: tuple[str, ...] = ()
+    tree_weights: tuple[float, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -123,6 +125,8 @@ class ActiveShare(_Share):
         shape = (self.params.vector_outputs,) if self.params.vector_outputs > 1 else ()
         if any(tree.weight.shape[1:] != shape for tree in self.trees):
             raise ValueError("the leaves do not have as many numbers as the parameters say")
+        if len(self.tree_weights) != (len(self.trees) if self.params.booster == "dart" else 0):
+            raise ValueError("a model of DART needs a weight of each tree, and no other has any")
         if self.params.base_score is None:
             raise ValueError("params.base_score is missing")
         if self.best_iteration is not None and self._end(self.best_iteration) > len(self.trees):
@@ -159,11 +163,22 @@ class ActiveShare(_Share):
         return tuple(dict.fromkeys((*self.earlier_departures, *now)))
 
     @property
-    def used_trees(self) -> tuple[Tree, ...]:
-        """The trees that predictions use: up to ``best_iteration``, or all."""
+    def grown_trees(self) -> tuple[Tree, ...]:
+        """The trees as they have grown, up to ``best_iteration``, or all."""
         if self.best_iteration is None:
             return self.trees
         return self.trees[: self._end(self.best_iteration)]
+
+    @property
+    def used_trees(self) -> tuple[Tree, ...]:
+        """The trees that predictions use; leaves of DART's count as much as their tree weighs."""
+        grown = self.grown_trees
+        if not self.tree_weights:
+            return grown
+        return tuple(
+            tree.model_copy(update={"weight": tree.weight * np.float32(weight)})
+            for tree, weight in zip(grown, self.tree_weights, strict=True)
+        )
 
     def _end(self, iteration: int) -> int:
         """How many trees there are up to the end of round ``iteration``."""

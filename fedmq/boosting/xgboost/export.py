@@ -54,20 +54,28 @@ def import_xgboost() -> ModuleType:
 
 
 def to_booster(
-    trees: Sequence[PooledTree], params: TrainParams, feature_names: Sequence[str]
+    trees: Sequence[PooledTree],
+    params: TrainParams,
+    feature_names: Sequence[str],
+    tree_weights: Sequence[float] = (),
 ) -> xgboost.Booster:
     """``trees`` as a booster whose columns are ``feature_names``; its margins equal ours.
 
+    ``tree_weights``: what each tree weighs, where they are DART's.
     XGBoost sends ``x < condition`` left where fedmq sends ``x <= threshold``, so a condition is the
     next float32 above the threshold.
     """
     booster: xgboost.Booster = import_xgboost().Booster()
-    booster.load_model(bytearray(json.dumps(_document(trees, params, feature_names)), "ascii"))
+    document = _document(trees, params, feature_names, tree_weights)
+    booster.load_model(bytearray(json.dumps(document), "ascii"))
     return booster
 
 
 def _document(
-    trees: Sequence[PooledTree], params: TrainParams, feature_names: Sequence[str]
+    trees: Sequence[PooledTree],
+    params: TrainParams,
+    feature_names: Sequence[str],
+    tree_weights: Sequence[float],
 ) -> dict[str, Any]:
     model = {
         "gbtree_model_param": {
@@ -78,6 +86,7 @@ def _document(
         "tree_info": [params.output_of(index) for index in range(len(trees))],
         "trees": [_tree(index, tree, len(feature_names)) for index, tree in enumerate(trees)],
     }
+    boosted = {"model": model, "name": "gbtree"}
     assert params.base_score is not None  # of a finished model
     scores = np.broadcast_to(np.array(params.base_score, np.float32), params.outputs)
     return {
@@ -85,7 +94,11 @@ def _document(
             "attributes": {},
             "feature_names": list(feature_names),
             "feature_types": ["float"] * len(feature_names),
-            "gradient_booster": {"model": model, "name": "gbtree"},
+            "gradient_booster": (
+                {"name": "dart", "gbtree": boosted, "weight_drop": list(tree_weights)}
+                if params.booster == "dart"
+                else boosted
+            ),
             "learner_model_param": {
                 "base_score": f"[{','.join(map(str, scores))}]",
                 "boost_from_average": "0",

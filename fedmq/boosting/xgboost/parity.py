@@ -111,8 +111,8 @@ def compare(reference: xgboost.Booster, trees: Sequence[PooledTree], bins: BinMa
     Raises:
         DataError: a threshold is no cut of ``bins``.
     """
-    document = json.loads(reference.save_raw("json"))
-    theirs = document["learner"]["gradient_booster"]["model"]["trees"]
+    booster = json.loads(reference.save_raw("json"))["learner"]["gradient_booster"]
+    theirs = booster.get("gbtree", booster)["model"]["trees"]  # DART keeps weights beside them
     present = np.where(bins.is_missing, -1, bins.codes.astype(np.int32))
     last_bin = present.max(axis=0, initial=-1)
     identical = 0

@@ -38,6 +38,8 @@ def row_of(checkpoint: Checkpoint, first: bool = True) -> Row:
         return checkpoint.number, json.dumps(data), None
     data["tree"] = json.loads(checkpoint.tree.model_dump_json())
     data["before"] = dict(checkpoint.before)
+    if checkpoint.adds_alone:
+        data["adds_alone"] = True
     margin = None if checkpoint.margin is None else checkpoint.margin.astype("<f4").tobytes()
     return checkpoint.number, json.dumps(data), margin
 
@@ -60,4 +62,5 @@ def checkpoint_of(row: Row, first: Checkpoint | None = None) -> Checkpoint:
         data["before"],
         None if margin is None else np.frombuffer(margin, dtype="<f4").astype(np.float32),
         table,
+        data.get("adds_alone", False),
     )

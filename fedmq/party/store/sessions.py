@@ -11,7 +11,7 @@ from typing import Any, Literal
 from fedmq.errors import Aborted
 from fedmq.party.store.checkpoints import checkpoint_of, row_of
 from fedmq.party.store.database import Database
-from fedmq.protocol.checkpoint import Checkpoint
+from fedmq.protocol.checkpoint import ActiveTree, Checkpoint
 
 __all__ = ["Lifecycle", "SessionStore", "StoredSession"]
 
@@ -142,11 +142,12 @@ class SessionStore:
             query = "SELECT NOT EXISTS (SELECT 1 FROM steps WHERE session = ? AND tree < ?)"
             (first,) = connection.execute(query, (session, checkpoint.number)).fetchone()
             tree, data, margin = row_of(checkpoint, first=bool(first))
+            kept = isinstance(checkpoint, ActiveTree) and checkpoint.adds_alone
             connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", (session, tree))
             connection.execute("INSERT INTO steps VALUES (?, ?, ?)", (session, tree, data))
             connection.execute(
                 "DELETE FROM margins WHERE session = ? AND (tree >= ? OR tree <= ?)",
-                (session, tree, tree - _MARGINS),
+                (session, tree, -1 if kept else tree - _MARGINS),
             )
             connection.execute(
                 "UPDATE sessions SET changed = ? WHERE id = ?", (self._clock(), session)

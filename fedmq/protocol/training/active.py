@@ -38,7 +38,7 @@ from fedmq.protocol.training.active_continuing import ActiveContinuing
 from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
-from fedmq.protocol.training.computations import DeriveGradients, went_left
+from fedmq.protocol.training.computations import went_left
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.own_candidates import OwnCandidates
@@ -143,8 +143,7 @@ class ActiveTraining(ActiveContinuing):
         self._derive()
 
     def _derive(self) -> None:
-        computation = DeriveGradients(self._params, self._model.margin, self._table, self.tree)
-        self._run(GRADIENTS, single(computation), self._with_gradients)
+        self._run(GRADIENTS, self._model.derive(), self._with_gradients)
 
     def _with_gradients(self, derived: tuple[Gradients, dict[str, float]]) -> None:
         self._derived = derived

@@ -92,6 +92,8 @@ class EstimateBaseScore:
 class DeriveGradients:
     """The gradients from which the next tree grows, and the metrics of the model so far.
 
+    The gradients are those of ``margins``, the metrics those of ``evaluated`` margins.
+
     Metrics are keyed as XGBoost prints them: ``train-logloss``, ``eval-auc``; the last is the one
     that early stopping watches. There are none while a round lacks trees. Raises
     `DataError` where the labels span more than sums of the fixed resolution can keep.
@@ -100,6 +102,7 @@ class DeriveGradients:
     label: ClassVar[str] = "DeriveGradients"
     params: TrainParams
     margins: NDArray[np.float32]
+    evaluated: NDArray[np.float32]
     table: ActiveTable
     tree: int
 
@@ -123,9 +126,9 @@ class DeriveGradients:
 
     def _metrics(self, training: NDArray[np.bool_]) -> dict[str, float]:
         table = self.table
-        evaluated = objective_of(self.params).evaluated(self.margins)
+        evaluated = objective_of(self.params).evaluated(self.evaluated)
         # As in XGBoost: a caller's metric takes margins where the objective is a caller's as well.
-        shown = evaluated if table.objective is None else self.margins
+        shown = evaluated if table.objective is None else self.evaluated
         metrics: dict[str, float] = {}
         for name, rows in {"train": training, **table.evaluation_sets}.items():
             label, weight = table.label[rows], None if table.weight is None else table.weight[rows]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.metrics.early_stopping import EarlyStopping
 from fedmq.boosting.metrics.registry import watched_maximizes
 from fedmq.boosting.model.share import ActiveShare
@@ -21,7 +22,8 @@ from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.checkpoint import ActiveTree, all_records, last_records
-from fedmq.protocol.training.computations import EstimateBaseScore, recorded
+from fedmq.protocol.training.computations import DeriveGradients, EstimateBaseScore, recorded
+from fedmq.protocol.training.dart_round import DartRound
 from fedmq.protocol.training.round import Round
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.tree_builder import Residuals
@@ -72,11 +74,11 @@ class ModelBuilder:
 
     def rewind(self, trees: int) -> None:
         """Go back to the first ``trees`` saved trees; to none if their margins are lost."""
-        margin = self.saved[trees - 1].margin if trees else None
-        kept = self.saved[:trees] if margin is not None else ()
-        self._round = Round(self.first_margin, self._params)
-        if margin is not None:
-            self._round.restore(margin)
+        kept = self.saved[:trees]
+        made = DartRound if self._params.booster == "dart" else Round
+        self._round = made(self.first_margin, self._params)
+        if not self._round.restore([tree.margin for tree in kept]):
+            kept = ()
         self.records = all_records(self._table.features, kept)
         self.trees = [saved.tree for saved in kept]
         self._owned = Counter(owner for tree in self.trees for owner in tree.owner.tolist())
@@ -100,10 +102,13 @@ class ModelBuilder:
         if metrics:
             self._ask_callbacks(len(self.trees) // self._params.trees_per_round)
 
-    @property
-    def margin(self) -> NDArray[np.float32]:
-        """The margins before the round that grows: float32 (rows,), or (rows, classes)."""
-        return self._round.margin
+    def derive(self) -> Plan[tuple[Gradients, dict[str, float]]]:
+        """The gradients from which the next tree grows, and the metrics of the model so far."""
+        yield from self._round.refresh()
+        margins = self._round.margin, self._round.evaluated
+        computation = DeriveGradients(self._params, *margins, self._table, len(self.trees))
+        derived: tuple[Gradients, dict[str, float]] = yield from single(computation)
+        return derived
 
     @property
     def is_complete(self) -> bool:
@@ -117,7 +122,7 @@ class ModelBuilder:
         quantile = objective.leaf_quantile
         if quantile is None:
             return None
-        return Residuals(self._table.label - self.margin, self._table.weight, quantile)
+        return Residuals(self._table.label - self._round.margin, self._table.weight, quantile)
 
     def begin_tree(self) -> None:
         """What is recorded from here on belongs to the next tree."""
@@ -137,7 +142,13 @@ class ModelBuilder:
         self._round.add(increments)
         added = last_records(self.records, self._records_before)
         checkpoint = ActiveTree(
-            len(self.trees), tree, added, self._before, self._round.saved(), self._table.digest
+            len(self.trees),
+            tree,
+            added,
+            self._before,
+            self._round.saved(),
+            self._table.digest,
+            adds_alone=self._params.booster == "dart",
         )
         self.trees.append(tree)
         self._owned.update(tree.owner.tolist())
@@ -157,6 +168,7 @@ class ModelBuilder:
             history={name: tuple(values) for name, values in self._history.items()},
             withheld=withheld,
             inexact_engine="" if self._engine.exact else self._engine.name,
+            tree_weights=self._round.tree_weights,
         )
 
     def _ask_callbacks(self, rounds: int) -> None:

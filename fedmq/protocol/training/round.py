@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
+from fedmq.privacy.plan import Plan
 
 __all__ = ["Round"]
 
@@ -21,6 +24,20 @@ class Round:
         self.margin = margin
         self._params = params
         self._added: list[NDArray[np.float32]] = []
+
+    @property
+    def evaluated(self) -> NDArray[np.float32]:
+        """The margins that are scored: the same."""
+        return self.margin
+
+    @property
+    def tree_weights(self) -> tuple[float, ...]:
+        """All trees weigh the same."""
+        return ()
+
+    def refresh(self) -> Plan[None]:
+        """The margins are made as trees are added."""
+        yield from ()
 
     def add(self, increments: NDArray[np.float32]) -> None:
         """The next tree adds ``increments``; after the last one a new round begins.
@@ -47,10 +64,18 @@ class Round:
             return self.margin
         return np.column_stack((self.margin, *self._added))
 
-    def restore(self, saved: NDArray[np.float32]) -> None:
-        """Go on from what a checkpoint kept; its shape may be lost."""
-        columns = saved.reshape(len(self.margin), -1)
+    def restore(self, saved: Sequence[NDArray[np.float32] | None]) -> bool:
+        """Go on from what the checkpoints of all trees kept; whether the last has anything.
+
+        Its shape may be lost.
+        """
+        if not saved:
+            return True
+        if saved[-1] is None:
+            return False
+        columns = saved[-1].reshape(len(self.margin), -1)
         outputs, width = self._params.outputs, self._params.vector_outputs
         self.margin = np.ascontiguousarray(columns[:, :outputs]).reshape(self.margin.shape)
         trees = columns[:, outputs:].T.reshape(-1, width, len(columns))
         self._added = [tree.T if width > 1 else tree[0] for tree in trees]
+        return True

@@ -134,6 +134,21 @@ async def test_a_tree_saved_again_replaces_all_that_came_after_it(store: Session
     ]
 
 
+async def test_what_trees_add_alone_is_kept_of_all(store: SessionStore) -> None:
+    await store.begin(StoredSession("one", "m", 1))
+    trees = [replace(active_tree(number), adds_alone=True) for number in range(5)]
+    for tree in trees:
+        await store.save("one", tree)
+    for tree, back in zip(trees, await store.checkpoints("one"), strict=True):
+        assert isinstance(back, ActiveTree)
+        assert back.margin is not None
+        assert tree.margin is not None
+        assert back.adds_alone
+        assert back.margin.tobytes() == tree.margin.tobytes()
+    await store.save("one", trees[2])  # an attempt that went back
+    assert len(await store.checkpoints("one")) == 3
+
+
 async def test_only_the_margins_of_the_last_two_trees_are_kept(store: SessionStore) -> None:
     await store.begin(SESSION)
     for number in range(5):

@@ -24,6 +24,7 @@ LABELS = {
     "ChooseSeeds",
     "CommitTable",
     "CountLeft",
+    "DartMargins",
     "DecryptAnswer",
     "DeriveGradients",
     "Descend",

@@ -26,7 +26,7 @@ def test_what_a_checkpoint_keeps_goes_on_in_the_middle_of_a_round() -> None:
     for number, increments in enumerate(ADDED):
         whole.add(increments)
         restored = Round(FIRST, CLASSES)
-        restored.restore(whole.saved().reshape(-1))
+        assert restored.restore([None, whole.saved().reshape(-1)])
         for later in ADDED[number + 1 :]:
             restored.add(later)
         straight = Round(FIRST, CLASSES)
@@ -54,7 +54,7 @@ def test_parallel_trees_of_one_margin_are_kept_apart_until_all_have_grown() -> N
     grown = Round(np.zeros(4, np.float32), params)
     grown.add(ADDED[0])
     restored = Round(np.zeros(4, np.float32), params)
-    restored.restore(grown.saved().reshape(-1))
+    assert restored.restore([None, grown.saved().reshape(-1)])
     for increments in ADDED[1:3]:
         restored.add(increments)
     assert restored.margin.tolist() == [1 + 2 + 3] * 4
@@ -70,6 +70,6 @@ def test_vector_leaves_add_to_all_margins_at_once_and_parallel_ones_are_kept_apa
     grown.add(vectors[0])
     np.testing.assert_array_equal(grown.margin, FIRST)
     restored = Round(FIRST, params)
-    restored.restore(grown.saved().reshape(-1))
+    assert restored.restore([None, grown.saved().reshape(-1)])
     restored.add(vectors[1])
     np.testing.assert_array_equal(restored.margin, vectors[0] + vectors[1])

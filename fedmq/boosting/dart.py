@@ -1,0 +1,76 @@
+"""Which trees does a round of DART leave out, and what does each tree weigh?
+
+DART (Rashmi and Gilad-Bachrach, arXiv 1505.01866) as XGBoost's ``gbtree.cc`` has it, draws
+included: a round grows from the margins without some trees, and is weighed against them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedmq.boosting.params import TrainParams
+from fedmq.boosting.standard_random import StandardRandom
+
+__all__ = ["Dart"]
+
+
+class Dart:
+    """The ``weights`` of the trees so far, float32, and which of them the round leaves out.
+
+    All follows from the parameters and the number of rounds, so a training that goes on after a
+    crash has the same.
+    """
+
+    def __init__(self, params: TrainParams, rounds: int = 0) -> None:
+        self.weights: list[np.float32] = []
+        self.dropped: tuple[int, ...] = ()
+        """Numbers of trees, ascending."""
+        self._params = params
+        self._random = StandardRandom(params.seed)
+        self._drop()
+        for _ in range(rounds):
+            self.end_round()
+
+    def end_round(self) -> None:
+        """The trees of a round have grown: weigh them and those left out, and begin the next."""
+        added = self._params.trees_per_round
+        rate = np.float32(np.float32(self._params.eta) / added)
+        count = len(self.dropped)
+        if not count:
+            self.weights += [np.float32(1)] * added
+        elif self._params.normalize_type == "forest":
+            self._weigh(1 / (1 + float(rate)), 1 / (1 + float(rate)))
+        else:
+            together = float(np.float32(count) + rate)
+            self._weigh(count / together, 1 / together)
+        if len(self.weights) == added:
+            self._random.word()  # XGBoost's sampler of columns takes its seed in the first round
+        self._drop()
+
+    def _weigh(self, factor: float, weight: float) -> None:
+        for tree in self.dropped:
+            self.weights[tree] *= np.float32(factor)
+        self.weights += [np.float32(weight)] * self._params.trees_per_round
+
+    def _drop(self) -> None:
+        params = self._params
+        skip, rate = np.float32(params.skip_drop), np.float32(params.rate_drop)
+        self.dropped = ()
+        if skip > 0 and self._random.uniform() < skip:
+            return
+        trees = range(len(self.weights))
+        if params.sample_type == "weighted":
+            total = np.float32(0)
+            for weight in self.weights:
+                total += weight
+            chances = [rate * np.float32(len(trees)) * weight / total for weight in self.weights]
+        else:
+            chances = [rate] * len(trees)
+        self.dropped = tuple(tree for tree in trees if self._random.uniform() < chances[tree])
+        if params.one_drop and trees and not self.dropped:
+            self.dropped = (self._one(),)
+
+    def _one(self) -> int:
+        if self._params.sample_type == "weighted":
+            return self._random.weighted(list(map(float, self.weights)))
+        return self._random.below(len(self.weights))
