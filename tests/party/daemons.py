@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from examples.demo import make_tables
@@ -34,15 +35,20 @@ class ExampleBroker(RabbitNode):
 
 
 class Daemon:
-    """One ``fedmq run``; its log is a file beside its configuration."""
+    """One ``fedmq run``; its log is a file beside its configuration.
 
-    def __init__(self, config: Path, broker: str | None = None, *more: str) -> None:
+    ``prefix`` is what stands before the command, such as ``ip netns exec``.
+    """
+
+    def __init__(
+        self, config: Path, broker: str | None = None, *more: str, prefix: Sequence[str] = ()
+    ) -> None:
         self.log = config.with_suffix(".log")
         # A new file: what is left of a killed daemon still writes into the old one.
         self.log.unlink(missing_ok=True)
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [FEDMQ, "run", str(config), *more],
+                [*prefix, FEDMQ, "run", str(config), *more],
                 env={**os.environ, **({BROKER_VARIABLE: broker} if broker else {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
