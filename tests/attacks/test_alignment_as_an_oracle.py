@@ -69,7 +69,8 @@ def test_below_the_limit_nobody_reads_how_many_ids_are_common() -> None:
     }
     assert len(texts) == 1
     assert dict(texts.pop())["bank"] == (
-        "the parties have fewer ids in common than the 100 that telco wants"
+        "the parties have fewer ids in common than the 100 that telco wants; "
+        "do all write ids alike (data.normalise)?"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting.column_mark import ColumnMark
 from fedmq.errors import Inconsistent
 from fedmq.protocol.training import passive
 from fedmq.protocol.training.consistency import NodeAnswer
@@ -29,7 +30,7 @@ async def test_directions_at_random_are_found_in_the_transcript(
     daemons = AuditedDaemons(tmp_path, monkeypatch)
     with pytest.MonkeyPatch.context() as lies:
         lies.setattr(passive, "went_left", at_random)
-        lies.setattr(NodeAnswer, "sign", lambda *_: 0)
+        lies.setattr(NodeAnswer, "mark", lambda *_: ColumnMark())
         await daemons.trained(3, engine)
     with pytest.raises(Inconsistent, match=r"tree \d, node \d: other rows go left, or another"):
         daemons.verified()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting.column_mark import ColumnMark
 from fedmq.errors import Inconsistent
 from fedmq.messages import training
 from fedmq.messages.array import Array
@@ -95,7 +96,8 @@ async def test_made_up_sums_of_other_engines_are_found_in_the_transcript(
     daemons = AuditedDaemons(tmp_path, monkeypatch)
     with pytest.MonkeyPatch.context() as lies:
         lies.setattr(half, method, partialmethod(_lying, lie, getattr(half, method)))
-        lies.setattr(NodeAnswer, "sign", lambda *_: 0)
+        lies.setattr(NodeAnswer, "mark", lambda *_: ColumnMark())
+        lies.setattr(ScoreAnswer, "run", lambda self: self.score.run())  # if a bound finds it out
         await daemons.trained(2, engine)
     with pytest.raises(Inconsistent, match="tree 0, node 1: its sums are not those of its table"):
         daemons.verified()

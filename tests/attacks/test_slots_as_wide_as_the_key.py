@@ -51,7 +51,7 @@ def test_it_is_refused_at_the_first_piece(
 
 def test_without_the_check_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     _forge(monkeypatch, FORGED["one slot"])
-    monkeypatch.setattr(AdditivePassive, "_check_width", lambda *_: None)
+    monkeypatch.setattr(AdditivePassive, "_needed", lambda _, layout: layout)
     assert not small(counts=(1, 2)).having(engine=PAILLIER).train().errors
 
 

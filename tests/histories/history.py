@@ -257,6 +257,7 @@ def _result(result: Any) -> str:
             "inexact_engine": True,
             "earlier_trees": True,
             "earlier_departures": True,
+            "tree_weights": True,
         }
         return digest(result.model_dump_json(exclude=later).encode())
     if isinstance(result, Scores):

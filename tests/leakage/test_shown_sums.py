@@ -39,7 +39,7 @@ def test_the_sums_are_those_that_were_shown(
     bins = BinMatrix.of(TABLE[:, 2:], Cuts.of(TABLE[:, 2:], 32))
     nodes = 0
     for number, tree in view.trees.items():
-        pairs = _pairs(view, number, tree, None, None)
+        pairs = _pairs(view, number, tree, None, None, None)
         assert pairs is not None
         shown = _shown(view, "telco", bins, number, tree, pairs)
         for (_, node), exchanged in tree.exchanged.items():
