@@ -13,7 +13,7 @@ from fedmq.party.sessions.resumption import Resumption
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.running import RunningSession
 from fedmq.party.sessions.unsequenced_sender import UnsequencedSender
-from fedmq.party.store.disk import until_taken
+from fedmq.party.store.disk import DiskTroubles, until_taken
 from fedmq.party.store.opened_sessions import OpenedSessions
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.protocol.stale_message import Decision, StoredState, decide
@@ -43,8 +43,7 @@ class StrayMessages:
         consent: Consent,
         sender: UnsequencedSender,
     ) -> None:
-        self.disk_trouble = ""
-        """Why no session can be joined now; empty while the disk takes what has to be kept."""
+        self._disk_troubles = DiskTroubles()
         self._party = party
         self._active = active
         self._openings = openings
@@ -54,6 +53,11 @@ class StrayMessages:
         self._resumption = resumption
         self._consent = consent
         self._sender = sender
+
+    @property
+    def disk_trouble(self) -> str:
+        """Why no session can be joined now; empty while the disk takes what has to be kept."""
+        return str(self._disk_troubles)
 
     async def take(self, envelope: Envelope) -> SessionRunner | None:
         """The runner that takes ``envelope``, if it opens a session or an attempt here.
@@ -91,12 +95,13 @@ class StrayMessages:
     async def _join(self, opening: Opening, envelope: Envelope) -> SessionRunner:
         header = envelope.header
         if not await until_taken(
-            lambda: self._opened_sessions.record_opening(header), on_trouble=self._on_disk_trouble
+            lambda: self._opened_sessions.record_opening(header),
+            on_trouble=self._disk_troubles.another(),
         ):
             await self._sender.reply(header, SessionUnknown())
             raise Replayed(f"{header.sender} opened session {header.session} here before")
         # Who joins asks for consent first, which has to be recorded.
-        await self._consent.audit.until_recordable(self._on_disk_trouble)
+        await self._consent.audit.until_recordable(self._disk_troubles.another())
         return (await opening(envelope)).runner
 
     async def _end(self, header: Header, body: Abort) -> None:
@@ -113,6 +118,3 @@ class StrayMessages:
             earlier.runner.silence(header.sender)
         reason = stored.reason if stored else f"{self._party} has no such session"
         await self._sender.reply(header, Abort(reason=reason))
-
-    def _on_disk_trouble(self, trouble: str) -> None:
-        self.disk_trouble = trouble

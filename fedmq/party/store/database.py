@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fedmq.errors import ConfigError
-from fedmq.party.store.disk import until_taken
+from fedmq.party.store.disk import DiskTroubles, until_taken
 from fedmq.transport.backoff import Backoff
 
 __all__ = ["MIGRATIONS", "Database"]
@@ -92,17 +92,19 @@ class _Full(Exception):
 
 
 class Database:
-    """One SQLite file in WAL mode. One thread does all work, in order, in one transaction each.
-
-    ``trouble`` says why writing does not succeed at the moment; empty when all is well.
-    """
+    """One SQLite file in WAL mode. One thread does all work, in order, in one transaction each."""
 
     def __init__(self, path: Path, backoff: Backoff | None = None) -> None:
-        self.trouble = ""
+        self._troubles = DiskTroubles()
         self._path = path
         self._backoff = backoff or Backoff(limit=5.0)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fedmq-store")
         self._connection: sqlite3.Connection | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why writing does not succeed at the moment; empty when all is well."""
+        return str(self._troubles)
 
     async def open(self) -> None:
         """Open the file, make it if it is missing, and bring its schema up to date.
@@ -136,15 +138,12 @@ class Database:
     async def _until_taken(
         self, work: Callable[[], T], refusal: type[Exception] = sqlite3.OperationalError
     ) -> T:
-        def on_trouble(trouble: str) -> None:
-            self.trouble = trouble
-
         return await until_taken(
             lambda: self._in_thread(work),
             refusal,
             named=f"{self._path} cannot be used: ",
             backoff=self._backoff,
-            on_trouble=on_trouble,
+            on_trouble=self._troubles.another(),
         )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

@@ -360,6 +360,23 @@ async def test_a_write_outlasts_a_full_disk(database: Database, store: SessionSt
     assert [checkpoint.number for checkpoint in await store.checkpoints("one")] == [0]
 
 
+async def test_a_write_that_is_given_up_leaves_no_trouble_behind(
+    database: Database, store: SessionStore
+) -> None:
+    await store.begin(SESSION)
+    with files_of_at_most(1024):
+        first = asyncio.create_task(store.save("one", active_tree(0)))
+        second = asyncio.create_task(store.save("one", active_tree(0)))
+        await asyncio.wait([first, second], timeout=0.3)
+        first.cancel()
+        await asyncio.wait([first])
+        assert "cannot be used" in database.trouble  # the other one still waits
+        second.cancel()
+        await asyncio.wait([second])
+
+    assert database.trouble == ""
+
+
 async def test_a_store_is_opened_when_the_disk_has_room_again(tmp_path: Path) -> None:
     database = Database(tmp_path / "fedmq.sqlite", Backoff(first=0.02, limit=0.05))
     with files_of_at_most(1024):
