@@ -116,7 +116,7 @@ def containers(
         for party, daemon in zip(PARTIES, daemons, strict=True):
             assert daemon.stderr is not None
             for line in daemon.stderr:
-                if line == f"{party} is ready in demo\n":
+                if line == f"{party} is ready in demo; see: fedmq status party.toml\n":
                     break
             assert daemon.poll() is None
         yield found
