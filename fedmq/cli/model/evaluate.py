@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ import numpy as np
 from rich.text import Text
 
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.departures import departures_in_words
-from fedmq.cli.model.predict import read_ids
+from fedmq.cli.model.predict import read_ids, request_scores
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
-from fedmq.cli.progress import ProgressBar
 from fedmq.cli.table import joined, table
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import evaluate as evaluated
@@ -85,10 +82,7 @@ def evaluate(
     if config.party != federation.active:
         raise ConfigError(f"{party}: only {federation.active}, which holds the labels, evaluates")
     store = ModelStore(config.state)
-    known = store.ids()
-    if not known:
-        raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
-    share = store.active(model or known[-1])
+    share = store.active(model or store.newest())
     kind = kind_of(share.params.objective)
     _check_folder(output)
     if rows is None:
@@ -103,13 +97,7 @@ def evaluate(
     if group is not None:
         groups = _groups(party, rows, ids, group)
     request = {"do": "predict", "model": share.model_id, "ids": list(ids), "strict": False}
-    with ProgressBar("predicting, leaves", "leaf", quiet=as_json) as bar:
-
-        def show(event: Mapping[str, Any]) -> None:
-            if event["total"] or event["waiting"]:
-                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
-
-        result = request_daemon(config.state, request, show)
+    result = request_scores(config.state, request, as_json)
     scored = np.array([score is not None for score in result["scores"]], np.bool_)
     found = [score for score in result["scores"] if score is not None]
     all_rows = ScoredRows(ids, sets, labels, np.full(len(ids), np.nan), groups)

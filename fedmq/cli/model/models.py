@@ -239,12 +239,7 @@ class _Shares:
 
     def share(self, model: str | None) -> ActiveShare | PassiveShare:
         """The share of ``model``, or of the newest one; DataError if there is none."""
-        if model is not None:
-            return self.checked(model)
-        known = self.store.ids()
-        if not known:
-            raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
-        return self.checked(known[-1])
+        return self.checked(self.store.newest() if model is None else model)
 
     def checked(self, model: str) -> ActiveShare | PassiveShare:
         """The share of ``model``; DataError if it is missing, damaged or another party's."""

@@ -21,7 +21,7 @@ from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.sources.csv_file import CsvFile
 
-__all__ = ["predict", "read_ids"]
+__all__ = ["predict", "read_ids", "request_scores"]
 
 _SCORES = re.compile(rb"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?")
 """The first line of a file of scores."""
@@ -73,13 +73,7 @@ def predict(
         "strict": strict,
         "output_margin": margin,
     }
-    with ProgressBar("predicting, leaves", "leaf", quiet=as_json) as bar:
-
-        def show(event: Mapping[str, Any]) -> None:
-            if event["total"] or event["waiting"]:
-                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
-
-        result = request_daemon(config.state, request, show)
+    result = request_scores(config.state, request, as_json)
     names = names if names is not None else result["ids"]
     _write_scores(output, column, names, result, strict)
     summary = {
@@ -102,6 +96,17 @@ def _in_words(done: Any) -> str:
         f"{scored} scores by {done['model']}{blanks * bool(done['without_score'])} "
         f"in {done['output']}"
     )
+
+
+def request_scores(state: Path, request: Mapping[str, Any], quiet: bool) -> Any:
+    """What the daemon answers to ``request``, a prediction; its progress is shown meanwhile."""
+    with ProgressBar("predicting, leaves", "leaf", quiet=quiet) as bar:
+
+        def show(event: Mapping[str, Any]) -> None:
+            if event["total"] or event["waiting"]:
+                bar.show(event["done"], event["total"], note="; ".join(event["waiting"]))
+
+        return request_daemon(state, request, show)
 
 
 def read_ids(

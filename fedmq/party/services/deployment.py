@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refused
+from fedmq.errors import ConfigError, DaemonError, FedmqError, Refused
 from fedmq.messages.body import NAME_OF_MODEL, Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy
@@ -72,10 +72,7 @@ class DeploymentService(Service):
         self, request: Mapping[str, Any], on_progress: OnProgress
     ) -> dict[str, Any]:
         self.context.require_active("activate a model")
-        known = self.context.model_store.ids()
-        if not known:
-            raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
-        model = request.get("model") or known[-1]
+        model = request.get("model") or self.context.model_store.newest()
         mode: Mode = request.get("mode") or self.context.config.online.mode
         name = request.get("name") or PRODUCTION
         return await self._switch(name, lambda: (model, mode), on_progress)

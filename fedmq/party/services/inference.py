@@ -61,10 +61,7 @@ class InferenceService(Service):
 
     async def _predict(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("predict")
-        known = self.context.model_store.ids()
-        if not known:
-            raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
-        model = request.get("model") or known[-1]
+        model = request.get("model") or self.context.model_store.newest()
         share = self.context.model_store.active(model)
         self.context.require_parties(share)
         ids, alignment = self._ids(request)

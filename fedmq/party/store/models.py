@@ -22,6 +22,13 @@ class ModelStore:
         files = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
         return [path.stem for path in files]
 
+    def newest(self) -> str:
+        """The model that was saved last; DataError if there is none."""
+        known = self.ids()
+        if not known:
+            raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
+        return known[-1]
+
     def path(self, model: str) -> Path:
         """The file of ``model``, whether it exists or not."""
         return self._folder / f"{model}.json"
