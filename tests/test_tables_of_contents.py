@@ -24,6 +24,7 @@ def test_large_rooms_of_arithmetic_have_a_table() -> None:
         "fedmq.boosting",
         "fedmq.leakage.attacks",
         "fedmq.privacy.homomorphic.arithmetic",
+        "fedmq.protocol.training",
     }
 
 
