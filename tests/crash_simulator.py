@@ -334,9 +334,11 @@ def _begun(disk: _Disk, attempt: int) -> None:
 
 def _saved(disk: _Disk, row: Row) -> None:
     disk.rows = [saved for saved in disk.rows if saved[0] < row[0]] + [row]
-    if "adds_alone" in json.loads(row[1]):
+    saved = json.loads(row[1])
+    if "adds_alone" in saved:
         return
-    # As the store does: only the margins of the last two trees are kept.
+    # As the store does: only the margins of the last trees are kept.
+    needless = row[0] - 2 - (saved.get("turns", 1) - 1)
     disk.rows = [
-        (tree, data, margin if tree > row[0] - 2 else None) for tree, data, margin in disk.rows
+        (tree, data, margin if tree > needless else None) for tree, data, margin in disk.rows
     ]

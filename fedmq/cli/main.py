@@ -22,6 +22,7 @@ from fedmq.cli.daemon.transcript import transcript
 from fedmq.cli.model.align import align
 from fedmq.cli.model.audit import audit
 from fedmq.cli.model.bench import bench
+from fedmq.cli.model.cv import cv
 from fedmq.cli.model.demo import demo
 from fedmq.cli.model.estimate import estimate
 from fedmq.cli.model.evaluate import evaluate
@@ -55,7 +56,7 @@ def cli() -> None:
 assert isinstance(cli, StagedGroup)
 cli.add_stage("Set up", demo, init, join, party, keys, broker)
 cli.add_stage("Data", data, align)
-cli.add_stage("Train", estimate, train, follow, pause, resume, cancel)
+cli.add_stage("Train", estimate, cv, train, follow, pause, resume, cancel)
 cli.add_stage("Use", models, predict, evaluate, activate, rollback, serving)
 cli.add_stage("Operate", run, status, health, dead, audit_log, audit, transcript, trace, bench)
 

@@ -130,7 +130,7 @@ def _append_if_it_fits(text: Text, part: str, width: int) -> None:
 
 def _by_weight(details: Mapping[str, float]) -> list[str]:
     """The metrics, the one that early stopping looks at first: the last of those held out."""
-    held_out = [name for name in details if name.startswith("eval-")] or list(details)
+    held_out = [name for name in details if not name.startswith("train-")] or list(details)
     first = held_out[-1:]
     names = [*first, *(name for name in details if name not in first)]
     return [f"{name} {details[name]:.5f}" for name in names]

@@ -128,6 +128,8 @@ def audit(
     if not isinstance(recording, Recording):
         recording = Recording.read(Path(recording))
     view = SessionView(recording)
+    if view.terms.folds > 1:
+        raise ConfigError("a cross-validation: audit a training of one model")
     if view.terms.outputs > 1:
         raise ConfigError(
             f"a training with {view.terms.outputs} outputs a tree (multi_output_tree): the attacks "

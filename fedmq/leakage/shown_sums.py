@@ -123,7 +123,7 @@ def _shown(
     tree: TreeView,
     pairs: NDArray[np.int64],
 ) -> _ShownTree:
-    drawn = NodeCandidates(bins, view.terms, number)
+    drawn = NodeCandidates(bins, view.terms, number // view.terms.folds)
     candidates = drawn.of_tree
     asked = sorted({node for peer, node in tree.exchanged if peer == party})
     known = _kept(view, party, bins, tree, candidates, asked)

@@ -16,6 +16,8 @@ from fedmq.messages.body import Body, Count, Index, ModelId
 
 __all__ = [
     "BODIES",
+    "MOST_FOLDS",
+    "MOST_ROWS",
     "NO_CANDIDATE",
     "DirectionsQuery",
     "EngineSetup",
@@ -65,6 +67,9 @@ MOST_ROWS = 8_000_000
 
 MOST_CANDIDATES = 2**20
 """Of one party in a node."""
+
+MOST_FOLDS = 1000
+"""Of a cross-validation."""
 
 MOST_CONSTRAINTS = 63
 """Interaction constraints of a training."""
@@ -125,6 +130,9 @@ class TrainingOpen(Body):
     """Digest of where the recipient's records stand in them; it holds the same ones, or refuses."""
     decoys: bool = False
     """Whether decisions come that are decoys, and assignments of the recipient's own splits."""
+    folds: Annotated[int, Field(ge=1, le=MOST_FOLDS)] = 1
+    """From 2 on a cross-validation: ``trees`` are those of so many models, which grow in turns, and
+    of which nothing is kept."""
 
 
 class SessionAccept(Body):

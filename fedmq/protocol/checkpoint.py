@@ -23,7 +23,8 @@ class ActiveTree:
     the model without it, ``margin`` float32 (rows,) what all rows have with it; None where a later
     tree has made it needless. With ``adds_alone`` it is what this tree alone adds, and no later one
     makes it needless: DART weighs trees anew. ``table`` is the digest of the table on which it has
-    grown; empty where nobody took one.
+    grown; empty where nobody took one. ``turns``: so many models grow in turns, a tree each, and go
+    on from the margins of their own last trees.
     """
 
     number: int
@@ -33,6 +34,7 @@ class ActiveTree:
     margin: NDArray[np.float32] | None
     table: str = ""
     adds_alone: bool = False
+    turns: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""How good would a model be on rows that it has not seen? A training for each fold of the rows."""
+"""How good would a model be on rows that it has not seen? A model for each fold of the rows."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting.metrics.early_stopping import EarlyStopping
-from fedmq.boosting.metrics.registry import watched_maximizes
+from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.objectives.custom import MetricFunction, ObjectiveFunction
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import feature_table
+from fedmq.party.data.folds import Fold, folds_of
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.tables import ActiveTable
+from fedmq.protocol.training.tables import Fold as Masks
 from fedmq.simulation.active_table import ACTIVE, active_table
-from fedmq.simulation.folds import Fold, folds_of
 from fedmq.simulation.row_index import by_index
-from fedmq.simulation.training import PartyFeatures, Surroundings, check_parties, train
+from fedmq.simulation.training import Surroundings, check_parties, run_training
 
 __all__ = ["cv"]
 
@@ -53,8 +53,9 @@ def cv(
 ) -> Any:
     """Cross-validate, as ``xgb.cv`` does, with every party in this process.
 
-    Each fold trains on the other folds' rows and is scored on its own. An exact engine gives the
-    figures of ``xgb.cv`` on the joined table, for the same folds and cuts.
+    Each fold trains on the other folds' rows and is scored on its own; all in one session, whose
+    cuts are those of all rows. An exact engine gives the figures of ``xgb.cv`` on the joined table,
+    for the same folds and cuts.
 
     Args:
         active, label, passive, weight, base_margin, obj, custom_metric, maximize, engine,
@@ -66,7 +67,7 @@ def cv(
         groups: (rows,); rows of one group are in one fold.
         metrics: in place of ``params``' ``eval_metric``.
         early_stopping_rounds: the result ends with the best round of the last metric's mean, after
-            which so many rounds were no better.
+            which so many rounds were no better; no fold trains more.
         as_pandas: a data frame, if pandas is installed; otherwise, and without it, a dict of lists.
         seed, shuffle: of the folds; rows keep their order without ``shuffle``.
 
@@ -80,7 +81,7 @@ def cv(
     given = params.model_dump() if isinstance(params, TrainParams) else dict(params or {})
     if metrics:
         given["eval_metric"] = metrics
-    stops_after = _early_stopping_rounds(given, early_stopping_rounds)
+    given["early_stopping_rounds"] = _early_stopping_rounds(given, early_stopping_rounds)
     parsed = TrainParams.parse(given, "params")
     check_parties(passive)
     matched = by_index(
@@ -111,19 +112,27 @@ def cv(
         shuffle=shuffle,
         seed=seed,
     )
+    rows, masks = _session_rows(chosen, len(whole.label))
+    own = ActiveTable(
+        whole.values[rows],
+        whole.features,
+        whole.label[rows],
+        ~np.logical_or.reduce([fold.learning for fold in masks]),
+        weight=None if whole.weight is None else whole.weight[rows],
+        base_margin=None if whole.base_margin is None else whole.base_margin[rows],
+        objective=whole.objective,
+        metric=whole.metric,
+        folds=masks,
+    )
+    others = {party: (values[rows], names) for party, (values, names) in tables.items()}
     surroundings = Surroundings(workers=workers, smallest_cell=smallest_cell)
-    curves = []
-    for fold in chosen:
-        model = train(
-            _own_rows(whole, fold), _others_rows(tables, fold), parsed, spec, surroundings
-        )
-        curves.append(model.share.history)
-    return _framed(_figures(curves, stops_after, parsed, whole), as_pandas)
+    found: CrossValidated = run_training(own, others, parsed, spec, surroundings)[0]
+    return _framed({name: list(values) for name, values in found.figures.items()}, as_pandas)
 
 
 def _early_stopping_rounds(given: dict[str, Any], asked: int | None) -> int | None:
-    """How many rounds without gain end the result; folds train all rounds."""
-    named = given.pop("early_stopping_rounds", None)
+    """How many rounds without gain end it."""
+    named = given.get("early_stopping_rounds")
     if asked is not None and named is not None and asked != named:
         raise ConfigError("early_stopping_rounds is given twice, with two values")
     rounds = named if asked is None else asked
@@ -132,60 +141,23 @@ def _early_stopping_rounds(given: dict[str, Any], asked: int | None) -> int | No
     return rounds
 
 
-def _own_rows(whole: ActiveTable, fold: Fold) -> ActiveTable:
-    """The rows of a fold: those to learn from, then those to score."""
-    rows = np.concatenate(fold)
-    held_out = np.arange(len(rows)) >= len(fold[0])
-    return ActiveTable(
-        whole.values[rows],
-        whole.features,
-        whole.label[rows],
-        held_out,
-        weight=None if whole.weight is None else whole.weight[rows],
-        base_margin=None if whole.base_margin is None else whole.base_margin[rows],
-        objective=whole.objective,
-        metric=whole.metric,
-        evaluation_sets={_TEST: held_out},
-    )
+def _session_rows(folds: Sequence[Fold], rows: int) -> tuple[NDArray[np.intp], tuple[Masks, ...]]:
+    """The rows of a session that has all ``folds`` of so many rows, and each fold as masks of them.
 
-
-def _others_rows(tables: Mapping[str, PartyFeatures], fold: Fold) -> dict[str, PartyFeatures]:
-    rows = np.concatenate(fold)
-    return {party: (values[rows], names) for party, (values, names) in tables.items()}
-
-
-def _figures(
-    curves: Sequence[Mapping[str, Sequence[float]]],
-    stops_after: int | None,
-    params: TrainParams,
-    table: ActiveTable,
-) -> dict[str, list[float]]:
-    """Mean and deviation of each metric over the folds, by round."""
-    over_folds: dict[str, NDArray[np.float64]] = {
-        name: np.array([curve[name] for curve in curves]) for name in curves[0]
-    }
-    end = None
-    if stops_after is not None:
-        watched, scores = list(over_folds.items())[-1]  # of the rows to score, as XGBoost does
-        _, _, metric = watched.partition("-")
-        stopping = EarlyStopping(
-            rounds=stops_after, maximize=watched_maximizes(metric, params, table.metric)
-        )
-        end = _best_end(stopping, scores.mean(axis=0).tolist())
-    return {
-        f"{name}-{kind}": figure[:end].tolist()
-        for name, values in over_folds.items()
-        for kind, figure in (("mean", values.mean(axis=0)), ("std", values.std(axis=0)))
-    }
-
-
-def _best_end(stopping: EarlyStopping, scores: Sequence[float]) -> int | None:
-    """How many rounds the result has; all where early stopping is never due."""
-    for number, score in enumerate(scores):
-        stopping = stopping.after(number, score)
-        if stopping.is_due:
-            return stopping.best_iteration + 1
-    return None
+    A row that a fold names twice, as a draw with replacement does, stands there as often.
+    """
+    most = np.ones(rows, np.intp)
+    for train, test in folds:
+        np.maximum(most, np.bincount(np.concatenate((train, test)), minlength=rows), out=most)
+    chosen = np.repeat(np.arange(rows), most)
+    copy = np.arange(len(chosen)) - np.repeat(np.cumsum(most) - most, most)
+    masks = []
+    for train, test in folds:
+        learnt = np.bincount(train, minlength=rows)
+        scored = learnt + np.bincount(test, minlength=rows)
+        learning = copy < learnt[chosen]
+        masks.append(Masks(learning, (copy < scored[chosen]) & ~learning))
+    return chosen, tuple(masks)
 
 
 def _framed(figures: dict[str, list[float]], as_pandas: bool) -> Any:

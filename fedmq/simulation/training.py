@@ -33,7 +33,7 @@ from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
 from fedmq.transport.rabbitmq.topology import check_name
 
-__all__ = ["PartyFeatures", "Surroundings", "check_parties", "train"]
+__all__ = ["PartyFeatures", "Surroundings", "check_parties", "run_training", "train"]
 
 PartyFeatures = tuple[NDArray[np.float32], tuple[str, ...]]
 """A party's features (rows, features), NaN is missing, and their names."""
@@ -70,6 +70,25 @@ def train(
         ConfigError, DataError: a parameter or a table is wrong.
         LinkError: the broker cannot be used.
     """
+    called, traffic = Callbacks(callbacks), Traffic()
+    share, *shares = run_training(
+        own, others, params, engine, surroundings, called, continue_from, traffic
+    )
+    broadcast = max(0, len(share.trees) - share.earlier_trees - params.trees_alone)
+    return SimulatedModel(share, shares, traffic, engine.epsilon_spent(broadcast))
+
+
+def run_training(
+    own: ActiveTable,
+    others: Mapping[str, PartyFeatures],
+    params: TrainParams,
+    engine: Engine,
+    surroundings: Surroundings,
+    called: Callbacks | None = None,
+    continue_from: SimulatedModel | None = None,
+    traffic: Traffic | None = None,
+) -> list[Any]:
+    """What each party has of one training session, the label holder first; errors as of `train`."""
     smallest_cell = surroundings.smallest_cell
     if smallest_cell < 0:
         raise ConfigError(f"smallest_cell = {smallest_cell}: no fewer than 0 rows")
@@ -81,9 +100,8 @@ def train(
             raise DataError(f"{party} has {len(values)} rows, there are {rows} labels")
     if rows == 0:
         raise DataError(f"{ACTIVE}: there are no rows")
-    called = Callbacks(callbacks)
+    called = Callbacks(()) if called is None else called
     called.before_training()
-    traffic = Traffic()
     folder = None if surroundings.record is None else Path(surroundings.record)
 
     async def run() -> list[Any]:
@@ -120,16 +138,15 @@ def train(
             pool,
             surroundings.broker,
             "training",
-            traffic,
+            Traffic() if traffic is None else traffic,
             surroundings.on_report,
             surroundings.trace,
             record=folder,
         )
 
-    share, *shares = in_own_loop(run())
+    results = in_own_loop(run())
     called.after_training()
-    broadcast = max(0, len(share.trees) - share.earlier_trees - params.trees_alone)
-    return SimulatedModel(share, shares, traffic, engine.epsilon_spent(broadcast))
+    return results
 
 
 def _finder(model: SimulatedModel, party: str) -> FindShare:

@@ -65,6 +65,16 @@ TRAINED = {
     "epsilon_spent": None,
     "departures": [],
 }
+CROSS_VALIDATED = {
+    "cross_validation": "m-cv",
+    "folds": 3,
+    "rounds": 1,
+    "best_iteration": None,
+    "figures": {"test-auc-mean": [0.75], "test-auc-std": [0.01]},
+    "seconds": 1.0,
+    "bytes_sent": 1,
+    "epsilon_spent": None,
+}
 ALIGNED = {
     "alignment": "a",
     "rows": 1,
@@ -170,6 +180,7 @@ STEPS = [
             fake(estimate, _latency=lambda *_: None)(patch),
         ),
     ),
+    Step("cv bank/train.toml", "next: fedmq train bank/train.toml", {"train": CROSS_VALIDATED}),
     Step(
         "train bank/train.toml",
         f"next: fedmq predict {BANK} IDS.csv --output scores.csv",

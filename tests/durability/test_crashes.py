@@ -12,12 +12,13 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
+from fedmq.party.data.folds import folds_of
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
 from tests.crash_simulator import Build, CrashSimulation, Faults
 from tests.protocol.alignment.alignments import machines, people
 
@@ -30,13 +31,18 @@ def builds(
     engine: Engine,
     rows: int = 60,
     earlier: Mapping[str, Any] = MappingProxyType({}),
+    nfold: int = 0,
 ) -> Mapping[str, Build]:
     random = np.random.default_rng(5)
     X = random.normal(size=(rows, 5)).round(1).astype(np.float32)
     label = (X.sum(axis=1) + random.normal(size=rows) > 0).astype(np.float32)
     X[random.random(X.shape) < 0.1] = np.nan
     held_out = random.random(rows) < 0.25
-    own = ActiveTable(X[:, :2], ("a", "b"), label, held_out)
+    pairs = folds_of(label, nfold=nfold) if nfold else ()
+    folds = tuple(Fold(*(np.isin(np.arange(rows), part) for part in pair)) for pair in pairs)
+    if folds:
+        held_out = np.zeros(rows, np.bool_)
+    own = ActiveTable(X[:, :2], ("a", "b"), label, held_out, folds=folds)
     others = {
         "telco": PassiveTable(X[:, 2:4], ("c", "d")),
         "retail": PassiveTable(X[:, 4:], ("e",)),
@@ -126,6 +132,46 @@ def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
         assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
         attempts += shaken.attempts
     assert attempts >= 25
+
+
+FOLDS: list[dict[str, object]] = [
+    {"subsample": 0.7, "colsample_bytree": 0.6, "num_boost_round": 2},
+    {"num_boost_round": 8, "early_stopping_rounds": 1, "eta": 1.0, "active_only_trees": 1},
+    {"objective": "multi:softprob", "num_class": 2, "num_boost_round": 2, "max_depth": 2},
+    {"booster": "dart", "rate_drop": 0.5, "num_boost_round": 3, "max_depth": 2},
+]
+
+
+@pytest.mark.parametrize("variant", FOLDS, ids=str)
+def test_a_cross_validation_goes_on_with_the_fold_and_tree_where_it_stood(
+    variant: dict[str, object],
+) -> None:
+    params = TrainParams(**{"max_depth": 3, "max_bin": 8, **variant})
+    calm = CrossValidation(params)
+    assert calm.results["telco"] is calm.results["retail"] is None
+    attempts = 0
+    for seed in range(10):
+        faults = Faults(
+            drop=0.1 * (seed % 3),
+            repeat=0.2 * (seed % 2),
+            crashes=crashes(seed, 1 + seed % 5, 1.2 * calm.ended),
+        )
+        shaken = CrossValidation(params, faults, seed)
+        assert shaken.results["bank"].dumps() == calm.results["bank"].dumps(), f"seed {seed}"
+        assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
+        attempts += shaken.attempts
+    assert attempts >= 20
+    assert calm.results["bank"].rounds <= params.num_boost_round
+    early = params.early_stopping_rounds is not None
+    assert (calm.results["bank"].rounds < params.num_boost_round) == early
+
+
+class CrossValidation(CrashSimulation):
+    """Of three folds, to its end."""
+
+    def __init__(self, params: TrainParams, faults: Faults | None = None, seed: int = 0) -> None:
+        super().__init__(builds(params, Plain(), nfold=3), faults or Faults(), seed)
+        self.run()
 
 
 @pytest.mark.parametrize("block", range(3))

@@ -117,6 +117,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         earlier_trees=naturals,
         earlier_places=st.just(b"") | st.binary(min_size=32, max_size=32),
         decoys=st.booleans(),
+        folds=st.integers(1, training.MOST_FOLDS),
     ),
     training.SessionAccept: st.builds(
         training.SessionAccept,
@@ -318,6 +319,7 @@ _FIELDS: dict[str, Any] = {
     "together": (("minutes",), ()),
     "constraints": (_BITS, _BITS),
     "decoys": True,
+    "folds": 5,
     "signed": True,
     "smallest_node": 1,
     "smallest_cell": 10,

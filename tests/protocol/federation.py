@@ -22,7 +22,7 @@ from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
 from tests.simulator import Simulation
 
 ACTIVE = "bank"
@@ -56,6 +56,8 @@ class Federation:
     """Which passive parties decline nodes, and from how few rows on."""
     loads: Mapping[str, Computation] = field(default_factory=dict)
     """What passive parties load, where it is not their columns."""
+    folds: tuple[Fold, ...] = ()
+    """Of a cross-validation."""
     earlier: Mapping[str, Any] = field(default_factory=dict)
     """Each party's share of a model that is continued."""
 
@@ -94,6 +96,7 @@ class Federation:
             alignment="the same ids",
             weight=self.weight,
             base_margin=self.base_margin,
+            folds=self.folds,
         )
         machines: dict[str, Machine] = {
             ACTIVE: ActiveTraining(

@@ -18,6 +18,7 @@ from fedmq.privacy.engine import Engine, Query
 from fedmq.privacy.engines import plain
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.protocol.training.node_candidates import NodeCandidates
+from fedmq.protocol.training.tables import Fold
 from tests.protocol.federation import (
     ACTIVE,
     OU,
@@ -111,6 +112,33 @@ def test_no_message_of_a_training_on_a_lattice_tells_a_secret() -> None:
     assert leaks(envelopes, secrets) == set()
 
 
+@pytest.mark.parametrize("engine", [PAILLIER, Lattice()], ids=lambda engine: engine.name)
+def test_a_cross_validation_tells_who_stands_in_which_fold_and_on_a_lattice_nothing(
+    engine: Engine,
+) -> None:
+    settings = {"num_boost_round": 1, "max_depth": 2, "max_bin": 3, "subsample": 1.0}
+    made = federation(**settings).having(evaluation=np.zeros(ROWS, np.bool_))
+    _, secrets, _ = trained(made)  # cuts are those of all rows
+    number = np.random.default_rng(4).integers(3, size=ROWS)
+    folds = tuple(Fold(number != fold, number == fold) for fold in range(3))
+    for fold in folds:
+        held = Gradients.of(np.zeros(ROWS), made.label, fold.learning, made.params, 0)
+        secrets += [active_only("g", held.pairs[:, 0]), active_only("h", held.pairs[:, 1])]
+    envelopes: list[Envelope] = []
+    simulation = made.having(engine=engine, folds=folds).train(tap=envelopes.append)
+    assert not simulation.errors
+    assert simulation.results["telco"] is simulation.results["shop"] is None
+    bits = [Bits("a fold", [ACTIVE], np.arange(ROWS), fold.learning) for fold in folds]
+    assert leaks(envelopes, [*secrets, *bits]) == set()
+    carried = {
+        envelope.body.tree: envelope.body.rows.numpy().tolist()
+        for envelope in envelopes
+        if isinstance(envelope.body, training.GradientBroadcast)
+    }
+    learning = {tree: np.flatnonzero(fold.learning).tolist() for tree, fold in enumerate(folds)}
+    assert carried == ({} if engine.hides_rows else learning)
+
+
 def test_no_message_of_a_prediction_tells_a_secret() -> None:
     made = federation()
     _, secrets, simulation = trained(made)
@@ -161,7 +189,7 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
-        "earlier_trees",
+        "earlier_trees", "folds",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
@@ -248,7 +276,7 @@ def test_questions_on_a_lattice_are_as_long_whoever_stands_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
-        "earlier_trees",
+        "earlier_trees", "folds",
     }  # fmt: skip
 
 

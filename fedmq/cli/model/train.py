@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.model.cross_validated import cross_validated_in_words
 from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
@@ -19,7 +20,7 @@ from fedmq.errors import DaemonAway
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.telemetry.timeline import check_writable, write_trace
 
-__all__ = ["follow", "follow_to_the_end", "train"]
+__all__ = ["follow", "follow_to_the_end", "train", "watched"]
 
 _BACK_SECONDS = 60.0
 _POLL_SECONDS = 0.5
@@ -40,7 +41,7 @@ def train(job: Path, trace: Path | None, as_json: bool) -> None:
     Asked again for a model that is being trained, by the same job, it watches that training. If the
     daemon is restarted, it waits for it for a minute, and watches on.
     """
-    description = TrainingJob.read(job)
+    description = TrainingJob.read(job).model_copy(update={"nfold": None})
     request = {
         "do": "train",
         "job": description.model_dump(mode="json"),
@@ -48,7 +49,7 @@ def train(job: Path, trace: Path | None, as_json: bool) -> None:
     }
     if trace is not None:
         check_writable(trace)
-    result = _watched(description.party, request, as_json, description)
+    result = watched(description.party, request, as_json, description)
     if trace is not None:
         write_trace(result.pop("trace"), trace)
     print_result(result, as_json, _in_words)
@@ -65,16 +66,20 @@ def follow(party: Path, session: str, as_json: bool) -> None:
     Ctrl-C only stops watching it.
     """
     request = {"do": "follow", "session": session}
-    print_result(_watched(party, request, as_json), as_json, _in_words)
+    result = watched(party, request, as_json)
+    if "cross_validation" in result:
+        print_result(result, as_json, cross_validated_in_words)
+        return
+    print_result(result, as_json, _in_words)
     print_next_step(as_json, "predict", party, "IDS.csv --output scores.csv")
 
 
-def _watched(
+def watched(
     party: Path, request: Mapping[str, Any], quiet: bool, job: TrainingJob | None = None
 ) -> Any:
     """The result of a request whose progress is shown in trees."""
     state = state_folder(party)
-    expected = job.params.total_trees if job else None
+    expected = job.params.total_trees * (job.nfold or 1) if job else None
     opened: list[str] = [request["session"]] if "session" in request else []
     with ProgressBar("training, trees", "tree", quiet=quiet) as bar:
 

@@ -12,6 +12,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.messages.body import ModelId
 from fedmq.messages.envelope import PartyName
+from fedmq.messages.training import MOST_FOLDS
 from fedmq.party.configuration.split import Split
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
@@ -77,11 +78,21 @@ class TrainingJob(Section):
     """How the rows of ``evaluation`` are chosen: ``"random"``, ``"stratified"`` (as many of each
     class), ``{ group = "household" }`` (nobody's group is divided) or ``{ newest = "since" }``
     (those with the latest dates, or the largest numbers). The columns are the label holder's."""
+    nfold: Annotated[int, Field(ge=2, le=MOST_FOLDS)] | None = None
+    """How many folds ``fedmq cv`` divides the rows into, by ``split``; 3 when left out. ``fedmq
+    train`` takes no account of it."""
     decoys: bool = False
     """Whether every split decision comes with decoys to the parties that do not split, so that the
     broker's operator cannot count whose columns do; not with ``lattice``."""
     params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
     """The training parameters."""
+
+    @property
+    def session_model(self) -> str | None:
+        """What its session is of: the model, or a cross-validation, which has a name of its own."""
+        if self.model is None or self.nfold is None:
+            return self.model
+        return f"{self.model[:61]}-cv"
 
     @classmethod
     def read(cls, path: Path) -> TrainingJob:

@@ -74,6 +74,7 @@ class Consent:
             **({"outputs": terms.outputs} if terms.outputs > 1 else {}),
             **({"signs": dict(terms.signs)} if terms.signs else {}),
             **({"continues": terms.earlier_model} if terms.earlier_model else {}),
+            **({"cross_validation": terms.folds} if terms.folds > 1 else {}),
             **({"together": terms.together} if terms.together else {}),
         )
         self._check_peer(header, "training")

@@ -15,17 +15,19 @@ from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective
 from fedmq.boosting.objectives.named_function import NamedFunction
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import DataError, Refused
+from fedmq.boosting.sampling import salt_of
+from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.configuration.split import Split, column_of
+from fedmq.party.configuration.split import ByGroup, ByNewest, Split, column_of
 from fedmq.party.data.evaluation_split import EvaluationShares
+from fedmq.party.data.folds import folds_of
 from fedmq.party.data.table import ReadTable, Table
 from fedmq.party.data.text_column import ReadTextColumn
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.models import ModelStore
 from fedmq.protocol.answered_sums import RowSet
 from fedmq.protocol.inference.passive import PassiveRows
-from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
 
 __all__ = [
     "ActiveRows",
@@ -96,6 +98,8 @@ class LoadActiveTable:
     custom_metric: NamedFunction | None = None
     maximize: bool | None = None
     split: Split = "random"
+    nfold: int | None = None
+    """Folds of a cross-validation; rows that ``evaluation`` holds out are in none."""
 
     def run(self) -> ActiveTable:
         for function in (self.obj, self.custom_metric):
@@ -114,6 +118,8 @@ class LoadActiveTable:
         held_out = np.logical_or.reduce([np.zeros(len(label), np.bool_), *sets.values()])
         if held_out.all():
             raise DataError(f"{self.party}: evaluation = {self.evaluation} leaves no rows to learn")
+        folds = () if self.nfold is None else self._folds(self.nfold, label, ~held_out, table.ids)
+        named = ~held_out if folds else held_out
         beside = [held for held in (table.weight, table.base_margin) if held is not None]
         digest = _digest(table.features, table.values, label, *beside)
         return ActiveTable(
@@ -134,8 +140,36 @@ class LoadActiveTable:
                 else CustomMetric(self.custom_metric, self.maximize)
             ),
             evaluation_sets=sets,
-            held_out_ids=tuple(table.ids[row] for row in np.flatnonzero(held_out)),
+            held_out_ids=tuple(table.ids[row] for row in np.flatnonzero(named)),
             column_groups=self.data.column_groups,
+            folds=folds,
+        )
+
+    def _folds(
+        self, nfold: int, label: NDArray[np.float32], taken: NDArray[np.bool_], ids: Sequence[str]
+    ) -> tuple[Fold, ...]:
+        """Those of the rows that are ``taken``, as `fedmq.cv` chooses them, but by secret lots.
+
+        Other parties know the seed. By it alone they could tell classes from folds.
+        """
+        rows, groups = np.flatnonzero(taken), None
+        if isinstance(self.split, ByNewest):
+            raise ConfigError(
+                'split: folds are chosen at random, "stratified" or by group; newest is for '
+                "evaluation"
+            )
+        if isinstance(self.split, ByGroup):
+            groups = np.asarray(self._texts(ids), dtype=object).astype(str)[rows]
+        secret = np.random.SeedSequence([self.params.seed, salt_of(label)])
+        chosen = folds_of(
+            label[rows],
+            nfold=nfold,
+            stratified=self.split == "stratified",
+            groups=groups,
+            seed=secret.generate_state(8).astype(np.uint32),
+        )
+        return tuple(
+            Fold(*(np.isin(np.arange(len(label)), rows[part]) for part in pair)) for pair in chosen
         )
 
     def _texts(self, ids: Sequence[str]) -> list[str]:

@@ -14,7 +14,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import (
     Aborted,
     ConfigError,
@@ -42,6 +43,7 @@ from fedmq.party.sessions.running import OnProgress, RunningSession
 from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_sums import AnsweredSumsStore
+from fedmq.party.store.cross_validations import CrossValidationStore
 from fedmq.party.store.held_out import HeldOutRows
 from fedmq.party.store.sessions import StoredSession
 from fedmq.party.store.transcripts import TranscriptWriter
@@ -143,7 +145,7 @@ class TrainingService(Service):
             checkpointer=StoreCheckpointer(
                 self.context.session_store,
                 session,
-                self.context.model_store.save,
+                self.context.model_store.save if terms.folds == 1 else lambda _: None,
                 partial(consent.agreed_sums, header),
                 transcript=TranscriptWriter(config.state, session.id, session.attempt, most_bytes)
                 if most_bytes
@@ -180,7 +182,9 @@ class TrainingService(Service):
         timeline = Timeline() if request.get("trace") else None
         async with self._begins:  # of two equal requests the later finds the first's
             running = await self.context.session_store.running()
-            session = next((session for session in running if session.model == job.model), None)
+            session = next(
+                (session for session in running if session.model == job.session_model), None
+            )
             if session is not None:
                 attempts = self._same_job(session, job, drawn)
             else:
@@ -196,7 +200,8 @@ class TrainingService(Service):
 
     async def _begun(self, job: TrainingJob, growing: Set[str]) -> StoredSession:
         """A new session, on disk before anything is read for it: a crash does not lose it."""
-        model = self._name(job.model, growing | set(self.context.model_store.ids()))
+        kept: Set[str] = frozenset() if job.nfold else set(self.context.model_store.ids())
+        model = self._name(job.session_model, growing | kept, "cv" if job.nfold else "model")
         session = StoredSession(
             secrets.token_hex(8), model, 1, job=json.dumps(job.model_dump(mode="json"))
         )
@@ -223,10 +228,10 @@ class TrainingService(Service):
             )
         return attempts
 
-    def _name(self, wanted: str | None, taken: Set[str]) -> str:
+    def _name(self, wanted: str | None, taken: Set[str], kind: str) -> str:
         if wanted in taken:
             raise ConfigError(f"model {wanted!r} exists already; choose another name")
-        now = f"model-{datetime.now():%Y%m%d-%H%M%S}"
+        now = f"{kind}-{datetime.now():%Y%m%d-%H%M%S}"
         later = (f"{now}-{number}" for number in itertools.count(2))
         return wanted or next(name for name in itertools.chain([now], later) if name not in taken)
 
@@ -248,6 +253,7 @@ class TrainingService(Service):
             job.evaluation,
             salt=session.id,
             split=job.split,
+            nfold=job.nfold,
             aligned=self._aligned(job.alignment),
             **self._functions(job),
         )
@@ -315,8 +321,14 @@ class TrainingService(Service):
         attempts.ended.add_done_callback(lambda _: self._driven.pop(session.id, None))
         return self.context.sessions.drive(attempts)
 
-    def _save(self, table: ActiveTable, share: ActiveShare | PassiveShare) -> None:
-        """Keep the rows that were held out, then the share: a model is there with them or not."""
+    def _save(self, table: ActiveTable, share: ActiveShare | CrossValidated) -> None:
+        """Keep the rows that were held out, then the share: a model is there with them or not.
+
+        Of a cross-validation only the figures and the folds are kept.
+        """
+        if isinstance(share, CrossValidated):
+            CrossValidationStore(self.context.config.state).save(share, table)
+            return
         if table.evaluation.any():
             HeldOutRows.of(table).write(self.context.config.state, share.model_id)
         self.context.model_store.save(share)
@@ -358,7 +370,7 @@ class TrainingService(Service):
         attempts = self._driven.get(wanted)
         if self.context.is_active and session is not None and attempts is None:
             if session.state == "finished" and again:
-                return self._result(session, self.context.model_store.active(session.model), 0)
+                return self._result(session, self._kept(session), 0)
             if session.state == "finished":
                 raise DaemonError(f"session {session.id} has finished: model {session.model}")
             if session.state == "failed":
@@ -372,19 +384,40 @@ class TrainingService(Service):
     async def _watched(
         self, session: StoredSession, attempts: AttemptLoop, on_progress: OnProgress
     ) -> dict[str, Any]:
-        share: ActiveShare = await attempts.followed(on_progress)
-        return self._result(session, share, attempts.bytes_sent)
+        made: ActiveShare | CrossValidated = await attempts.followed(on_progress)
+        return self._result(session, made, attempts.bytes_sent)
 
-    def _result(self, session: StoredSession, share: ActiveShare, sent: int) -> dict[str, Any]:
+    def _kept(self, session: StoredSession) -> ActiveShare | CrossValidated:
+        """What came of a session that has finished."""
+        if _job_of(session).nfold is not None:
+            return CrossValidationStore(self.context.config.state).load(session.model)
+        return self.context.model_store.active(session.model)
+
+    def _result(
+        self, session: StoredSession, share: ActiveShare | CrossValidated, sent: int
+    ) -> dict[str, Any]:
         job = _job_of(session)
         engine = engine_named(job.engine, job.engine_options, "job")
+        seconds = round(max(0.0, time.time() - session.begun), 3)
+        if isinstance(share, CrossValidated):
+            asked = max(0, share.rounds * share.params.trees_per_round - job.params.trees_alone)
+            return {
+                "cross_validation": share.name,
+                "folds": share.folds,
+                "rounds": share.rounds,
+                "best_iteration": share.best_iteration,
+                "figures": {name: list(values) for name, values in share.figures.items()},
+                "seconds": seconds,
+                "bytes_sent": sent,
+                "epsilon_spent": engine.epsilon_spent(share.folds * asked),
+            }
         broadcast = max(0, len(share.trees) - share.earlier_trees - job.params.trees_alone)
         return {
             "model": session.model,
             "trees": len(share.trees),
             "best_iteration": share.best_iteration,
             "metrics": share.metrics,
-            "seconds": round(max(0.0, time.time() - session.begun), 3),
+            "seconds": seconds,
             "bytes_sent": sent,
             "epsilon_spent": engine.epsilon_spent(broadcast),
             "departures": list(share.departures),

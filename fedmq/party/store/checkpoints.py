@@ -40,6 +40,8 @@ def row_of(checkpoint: Checkpoint, first: bool = True) -> Row:
     data["before"] = dict(checkpoint.before)
     if checkpoint.adds_alone:
         data["adds_alone"] = True
+    if checkpoint.turns > 1:
+        data["turns"] = checkpoint.turns
     margin = None if checkpoint.margin is None else checkpoint.margin.astype("<f4").tobytes()
     return checkpoint.number, json.dumps(data), margin
 
@@ -63,4 +65,5 @@ def checkpoint_of(row: Row, first: Checkpoint | None = None) -> Checkpoint:
         None if margin is None else np.frombuffer(margin, dtype="<f4").astype(np.float32),
         table,
         data.get("adds_alone", False),
+        data.get("turns", 1),
     )

@@ -22,7 +22,9 @@ _KEPT_SECONDS = 7 * 24 * 3600.0
 _KEPT = 20
 _LONGEST = 2000  # characters of a reason
 _MARGINS = 2
-"""A party may be one tree behind: the margins of the last tree and of the one before are kept."""
+"""A party may be one tree behind: the margins of the last tree and of the one before are kept.
+
+Where models grow in turns, those of the last tree of each, and of the one before all these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,14 @@ class SessionStore:
             query = "SELECT NOT EXISTS (SELECT 1 FROM steps WHERE session = ? AND tree < ?)"
             (first,) = connection.execute(query, (session, checkpoint.number)).fetchone()
             tree, data, margin = row_of(checkpoint, first=bool(first))
-            kept = isinstance(checkpoint, ActiveTree) and checkpoint.adds_alone
+            needless = tree - _MARGINS
+            if isinstance(checkpoint, ActiveTree):
+                needless = -1 if checkpoint.adds_alone else needless - (checkpoint.turns - 1)
             connection.execute("DELETE FROM steps WHERE session = ? AND tree >= ?", (session, tree))
             connection.execute("INSERT INTO steps VALUES (?, ?, ?)", (session, tree, data))
             connection.execute(
                 "DELETE FROM margins WHERE session = ? AND (tree >= ? OR tree <= ?)",
-                (session, tree, -1 if kept else tree - _MARGINS),
+                (session, tree, needless),
             )
             connection.execute(
                 "UPDATE sessions SET changed = ? WHERE id = ?", (self._clock(), session)

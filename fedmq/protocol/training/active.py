@@ -124,7 +124,7 @@ class ActiveTraining(ActiveContinuing):
     @property
     def tree(self) -> int:
         """The number of the tree that grows, from 0."""
-        return len(self._model.trees)
+        return self._model.next_tree
 
     @property
     def rests(self) -> bool:
@@ -138,7 +138,7 @@ class ActiveTraining(ActiveContinuing):
 
     def _begin(self) -> None:
         """Begin with the last tree that all parties have, or with none."""
-        alone, saved = self._params.trees_alone, len(self._model.saved)
+        alone, saved = self._model.trees_alone, len(self._model.saved)
         self._model.rewind(self._handshake.common_trees(saved, alone))
         self._derive()
 
@@ -162,7 +162,7 @@ class ActiveTraining(ActiveContinuing):
             return
         metrics = self._derived[1]
         if self.tree:
-            self._emit(Report(self.tree, self._params.total_trees, "tree", metrics))
+            self._emit(Report(self.tree, self._model.total_trees, "tree", metrics))
         self._model.add_metrics(metrics)
         if self._model.is_complete:
             self._move(MODEL_COMPLETE)
@@ -214,6 +214,7 @@ class ActiveTraining(ActiveContinuing):
             self._params,
             self._builder,
             self._spec.first_order,
+            self._table.turns,
         )
         plans = self._engine.broadcast(gradients) if self._askable else ()
         self._to_broadcast = len(plans)
@@ -221,14 +222,14 @@ class ActiveTraining(ActiveContinuing):
             self._send(peer, training.TreeStarted(tree=self.tree, pieces=len(plans)))
         for number, plan in enumerate(plans):
             self._run(BROADCAST, plan, partial(self._broadcast, number))
-        if plans and self.tree + 1 < self._params.total_trees:
+        if plans and self.tree + 1 < self._model.total_trees:
             for preparation in self._engine.prepare():
                 self._run(NEXT_TREE, preparation, lambda _: None)
         self._ask_level()
 
     @property
     def _askable(self) -> tuple[str, ...]:
-        return () if self.tree < self._params.trees_alone else self.peers
+        return () if self.tree < self._model.trees_alone else self.peers
 
     def _broadcast(self, number: int, piece: BroadcastPiece) -> None:
         self._to_broadcast -= 1
@@ -412,5 +413,5 @@ class ActiveTraining(ActiveContinuing):
         for peer in self.peers:
             self._send(peer, training.SessionFinished(trees=self.tree))
         withheld = self._handshake.withheld
-        share = self._model.share(self._model_id, self._parties, withheld)
-        self._emit(Finish(self._finished(share)))
+        made = self._model.finished(self._model_id, self._parties, withheld)
+        self._emit(Finish(self._finished(made)))

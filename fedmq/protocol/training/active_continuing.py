@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.continued import continued_active, places_digest, places_of
+from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.errors import ProtocolError
@@ -23,6 +24,7 @@ from fedmq.privacy.plan import single
 from fedmq.protocol.handlers import on_message
 from fedmq.protocol.hops import Hop, Walked, WalkOn
 from fedmq.protocol.training.active_opening import ActiveOpening
+from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.states import ALL_READY, CONTINUES, EARLIER_MARGINS, WALK
 
 __all__ = ["ActiveContinuing"]
@@ -98,6 +100,7 @@ class ActiveContinuing(ActiveOpening):
             self._send(peer, hop.body(self._hops_sent))
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._table.label), -1)
+            assert isinstance(self._model, ModelBuilder)  # nobody continues by folds
             adding = AddLeaves(self._forest, leaves, self._model.first_margin)
             self._run(EARLIER_MARGINS, single(adding), self._with_margins)
 
@@ -111,9 +114,12 @@ class ActiveContinuing(ActiveOpening):
 
     def _with_margins(self, margins: NDArray[np.float32]) -> None:
         del self._forest, self._nodes
+        assert isinstance(self._model, ModelBuilder)
         self._model.first_margin = margins
         self._begin()
 
-    def _finished(self, share: ActiveShare) -> ActiveShare:
-        """``share`` of the new trees, with those that they continue."""
-        return share if self._earlier is None else continued_active(self._earlier, share)
+    def _finished(self, made: ActiveShare | CrossValidated) -> ActiveShare | CrossValidated:
+        """The share ``made`` of the new trees, with those that they continue."""
+        if self._earlier is None or isinstance(made, CrossValidated):
+            return made
+        return continued_active(self._earlier, made)

@@ -20,6 +20,7 @@ from fedmq.protocol.events import Start
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.training.column_constraints import ColumnConstraints
 from fedmq.protocol.training.continuation import continuing
+from fedmq.protocol.training.fold_models import FoldModels
 from fedmq.protocol.training.handshake import Handshake, keyed, opening_of
 from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.states import ACTIVE_TRAINING, KEYS, PEER_SETUP, ActiveTrainingState
@@ -76,7 +77,11 @@ class ActiveOpening(TranscribedMachine):
         )
         self._bins: BinMatrix
         self._handshake = Handshake(peers)
-        self._model = ModelBuilder(table, params, engine, saved, callbacks)
+        self._model: ModelBuilder | FoldModels
+        if table.folds:
+            self._model = FoldModels(table, params, engine, saved)
+        else:
+            self._model = ModelBuilder(table, params, engine, saved, callbacks)
 
     @abstractmethod
     def _opened(self) -> None:
@@ -97,7 +102,9 @@ class ActiveOpening(TranscribedMachine):
         return self._constraints.opening(peer, opening)
 
     def _opening(self, public: Values) -> training.TrainingOpen:
-        return opening_of(self._model_id, self._table, self._params, self._spec, public)
+        return opening_of(
+            self._model_id, self._table, self._params, self._model, self._spec, public
+        )
 
     @on_message(training.SessionAccept)
     def _on_accept(self, peer: str, body: training.SessionAccept) -> None:

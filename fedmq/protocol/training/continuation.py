@@ -24,6 +24,8 @@ def continuing(
         ConfigError: the trees of both cannot make one model.
     """
     model = earlier.model_id
+    if table.folds:
+        raise ConfigError("continue_from: a cross-validation continues no model, as xgb.cv")
     if "dart" in (earlier.params.booster, params.booster):
         raise ConfigError("continue_from: trees of dart are weighed anew, so they end with a model")
     same = ("objective", "num_parallel_tree", "multi_strategy", *own_parameters(params.objective))

@@ -15,6 +15,7 @@ from fedmq.messages.training import SessionAccept, TrainingOpen
 from fedmq.privacy.engine import ActiveHalf, Engine, Extent
 from fedmq.privacy.plan import Plan, Values, single
 from fedmq.protocol.training.computations import BinTable
+from fedmq.protocol.training.fold_models import FoldModels
 from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.tables import ActiveTable
 
@@ -118,7 +119,7 @@ class Handshake:
 
 
 def keyed(
-    table: ActiveTable, params: TrainParams, model: ModelBuilder, engine: ActiveHalf
+    table: ActiveTable, params: TrainParams, model: ModelBuilder | FoldModels, engine: ActiveHalf
 ) -> Plan[tuple[BinMatrix, Values]]:
     """Bin the label holder's table, begin its model, and make the session's secrets."""
     bins = yield from single(BinTable(table.values, ~table.evaluation, params.max_bin))
@@ -128,19 +129,24 @@ def keyed(
 
 
 def opening_of(
-    model: str, table: ActiveTable, params: TrainParams, engine: Engine, public: Values
+    name: str,
+    table: ActiveTable,
+    params: TrainParams,
+    model: ModelBuilder | FoldModels,
+    engine: Engine,
+    public: Values,
 ) -> TrainingOpen:
     """The terms on which a training of ``model`` is offered to every passive party."""
     return TrainingOpen(
-        model=model,
+        model=name,
         rows=len(table.label),
         alignment=table.alignment,
         alignment_name=table.alignment_name,
         evaluation=Bitmap.of(table.evaluation),
         engine=engine.name,
         public=pack_payload(public),
-        trees=params.total_trees,
-        active_only_trees=params.trees_alone,
+        trees=model.total_trees,
+        active_only_trees=model.trees_alone,
         max_depth=params.depth_limit,
         max_leaves=params.leaf_limit,
         max_bin=params.max_bin,
@@ -150,4 +156,5 @@ def opening_of(
         outputs=params.vector_outputs,
         colsample_bylevel=params.colsample_bylevel,
         colsample_bynode=params.colsample_bynode,
+        folds=table.turns,
     )

@@ -54,7 +54,8 @@ class ModelBuilder:
         self._table = table
         self._params = params
         self._engine = engine
-        self._before: Mapping[str, float] = {}
+        self.before: Mapping[str, float] = {}
+        """The metrics of the model before the next tree."""
         self._records_before = 0
         self.trees: list[Tree] = []
         self.first_margin: NDArray[np.float32]
@@ -97,7 +98,7 @@ class ModelBuilder:
     def add_metrics(self, metrics: Mapping[str, float]) -> None:
         """Add the metrics of the model with its trees so far; of a model without trees, nothing."""
         if self.trees:
-            self._before = metrics
+            self.before = metrics
             self._remember(len(self.trees), metrics)
         if metrics:
             self._ask_callbacks(len(self.trees) // self._params.trees_per_round)
@@ -109,6 +110,21 @@ class ModelBuilder:
         computation = DeriveGradients(self._params, *margins, self._table, len(self.trees))
         derived: tuple[Gradients, dict[str, float]] = yield from single(computation)
         return derived
+
+    @property
+    def next_tree(self) -> int:
+        """The number of the next tree, from 0."""
+        return len(self.trees)
+
+    @property
+    def total_trees(self) -> int:
+        """So many trees at most."""
+        return self._params.total_trees
+
+    @property
+    def trees_alone(self) -> int:
+        """So many first trees are the label holder's alone."""
+        return self._params.trees_alone
 
     @property
     def is_complete(self) -> bool:
@@ -145,7 +161,7 @@ class ModelBuilder:
             len(self.trees),
             tree,
             added,
-            self._before,
+            self.before,
             self._round.saved(),
             self._table.digest,
             adds_alone=self._params.booster == "dart",
@@ -154,7 +170,7 @@ class ModelBuilder:
         self._owned.update(tree.owner.tolist())
         return checkpoint
 
-    def share(
+    def finished(
         self, model: str, parties: tuple[str, ...], withheld: dict[str, Withheld]
     ) -> ActiveShare:
         """The finished model, as the active party keeps it; ``withheld`` by party."""

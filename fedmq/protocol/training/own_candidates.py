@@ -24,7 +24,8 @@ class OwnCandidates:
 
     ``signs`` int8 and ``constraints`` uint64 (columns,): the monotone constraint of each column,
     and the interaction constraints that hold it.
-    ``first_order``: whether they are scored by g alone, as the others' are.
+    ``first_order``: whether they are scored by g alone, as the others' are. ``turns``: so many
+    models grow a tree each, and draw the same columns for it.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class OwnCandidates:
         params: TrainParams,
         builder: TreeBuilder,
         first_order: bool,
+        turns: int = 1,
     ) -> None:
         self._bins = bins
         self._signs = signs
@@ -42,7 +44,7 @@ class OwnCandidates:
         self._params = params
         self._builder = builder
         self._first_order = first_order
-        self._candidates = NodeCandidates(bins, params, builder.gradients.tree)
+        self._candidates = NodeCandidates(bins, params, builder.gradients.tree // turns)
 
     def of_node(self, node: int) -> CandidateTable:
         """Those of a node."""

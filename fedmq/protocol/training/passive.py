@@ -49,7 +49,10 @@ State = PassiveTrainingState
 
 
 class PassiveTraining(PassiveOpening):
-    """Trains with the active party ``peer``; finishes with a :class:`PassiveShare`."""
+    """Trains with the active party ``peer``; finishes with a :class:`PassiveShare`.
+
+    Of a cross-validation it keeps none, and finishes with None.
+    """
 
     _growing: GrowingTree
     """Set when a tree begins."""
@@ -76,7 +79,7 @@ class PassiveTraining(PassiveOpening):
         if not max(self._next_tree, self._terms.active_only_trees) <= body.tree < self._terms.trees:
             raise ProtocolError(f"tree {body.tree} is not next")
         prepared, terms = self._prepared, self._terms
-        candidates = NodeCandidates(prepared.bins, terms, body.tree)
+        candidates = NodeCandidates(prepared.bins, terms, body.tree // terms.folds)
         prepared.engine.start_tree(body.tree, candidates.of_tree)
         rows = NodeRows(terms.rows, terms.max_depth, hidden=prepared.spec.hides_rows)
         shown = ShownCandidates(prepared.showing, body.tree, candidates, rows)
@@ -271,6 +274,9 @@ class PassiveTraining(PassiveOpening):
         self._rewind(body.trees)
         if body.trees < self._next_tree:
             raise ProtocolError(f"a model of {body.trees} trees, {self._next_tree} have grown")
+        if self._terms.folds > 1:
+            self._emit(Finish(None))
+            return
         complete = len(self._places) == len(self._records)  # an old checkpoint may lack some
         share = PassiveShare(
             model_id=self._terms.model,

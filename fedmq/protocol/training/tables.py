@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,20 @@ from fedmq.privacy.engine import Engine
 from fedmq.protocol.answered_sums import RowSet
 from fedmq.protocol.checkpoint import PassiveTree
 
-__all__ = ["ActiveTable", "PassiveTable"]
+__all__ = ["SCORED", "ActiveTable", "Fold", "PassiveTable"]
+
+SCORED = "test"
+"""The set that the rows to score of a fold are, as ``xgb.cv`` names it."""
 
 _ALIGN = "find the people that all share with: fedmq align"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fold:
+    """One of a cross-validation: rows to learn from, and rows to score, both bool (rows,)."""
+
+    learning: NDArray[np.bool_]
+    scored: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +43,15 @@ class ActiveTable:
     ``weight`` float32 (rows,): how often each row counts; ``base_margin`` float32 (rows,): where
     each row starts instead of at the base score; ``objective`` and ``metric``: a caller's own, the
     first in place of the one that parameters name. None of them leaves this party.
-    ``held_out_ids`` are the ids of the rows of ``evaluation``, for whoever evaluates the model.
+    ``held_out_ids`` are the ids of the rows of ``evaluation``, for whoever evaluates the model;
+    with ``folds`` those of all other rows.
     ``alignment``: what tells the common rows from others, empty where rows are matched by position;
     it is that of the stored alignment ``alignment_name``, if there is one. ``digest`` tells this
     table from any other, and never leaves its party; empty where no session outlives a crash.
     ``signs``: 1 or -1 of columns that may only raise the prediction, or only lower it.
     ``column_groups``: columns by the names that interaction constraints may give them together.
+    ``folds``: a model for each of them is trained and scored, in place of one of all rows; those of
+    ``evaluation`` are in none.
     Raises `DataError` for more rows than a training takes.
     """
 
@@ -55,6 +70,7 @@ class ActiveTable:
     evaluation_sets: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     held_out_ids: tuple[str, ...] = ()
     column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    folds: tuple[Fold, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():
@@ -63,6 +79,21 @@ class ActiveTable:
             raise DataError(
                 f"{len(self.label):,} rows; a training takes {MOST_ROWS:,} at most: draw some"
             )
+
+    @property
+    def turns(self) -> int:
+        """How many models grow on it in turns."""
+        return max(1, len(self.folds))
+
+    def of_fold(self, fold: Fold) -> Self:
+        """The table from which the model of ``fold`` is trained."""
+        return replace(
+            self,
+            evaluation=~fold.learning,
+            evaluation_sets={SCORED: fold.scored},
+            held_out_ids=(),
+            folds=(),
+        )
 
     def check_engine(self, engine: Engine) -> None:
         """Raise `ConfigError` where ``engine`` cannot train on these rows."""

@@ -161,6 +161,18 @@ async def test_only_the_margins_of_the_last_two_trees_are_kept(store: SessionSto
     assert kept == [False, False, False, True, True]
 
 
+async def test_models_that_grow_in_turns_keep_their_last_margins_and_one_more(
+    store: SessionStore,
+) -> None:
+    await store.begin(SESSION)
+    for number in range(6):
+        await store.save("one", replace(active_tree(number), turns=3))
+    saved = await store.checkpoints("one")
+    assert [tree.turns for tree in saved if isinstance(tree, ActiveTree)] == [3] * 6
+    kept = [isinstance(tree, ActiveTree) and tree.margin is not None for tree in saved]
+    assert kept == [False, False, True, True, True, True]
+
+
 async def test_the_file_stays_flat_over_five_hundred_trees(
     store: SessionStore, tmp_path: Path
 ) -> None:

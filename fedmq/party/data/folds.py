@@ -15,6 +15,9 @@ __all__ = ["Fold", "folds_of"]
 Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Numbers of the rows to learn from, and of those to score."""
 
+Seed = int | NDArray[np.uint32]
+"""Of ``numpy.random.RandomState``; an array of words where nobody may guess it."""
+
 
 def folds_of(
     label: NDArray[np.float32],
@@ -24,7 +27,7 @@ def folds_of(
     folds: Any = None,
     groups: Any = None,
     shuffle: bool = True,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> list[Fold]:
     """The folds of rows with these labels; those of ``xgb.cv`` for the same arguments.
 
@@ -77,17 +80,17 @@ def _split(splitter: Any, label: NDArray[np.float32]) -> list[Fold]:
         raise ConfigError(f"cv: {error}") from None
 
 
-def _stratified(nfold: int, seed: int) -> Any:
+def _stratified(nfold: int, seed: Seed) -> Any:
     try:
         from sklearn.model_selection import StratifiedKFold
     except ImportError:
         raise ConfigError(
             "cv: stratified folds need scikit-learn; run: pip install 'fedmq[sklearn]'"
         ) from None
-    return StratifiedKFold(n_splits=nfold, shuffle=True, random_state=seed)
+    return StratifiedKFold(n_splits=nfold, shuffle=True, random_state=np.random.RandomState(seed))
 
 
-def _grouped(groups: NDArray[Any], rows: int, nfold: int, shuffle: bool, seed: int) -> list[Fold]:
+def _grouped(groups: NDArray[Any], rows: int, nfold: int, shuffle: bool, seed: Seed) -> list[Fold]:
     """Groups dealt out in turn, the largest first, each to the fold with the fewest rows."""
     if groups.shape != (rows,):
         raise DataError(f"cv: groups has shape {groups.shape}, one value per row is needed")
@@ -110,7 +113,7 @@ def _complements(tests: Sequence[NDArray[np.intp]]) -> list[Fold]:
     ]
 
 
-def _order(count: int, shuffle: bool, seed: int) -> NDArray[np.intp]:
+def _order(count: int, shuffle: bool, seed: Seed) -> NDArray[np.intp]:
     # The generator of xgb.cv, so that folds are its own for the same seed.
     return np.random.RandomState(seed).permutation(count) if shuffle else np.arange(count)
 

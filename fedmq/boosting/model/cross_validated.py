@@ -1,0 +1,46 @@
+"""What came of a cross-validation: figures over its folds, of which no model is kept."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError, DataError
+
+__all__ = ["CrossValidated"]
+
+
+class CrossValidated(BaseModel):
+    """``figures`` are those of ``xgb.cv``: a number for each round, by ``test-auc-mean`` and so on.
+
+    ``rounds`` were trained; where early stopping was due, the figures end with ``best_iteration``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    name: str
+    parties: tuple[str, ...]
+    folds: int
+    params: TrainParams
+    figures: dict[str, tuple[float, ...]]
+    rounds: int
+    best_iteration: int | None = None
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The figures of the last round that they have."""
+        return {name: values[-1] for name, values in self.figures.items()}
+
+    def dumps(self) -> str:
+        """It as one JSON document."""
+        return self.model_dump_json()
+
+    @classmethod
+    def loads(cls, text: str, where: str) -> Self:
+        """That in ``text``; DataError, which begins with ``where``, if there is none."""
+        try:
+            return cls.model_validate_json(text)
+        except (ConfigError, ValidationError):
+            raise DataError(f"{where}: is no cross-validation, or damaged") from None
