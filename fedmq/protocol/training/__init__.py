@@ -11,6 +11,7 @@
 ``tables``                 the tables that a training begins with
 ``earlier_attempts``       what a crash leaves to the next attempt
 ``model_builder``          the trees and margins so far
+``fold_models``            those of each fold of a cross-validation
 ``round``                  margins of a round of one tree for each class
 ``dart_round``             rounds that leave trees out and weigh them
 ``tree_builder``           rows of each node, as the label holder sees them
