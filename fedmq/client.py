@@ -13,7 +13,21 @@ from typing import Any, Self
 
 from fedmq.errors import ConfigError, DaemonError, FedmqError, error_of_status
 
-__all__ = ["AsyncClient", "Client", "ScoreList"]
+__all__ = ["AsyncClient", "Client", "ScoreList", "ScoreReason"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreReason:
+    """What a party, or one of its columns, added to a margin.
+
+    ``column`` is a name where the label holder owns it, and a number where another party does; None
+    stands for all columns of the party. ``text`` is what its owner publishes of it, or "".
+    """
+
+    party: str
+    column: str | int | None
+    value: float
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +36,15 @@ class ScoreList:
 
     Of a model of several classes a score is a tuple, with a number for each.
     ``unknown_at`` by id: parties that do not know it. ``degraded`` by party that did not answer:
-    the share of (row, tree) pairs that were guessed there; empty when all is exact.
+    the share of (row, tree) pairs that were guessed there; empty when all is exact. ``reasons``:
+    those of each score, the strongest first, where they were asked for; none of a guess.
     """
 
     model: str
     scores: tuple[float | tuple[float, ...] | None, ...]
     unknown_at: Mapping[str, Sequence[str]] = field(default_factory=dict)
     degraded: Mapping[str, float] = field(default_factory=dict)
+    reasons: tuple[tuple[ScoreReason, ...], ...] = ()
 
 
 def _httpx() -> ModuleType:
@@ -68,11 +84,14 @@ class _BaseClient(ABC):
         model: str | None,
         output: str,
         seconds: float | None,
+        explain: int | None,
     ) -> dict[str, Any]:
         names = [ids] if isinstance(ids, str) else list(ids)
         body: dict[str, Any] = {"ids": names, "output": output}
         if features is not None:
             body["features"] = [dict(row) for row in features]
+        if explain is not None:
+            body["explain"] = explain
         if seconds is not None:
             body["deadline_ms"] = seconds * 1000
         return {
@@ -92,6 +111,7 @@ class _BaseClient(ABC):
             tuple(_score(row["score"]) for row in answer["scores"]),
             {row["id"]: row["unknown_at"] for row in answer["scores"] if "unknown_at" in row},
             answer.get("degraded", {}),
+            tuple(_reasons(row["reasons"]) for row in answer["scores"] if "reasons" in row),
         )
 
     def _unreachable(self, error: Exception) -> DaemonError:
@@ -100,6 +120,13 @@ class _BaseClient(ABC):
 
 def _score(score: float | list[float] | None) -> float | tuple[float, ...] | None:
     return tuple(score) if isinstance(score, list) else score
+
+
+def _reasons(reasons: list[dict[str, Any]] | None) -> tuple[ScoreReason, ...]:
+    return tuple(
+        ScoreReason(reason["party"], reason.get("column"), reason["value"], reason.get("text", ""))
+        for reason in reasons or ()
+    )
 
 
 def _error(response: Any) -> FedmqError:
@@ -128,16 +155,19 @@ class Client(_BaseClient):
         model: str | None = None,
         output: str = "prediction",
         seconds: float | None = None,
+        explain: int | None = None,
     ) -> ScoreList:
         """Scores of ``ids``, within ``seconds``; ``output`` is ``prediction`` or ``margin``.
 
+        ``explain``: how many reasons each score comes with, what weighed most in the margin.
+
         Raises:
-            DataError: no such model, an unknown id, a wrong feature.
+            DataError: no such model, an unknown id, a wrong feature, or no reasons for this model.
             Overloaded: ask again later.
             PeerSilent: a party is away, or there was no score in time.
             DaemonError: no service, or the token is wrong.
         """
-        request = self._request(ids, features, model, output, seconds)
+        request = self._request(ids, features, model, output, seconds, explain)
         try:
             response = self._http.post(**request)
         except self._httpx.TransportError as error:
@@ -174,9 +204,10 @@ class AsyncClient(_BaseClient):
         model: str | None = None,
         output: str = "prediction",
         seconds: float | None = None,
+        explain: int | None = None,
     ) -> ScoreList:
         """As :meth:`Client.predict`."""
-        request = self._request(ids, features, model, output, seconds)
+        request = self._request(ids, features, model, output, seconds, explain)
         try:
             response = await self._http.post(**request)
         except self._httpx.TransportError as error:

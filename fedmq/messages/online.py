@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from fedmq.messages.array import Array, Bitmap, Uint32s
 from fedmq.messages.body import Body, Count, Index, ModelId, Reason
 from fedmq.messages.inference import SampleId
+from fedmq.messages.record_columns import RecordColumns
 
 __all__ = [
     "BODIES",
@@ -154,6 +155,11 @@ class ModelReady(Body):
     """Passive to active: the share is here and loaded."""
 
     kind: ClassVar[str] = "model ready"
+
+    explain: bool = True
+    """Whether its owner agrees to reasons that say what part it had in a score."""
+    columns: RecordColumns | None = None
+    """Of the records that have chains, where its owner shows them; otherwise it is one player."""
 
 
 class ModelSwitch(Body):

@@ -13,6 +13,7 @@ from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
 from fedmq.messages.envelope import Envelope, Header
+from fedmq.messages.record_columns import RecordColumns
 
 DTYPES = ("|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8")
 
@@ -37,6 +38,9 @@ def arrays(draw: st.DrawFn, dtypes: tuple[str, ...] = DTYPES, axes: int = 3) -> 
 
 
 uint32s = arrays(("<u4",), axes=1)
+record_columns = st.builds(
+    RecordColumns, column=uint32s, texts=st.lists(text, max_size=3).map(tuple)
+)
 bitmaps = st.lists(st.booleans(), max_size=40).map(lambda bits: Bitmap.of(np.array(bits, np.bool_)))
 scalars = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | text
 payloads = st.dictionaries(text, arrays() | scalars, max_size=4)
@@ -230,7 +234,9 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         left=successors,
         right=successors,
     ),
-    online.ModelReady: st.builds(online.ModelReady),
+    online.ModelReady: st.builds(
+        online.ModelReady, explain=st.booleans(), columns=st.none() | record_columns
+    ),
     online.ModelSwitch: st.builds(online.ModelSwitch),
     online.ModelDismiss: st.builds(online.ModelDismiss),
     online.ModelDeployed: st.builds(online.ModelDeployed),
@@ -356,6 +362,8 @@ _FIELDS: dict[str, Any] = {
     "alias": "production",
     "mode": "hop",
     "right": _RECORDS,
+    "explain": False,
+    "columns": RecordColumns(column=_NUMBERS, texts=("often late",)),
 }
 
 

@@ -1,25 +1,36 @@
 """What did each player add to the margin of a row? Shapley values of trees.
 
-S. M. Lundberg, G. Erion, S.-I. Lee, "Consistent Individualized Feature Attribution for Tree
-Ensembles" (2018), Algorithm 2: path-dependent TreeSHAP, as XGBoost's ``pred_contribs``. A player
-is whatever owns splits together: a feature, or a party with all of its features.
+Path-dependent TreeSHAP (S. M. Lundberg, G. Erion, S.-I. Lee, "Consistent Individualized Feature
+Attribution for Tree Ensembles", 2018), as XGBoost's ``pred_contribs``. A player is whatever owns
+splits together: a feature, or a party with all of its features.
+
+On the way to a leaf of weight w, player i has the share z_i of the training's cover that goes it,
+and o_i is 1 where the row goes it, else 0. A weight of Shapley's is an integral of Euler's, so the
+values of the game that a leaf makes are
+
+    phi_i = w (o_i - z_i) * integral over t from 0 to 1 of prod over j != i of (z_j (1 - t) + o_j t)
+
+whose polynomial a Gauss-Legendre rule of half as many points as there are players sums exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import comb
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.tree import Tree
 
-__all__ = ["expected_margin", "tree_contributions"]
+__all__ = ["TreeShap", "expected_margin"]
+
+_MOST_NUMBERS = 2**20
+"""Of an array at once: rows are taken in parts."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class _Path:
     """The way to a leaf: by player the share of the training's cover that goes it, and its steps.
 
@@ -31,56 +42,126 @@ class _Path:
     steps: dict[int, tuple[tuple[int, bool], ...]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeShap:
+    """The ways to all leaves of some trees, one after the other: made once, for any rows.
+
+    A way has a factor for each of its players, a factor a step for each of the player's nodes.
+    ``step_node`` (steps,) counts nodes through all trees; ``first_step`` (factors,) and
+    ``first_factor`` (ways,) say where those of a factor or way begin. ``order`` sorts factors by
+    ``targets``, outputs * players + player, whose first ones stand at ``first_of_target``.
+    ``expected`` (outputs,): what rows of which nothing is known get.
+    """
+
+    players: int
+    step_node: NDArray[np.intp]
+    step_left: NDArray[np.bool_]
+    first_step: NDArray[np.intp]
+    share: NDArray[np.float64]
+    way: NDArray[np.intp]
+    first_factor: NDArray[np.intp]
+    weight: NDArray[np.float64]
+    order: NDArray[np.intp]
+    targets: NDArray[np.intp]
+    first_of_target: NDArray[np.intp]
+    expected: NDArray[np.float64]
+    points: NDArray[np.float64]
+    point_weights: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        trees: Sequence[Tree],
+        players: Sequence[NDArray[np.integer]],
+        n_players: int,
+        outputs: Sequence[int] | None = None,
+    ) -> Self:
+        """``players`` (nodes,) of each tree: whose its splits are; they mean nothing at leaves.
+
+        ``outputs``: of each tree, the margin to which it adds; all to one when left out.
+        """
+        of_tree = list(outputs) if outputs is not None else [0] * len(trees)
+        expected = np.zeros(max(of_tree, default=0) + 1)
+        steps: list[tuple[int, bool]] = []
+        first_step: list[int] = []
+        shares: list[float] = []
+        targets: list[int] = []
+        ways: list[int] = []
+        first_factor: list[int] = []
+        weights: list[float] = []
+        root = 0
+        for tree, owners, output in zip(trees, players, of_tree, strict=True):
+            expected[output] += expected_margin(tree)
+            for path in _paths(tree, owners):
+                first_factor.append(len(shares))
+                for player, turns in path.steps.items():
+                    ways.append(len(weights))
+                    shares.append(path.shares[player])
+                    targets.append(output * n_players + player)
+                    first_step.append(len(steps))
+                    steps += [(root + node, turn) for node, turn in turns]
+                weights.append(path.weight)
+            root += len(tree)
+        most = int(np.diff([*first_factor, len(shares)]).max(initial=1))
+        points, point_weights = np.polynomial.legendre.leggauss((most + 1) // 2)
+        order = np.argsort(targets, kind="stable").astype(np.intp)
+        sorted_targets, first = np.unique(np.array(targets, np.intp)[order], return_index=True)
+        way = np.array(ways, np.intp)
+        return cls(
+            n_players,
+            np.array([node for node, _ in steps], np.intp),
+            np.array([turn for _, turn in steps], np.bool_),
+            np.array(first_step, np.intp),
+            np.array(shares, np.float64),
+            way,
+            np.array(first_factor, np.intp),
+            np.array(weights, np.float64)[way],
+            order,
+            sorted_targets,
+            first,
+            expected,
+            (points + 1) / 2,
+            point_weights / 2,
+        )
+
+    def values(self, left: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """The Shapley values of rows: float64 (rows, outputs, players).
+
+        ``left`` (rows, nodes of all trees): which rows go left at each split. The values of a row
+        and ``expected`` add up to the weights of its leaves.
+        """
+        values = np.zeros((len(left), len(self.expected) * self.players))
+        if len(self.way):
+            most = max(1, _MOST_NUMBERS // len(self.way))
+            for start in range(0, len(left), most):
+                rows = slice(start, start + most)
+                values[rows, self.targets] = self._of_some(left[rows])
+        return values.reshape(len(left), len(self.expected), self.players)
+
+    def _of_some(self, left: NDArray[np.bool_]) -> NDArray[np.float64]:
+        goes = left[:, self.step_node] == self.step_left
+        goes = np.logical_and.reduceat(goes, self.first_step, axis=1)
+        integral = np.zeros(goes.shape)
+        for point, weight in zip(self.points, self.point_weights, strict=True):
+            others = self.share * (1 - point)
+            factor = np.where(goes, others + point, others)
+            product = np.multiply.reduceat(factor, self.first_factor, axis=1)[:, self.way]
+            # A factor is zero where cover goes no way that the row goes neither: it adds nothing.
+            np.divide(weight * product, factor, out=product, where=factor > 0)
+            integral += product
+        integral *= (goes - self.share) * self.weight
+        return np.add.reduceat(integral[:, self.order], self.first_of_target, axis=1)
+
+
 def expected_margin(tree: Tree) -> float:
     """What ``tree`` adds to a row of which nothing is known: the mean leaf weight by cover."""
-    return _means(tree)[0]
-
-
-def tree_contributions(
-    tree: Tree, players: NDArray[np.integer], left: NDArray[np.bool_], n_players: int
-) -> NDArray[np.float64]:
-    """The Shapley values of a tree: float64 (rows, players).
-
-    ``players`` (nodes,) has each split's player, which means nothing at leaves; ``left`` (rows,
-    nodes) which rows go left at each split. The values of a row and `expected_margin` add up to
-    the weight of its leaf.
-    """
-    values = np.zeros((len(left), n_players))
-    for path in _paths(tree, players):
-        present = np.column_stack(
-            [
-                np.logical_and.reduce([left[:, node] == turn for node, turn in steps])
-                for steps in path.steps.values()
-            ]
-        )
-        # Rows that agree with the path at the same players share their values.
-        codes = present @ (1 << np.arange(present.shape[1]))
-        _, first, kind = np.unique(codes, return_index=True, return_inverse=True)
-        shares = np.array(list(path.shares.values()))
-        by_kind = path.weight * _shapley(shares, present[first].astype(np.float64))
-        values[:, list(path.steps)] += by_kind[kind.reshape(-1)]
-    return values
-
-
-def _shapley(shares: NDArray[np.float64], present: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the game prod(present of those who join) x prod(shares of the others).
-
-    ``shares`` (players,), ``present`` (kinds, players) of 0 and 1; float64 (kinds, players).
-    """
-    count = len(shares)
-    # So much counts a coalition of each size that a player joins.
-    weights = np.array([1 / (count * comb(count - 1, size)) for size in range(count)])
-    values = np.empty_like(present)
-    for player in range(count):
-        sizes = np.zeros_like(present)  # the others' product, by how many of them have joined
-        sizes[:, 0] = 1
-        for other in range(count):
-            if other != player:
-                joined = sizes * present[:, other, None]
-                sizes *= shares[other]
-                sizes[:, 1:] += joined[:, :-1]
-        values[:, player] = (present[:, player] - shares[player]) * (sizes @ weights)
-    return values
+    means = [float(weight) for weight in tree.weight]
+    for node in reversed(range(len(tree))):
+        if not tree.is_leaf[node]:
+            left, right = int(tree.left[node]), int(tree.right[node])
+            shares = _share(tree, node, left), _share(tree, node, right)
+            means[node] = shares[0] * means[left] + shares[1] * means[right]
+    return means[0]
 
 
 def _paths(tree: Tree, players: NDArray[np.integer]) -> Iterator[_Path]:
@@ -88,25 +169,19 @@ def _paths(tree: Tree, players: NDArray[np.integer]) -> Iterator[_Path]:
     waiting: list[tuple[int, _Path]] = [(0, _Path(0.0, {}, {}))]
     while waiting:
         node, path = waiting.pop()
-        if tree.is_leaf[node]:
+        if tree.owner[node] < 0:
             if path.steps:
                 yield _Path(float(tree.weight[node]), path.shares, path.steps)
             continue
         player = int(players[node])
-        for child, turn in ((tree.left[node], True), (tree.right[node], False)):
-            share = float(tree.cover[child]) / float(tree.cover[node])
-            shares = path.shares | {player: path.shares.get(player, 1.0) * share}
+        for child, turn in ((int(tree.left[node]), True), (int(tree.right[node]), False)):
+            share = path.shares.get(player, 1.0) * _share(tree, node, child)
+            shares = path.shares | {player: share}
             steps = path.steps | {player: (*path.steps.get(player, ()), (node, turn))}
-            waiting.append((int(child), _Path(0.0, shares, steps)))
+            waiting.append((child, _Path(0.0, shares, steps)))
 
 
-def _means(tree: Tree) -> list[float]:
-    """The mean leaf weight below each node, by cover."""
-    means = [float(weight) for weight in tree.weight]
-    for node in reversed(range(len(tree))):
-        if not tree.is_leaf[node]:
-            left, right = int(tree.left[node]), int(tree.right[node])
-            covers = float(tree.cover[left]), float(tree.cover[right])
-            total = covers[0] * means[left] + covers[1] * means[right]
-            means[node] = total / float(tree.cover[node])
-    return means
+def _share(tree: Tree, node: int, child: int) -> float:
+    """The share of the cover of ``node`` that goes to its ``child``."""
+    cover = float(tree.cover[node])
+    return float(tree.cover[child]) / cover if cover else 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -100,6 +101,37 @@ class ServedForest:
         if len(records) and (int(records.max()) >= len(places) or (places[records] == NONE).any()):
             raise DataError(f"{self.share.parties[owner]} names a record that no tree uses")
         return self.forest.below(places[records], (exits & 1).astype(np.bool_))
+
+    def directions(
+        self, values: NDArray[np.float32], bitmaps: Mapping[int, NDArray[np.bool_]]
+    ) -> NDArray[np.bool_]:
+        """Which rows go left at every split, on their way or not: bool (rows, nodes).
+
+        ``values`` (rows, features) are the label holder's own; ``bitmaps`` bool (rows, records) by
+        index of each other owner that is asked.
+        """
+        left = np.zeros((len(values), len(self.forest.owner)), np.bool_)
+        rows = np.arange(len(values))
+        for owner in (LABEL_HOLDER, *self.asked):
+            nodes = np.flatnonzero(self.forest.owner == owner)
+            records = self.forest.record[nodes]
+            if owner == LABEL_HOLDER:
+                left[:, nodes] = self.share.lookup_table.directions(
+                    values, np.repeat(rows, len(nodes)), np.tile(records, len(rows))
+                ).reshape(len(rows), len(nodes))
+            else:
+                left[:, nodes] = bitmaps[owner][:, records]
+        return left
+
+    def leaves(self, left: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """Where rows with these directions (rows, nodes) end: int32 (rows, trees)."""
+        nodes = np.tile(self.forest.roots, (len(left), 1))
+        rows = np.arange(len(left))[:, None]
+        while len(walking := np.flatnonzero((self.forest.owner[nodes] != LEAF).any(axis=0))):
+            here = nodes[:, walking]
+            below = self.forest.below(here, left[rows, here])
+            nodes[:, walking] = np.where(self.forest.is_leaf(here), here, below)
+        return nodes
 
     def scores(self, leaves: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Leaves (rows, trees) to margins and predictions: float32 (rows,), or (rows, classes)."""

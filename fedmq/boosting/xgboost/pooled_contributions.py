@@ -10,15 +10,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.contributions import expected_margin, tree_contributions
+from fedmq.boosting.model.contributions import TreeShap
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LEAF
+from fedmq.boosting.model.tree import LEAF, Tree
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError
 
 __all__ = ["margin_contributions"]
+
+_MOST_DIRECTIONS = 2**26
+"""Of rows at nodes at once: a byte each."""
 
 
 def margin_contributions(
@@ -36,18 +39,38 @@ def margin_contributions(
         raise ConfigError(
             "pred_contribs: neither XGBoost nor fedmq has them for trees of vector leaves"
         )
-    classes, rows = share.params.outputs, len(values[0])
+    trees, rows = share.used_trees, len(values[0])
+    pooled = [PooledTree.of(tree, tables) for tree in trees]
     columns = sum(len(table.feature_names) for table in tables)
+    shap = TreeShap.of(
+        trees,
+        [tree.feature for tree in pooled],
+        columns,
+        [share.params.output_of(number) for number in range(len(trees))],
+    )
+    classes = share.params.outputs
     sums = np.zeros((rows, classes, columns + 1))
     sums[:, :, -1] = objective_of(share.params).first_margin(share.base_score)
-    for number, tree in enumerate(share.used_trees):
-        pooled = PooledTree.of(tree, tables)
-        left = np.zeros((rows, len(tree)), np.bool_)
-        for node in np.flatnonzero(tree.owner != LEAF).tolist():
-            owner = int(tree.owner[node])
-            records = np.full(rows, tree.record[node])
-            left[:, node] = tables[owner].directions(values[owner], np.arange(rows), records)
-        of_class = sums[:, share.params.output_of(number)]
-        of_class[:, :-1] += tree_contributions(tree, pooled.feature, left, columns)
-        of_class[:, -1] += expected_margin(tree)
+    sums[:, : len(shap.expected), -1] += shap.expected
+    most = max(1, _MOST_DIRECTIONS // max(1, sum(map(len, trees))))
+    for start in range(0, rows, most):
+        some = np.arange(start, min(start + most, rows))
+        left = [_directions(tree, tables, values, some) for tree in trees]
+        found = shap.values(np.concatenate([np.zeros((len(some), 0), np.bool_), *left], axis=1))
+        sums[some, : found.shape[1], :-1] = found
     return (sums if classes > 1 else sums[:, 0]).astype(np.float32)
+
+
+def _directions(
+    tree: Tree,
+    tables: Sequence[LookupTable],
+    values: Sequence[NDArray[np.float32]],
+    rows: NDArray[np.intp],
+) -> NDArray[np.bool_]:
+    """Which of ``rows`` go left at each split of ``tree``: bool (rows, nodes)."""
+    left = np.zeros((len(rows), len(tree)), np.bool_)
+    for node in np.flatnonzero(tree.owner != LEAF).tolist():
+        owner = int(tree.owner[node])
+        records = np.full(len(rows), tree.record[node])
+        left[:, node] = tables[owner].directions(values[owner], rows, records)
+    return left

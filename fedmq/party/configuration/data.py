@@ -112,6 +112,12 @@ class DataSection(Section):
     column_groups: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """Columns by a name that ``interaction_constraints`` may give them together, as in
     ``{ usage = ["minutes", "calls"] }``."""
+    reasons: Mapping[str, Annotated[str, Field(min_length=1, max_length=200)]] = Field(
+        default_factory=dict
+    )
+    """What is published of a column where it is among the reasons for a score, such as
+    ``{ tenure = "short time as a customer" }``; another party's are only read where its policy says
+    ``explain = "column"``."""
     types: Mapping[str, ColumnType] = Field(default_factory=dict)
     """What a column holds. Left out, a column without any number in it is a category."""
     columns: Mapping[str, ColumnSection] = Field(default_factory=dict)

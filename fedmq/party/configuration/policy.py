@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from fedmq.boosting.model.shown_columns import Explain
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
 from fedmq.party.configuration.toml_file import Section
@@ -96,6 +97,10 @@ class PolicySection(Section):
     and cannot verify what is encrypted."""
     most_rows_per_hour: Annotated[int, Field(ge=0)] | None = None
     """Rows that may be scored within any hour, in batches and online together."""
+    explain: Explain = "party"
+    """What reasons for a score may say of this party: ``none``, its part as a whole (``party``), or
+    that of each of its columns, which have numbers and no names; the label holder then learns which
+    splits share a column. Asked when a model is activated."""
     transcript_bytes: Annotated[int, Field(ge=0)] = 2**30
     """Of each training, for the transcript with which an auditor can replay what this party
     answered; a party that takes part with 0 commits to nothing and signs nothing."""

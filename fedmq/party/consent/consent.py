@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from fedmq.boosting.model.shown_columns import Explain
 from fedmq.errors import Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
@@ -53,6 +54,11 @@ class Consent:
         self.quota.most = policy.most_rows_per_hour
         self._alignments.most = policy.most_alignments_per_day
         self._trainings.most = policy.most_trainings_per_day
+
+    @property
+    def explain(self) -> Explain:
+        """To which reasons this party agrees."""
+        return self._policy.explain
 
     async def training(
         self, header: Header, terms: TrainingOpen, *, begins: bool = False, terms_before: str = ""
@@ -156,7 +162,7 @@ class Consent:
 
     async def serving(self, header: Header, model: str, mode: str) -> None:
         """Raises Refused if this party does not serve ``model`` online in ``mode``."""
-        await self._ask(header, model=model, mode=mode)
+        await self._ask(header, model=model, mode=mode, explain=self._policy.explain)
         self._check_peer(header, "inference")
 
     def answering(self, header: Header) -> None:

@@ -127,7 +127,7 @@ class Roles:
         label = data.label if labelled else None
         beside = data.beside_label if labelled else {}
         named = [("id", data.id), ("label", label), *beside.items()]
-        others = (*data.features, *data.ignore, *data.types, *data.columns)
+        others = (*data.features, *data.ignore, *data.types, *data.columns, *data.reasons)
         named += [("", column) for column in others]
         for role, column in named:
             if column is not None and column not in source.columns:

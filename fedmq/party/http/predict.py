@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
@@ -123,7 +123,9 @@ def _from_arrow(body: bytes, request: Request, most_rows: int, most_bytes: int) 
         columns = [name for name in table.column_names if name != "id"]
         features = table.select(columns).to_pylist()
     fields = {"ids": ids, "features": features}
-    fields |= {name: request.query_params.get(name) for name in ("output", "deadline_ms")}
+    fields |= {
+        name: request.query_params.get(name) for name in ("output", "explain", "deadline_ms")
+    }
     try:
         return PredictRequest.model_validate(
             {name: value for name, value in fields.items() if value is not None}, strict=False
@@ -161,19 +163,38 @@ def _to_arrow(prediction: Prediction) -> bytes:
     arrow = _arrow()
     of_classes = any(isinstance(value, list) for value in prediction.values)
     scores = arrow.list_(arrow.float64()) if of_classes else arrow.float64()
-    table = arrow.table(
-        {
-            "id": prediction.ids,
-            "score": arrow.array(prediction.values, scores),
-            "unknown_at": arrow.array(prediction.unknown_at, arrow.list_(arrow.string())),
-        }
-    )
+    columns = {
+        "id": prediction.ids,
+        "score": arrow.array(prediction.values, scores),
+        "unknown_at": arrow.array(prediction.unknown_at, arrow.list_(arrow.string())),
+    }
+    if prediction.reasons is not None:
+        columns["reasons"] = _reasons_to_arrow(arrow, prediction.reasons)
+    table = arrow.table(columns)
     degraded = ",".join(f"{party}={share:g}" for party, share in prediction.degraded.items())
     table = table.replace_schema_metadata({"model": prediction.model, "degraded": degraded})
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+def _reasons_to_arrow(arrow: Any, reasons: Sequence[Sequence[Mapping[str, Any]] | None]) -> Any:
+    """By row a list of reasons; a column is text, be it a name or a number."""
+    text = arrow.string()
+    kind = arrow.struct(
+        [("party", text), ("column", text), ("value", arrow.float64()), ("text", text)]
+    )
+    rows = [
+        None
+        if found is None
+        else [
+            {**reason, "column": str(reason["column"])} if "column" in reason else dict(reason)
+            for reason in found
+        ]
+        for found in reasons
+    ]
+    return arrow.array(rows, arrow.list_(kind))
 
 
 def _arrow() -> Any:

@@ -98,6 +98,7 @@ class OnlineLane:
             pool=pool,
             gate=self._gate,
             max_age=section.max_age,
+            reasons=config.data.reasons,
         )
         self._answers = BackgroundTasks()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.shown_columns import Agreed
 from fedmq.errors import FedmqError
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.online.answering.answering import Answering
@@ -42,7 +44,8 @@ class ModelLoader:
 
     The label holder's models go to ``scorer``, a feature holder's shares to ``answering``.
     ``max_age``: seconds after which rows are compared with their source. From the first model on,
-    the computations of ``pool`` give way to scores, as ``gate`` has it.
+    the computations of ``pool`` give way to scores, as ``gate`` has it. ``reasons``: what this
+    party publishes of its columns, by name.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class ModelLoader:
         pool: ComputePool,
         gate: PriorityGate,
         max_age: float,
+        reasons: Mapping[str, str],
     ) -> None:
         self._is_active = is_active
         self._model_store = model_store
@@ -67,6 +71,7 @@ class ModelLoader:
         self._pool = pool
         self._gate = gate
         self._max_age = max_age
+        self._reasons = reasons
         self._stamps: dict[str, Any] = {}
         """Of the source, when the rows of a served model were read."""
         self._tasks = BackgroundTasks()
@@ -103,6 +108,11 @@ class ModelLoader:
         load = self._source.reading.of(share.lookup_table.feature_names, model)
         rows = self._source.served(await self._pool.run(load))
         return ReadModel(ServedModel(forest, rows, mode), stamp)
+
+    async def explained(self, read: ReadModel, agreed: Agreed) -> ReadModel:
+        """The model with the reasons for its scores to which the other owners ``agreed``."""
+        served = await asyncio.to_thread(read.served.explained, agreed, self._reasons)
+        return ReadModel(served, read.stamp)
 
     def serve(self, name: str, read: ReadModel) -> None:
         """Score with the model from now on, by its id and by ``name``."""
@@ -144,6 +154,7 @@ class ModelLoader:
         try:
             if self._is_active:
                 read = await self.read(model, deployment.mode)
+                read = await self.explained(read, deployment.agreed)
                 self._scorer.models[model] = read.served
                 for name, named in self._deployments.names().items():
                     if named == deployment:

@@ -13,7 +13,7 @@ from typing import Any
 from fedmq.errors import ConfigError, DaemonError, FedmqError, Refused
 from fedmq.messages.body import NAME_OF_MODEL, Body
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.messages.online import ModelDeploy
+from fedmq.messages.online import ModelDeploy, ModelReady
 from fedmq.party.online.answering.hosted_share import LoadedShare
 from fedmq.party.online.lane import OnlineLane
 from fedmq.party.services.service import Command, PartyContext, Service
@@ -25,6 +25,7 @@ from fedmq.party.store.disk import until_taken
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.online.options import Mode
+from fedmq.protocol.record_columns import record_columns
 from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["PRODUCTION", "DeploymentService"]
@@ -109,9 +110,10 @@ class DeploymentService(Service):
             self.context.require_parties(self.context.model_store.active(model))
             read = await self._loader.read(model, mode)
             machine = ActiveDeployment(name, read.served.forest, mode)
-            await self._agree(model, machine, on_progress)
+            agreed = await self._agree(model, machine, on_progress)
             before = self._deployments.names().get(name)
-            deployment = Deployment(model=model, mode=mode)
+            deployment = Deployment(model=model, mode=mode, agreed=agreed)
+            read = await self._loader.explained(read, agreed)
             await asyncio.to_thread(self._deployments.put, name, deployment)
             self._loader.serve(name, read)
             log.info("%s is model %s from now on", name, model)
@@ -128,8 +130,8 @@ class DeploymentService(Service):
         records = {party: len(forest.chains(owner)) for owner, party in forest.asked.items()}
         return {"model": model, "records": records}
 
-    async def _agree(self, model: str, machine: ActiveDeployment, on_progress: OnProgress) -> None:
-        """Run the session to its end; whoever asked for it is shown how far it is."""
+    async def _agree(self, model: str, machine: ActiveDeployment, on_progress: OnProgress) -> Any:
+        """The session's result, at its end; whoever asked for it is shown how far it is."""
         changes: asyncio.Queue[RunningSession] = asyncio.Queue()
         running = self._open(model, machine, changes.put_nowait)
         outcome = running.runner.outcome
@@ -144,7 +146,7 @@ class DeploymentService(Service):
                 # An owner who goes away must not stop a switch halfway: parties would differ.
                 with contextlib.suppress(ConnectionError):
                     await on_progress({"event": "progress", **running.status()})
-        await outcome
+        return await outcome
 
     def _open(
         self,
@@ -186,7 +188,20 @@ class DeploymentService(Service):
         left, right = tuple(terms.left.numpy().tolist()), tuple(terms.right.numpy().tolist())
         load = self._loader.computation(terms.model, left, right)
         stamp = await self._loader.stamp()
-        machine = PassiveDeployment(header.sender, load, await self._refusal(header, terms))
+        explain = self.context.consent.explain
+
+        def ready(loaded: LoadedShare) -> ModelReady:
+            if terms.mode == "hop" or explain == "party":
+                return ModelReady()
+            return ModelReady(
+                explain=explain != "none",
+                columns=record_columns(loaded.columns(self.context.config.data.reasons))
+                if explain == "column"
+                else None,
+            )
+
+        refusal = await self._refusal(header, terms)
+        machine = PassiveDeployment(header.sender, load, refusal, ready)
 
         async def keep(loaded: LoadedShare | None) -> None:
             if loaded is None:

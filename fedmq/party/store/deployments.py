@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedmq.boosting.model.record_chains import Chains
+from fedmq.boosting.model.shown_columns import Agreed
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import write_atomically
 from fedmq.protocol.online.options import Mode
@@ -19,7 +20,10 @@ _KEPT = 5
 
 
 class Deployment(BaseModel):
-    """A model as it is served. ``left`` and ``right`` are its chains here; empty at the active."""
+    """A model as it is served. ``left`` and ``right`` are its chains here; empty at the active.
+
+    ``agreed``: at the active, to which reasons the other owners agreed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,6 +31,7 @@ class Deployment(BaseModel):
     mode: Mode
     left: tuple[int, ...] = ()
     right: tuple[int, ...] = ()
+    agreed: Agreed = Agreed()
 
     @property
     def chains(self) -> Chains:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.shown_columns import Agreed, ShownColumns
 from fedmq.messages import online
 from fedmq.messages.array import Array
 from fedmq.messages.body import SessionRefuse
@@ -17,14 +18,16 @@ from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.online.options import Mode
+from fedmq.protocol.record_columns import columns_of
 
 __all__ = ["ActiveDeployment"]
 
 
 class ActiveDeployment(Machine):
-    """The label holder's side; finishes with nothing, once every party serves the model.
+    """The label holder's side; finishes once every party serves the model.
 
-    With ``only_asks`` it finishes once every party could, and the name keeps its meaning.
+    The result is what the owners :class:`Agreed` to. With ``only_asks`` it finishes once every
+    party could, with nothing, and the name keeps its meaning.
     """
 
     TABLE = ACTIVE_DEPLOYMENT
@@ -39,6 +42,8 @@ class ActiveDeployment(Machine):
         self._mode = mode
         self._only_asks = only_asks
         self._waiting: set[str] = set()
+        self._columns: dict[str, ShownColumns] = {}
+        self._refusing: list[str] = []
 
     def is_done_with(self, peer: str) -> bool:
         return self.state is ActiveDeploymentState.SWITCHING and peer not in self._waiting
@@ -59,8 +64,14 @@ class ActiveDeployment(Machine):
         self._switch_when_ready()
 
     @on_message(online.ModelReady)
-    def _on_ready(self, peer: str, _: online.ModelReady) -> None:
+    def _on_ready(self, peer: str, body: online.ModelReady) -> None:
+        owner = self._served.share.parties.index(peer)
+        shown = columns_of(peer, body.columns, len(self._served.node_of[owner]))
         self._strike(peer, self._waiting)
+        if shown is not None:
+            self._columns[peer] = shown
+        if not body.explain:
+            self._refusing.append(peer)
         self._switch_when_ready()
 
     def _switch_when_ready(self) -> None:
@@ -88,4 +99,5 @@ class ActiveDeployment(Machine):
     def _finish_when_deployed(self) -> None:
         if not self._waiting:
             self._move(ALL_SERVE)
-            self._emit(Finish(None))
+            refusing = tuple(sorted(self._refusing))
+            self._emit(Finish(Agreed(columns=self._columns, refusing=refusing)))

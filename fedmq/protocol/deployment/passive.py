@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fedmq.computation import Computation
@@ -21,16 +22,24 @@ __all__ = ["PassiveDeployment"]
 class PassiveDeployment(Machine):
     """A feature holder's side; finishes with what is to be served, or with None.
 
-    ``load`` computes that; ``refusal`` is the owner's reason against it, or empty.
+    ``load`` computes that; ``refusal`` is the owner's reason against it, or empty. ``ready`` makes
+    of what was loaded what the label holder hears of it.
     """
 
     TABLE = PASSIVE_DEPLOYMENT
     failed_state = PassiveDeploymentState.FAILED
 
-    def __init__(self, peer: str, load: Computation, refusal: str) -> None:
+    def __init__(
+        self,
+        peer: str,
+        load: Computation,
+        refusal: str,
+        ready: Callable[[Any], online.ModelReady] = lambda _: online.ModelReady(),
+    ) -> None:
         super().__init__(PassiveDeploymentState.READY, (peer,))
         self._load = load
         self._refusal = refusal
+        self._ready = ready
         self._loaded: Any
 
     @on_message(online.ModelDeploy)
@@ -42,7 +51,7 @@ class PassiveDeployment(Machine):
 
     def _with_share(self, loaded: Any) -> None:
         self._loaded = loaded
-        self._send(self.peers[0], online.ModelReady())
+        self._send(self.peers[0], self._ready(loaded))
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         if self.state is PassiveDeploymentState.LOADING:

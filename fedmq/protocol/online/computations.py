@@ -21,13 +21,15 @@ class OnlineScores:
 
     ``unknown`` bool (rows,) by party: rows that the party does not hold, whose values there counted
     as missing. ``degraded`` by party: the share of (row, tree) pairs whose direction at that party
-    was guessed because it did not answer; absent where all is exact.
+    was guessed because it did not answer; absent where all is exact. ``left`` bool (rows, nodes):
+    all directions, where the request is to be explained and nothing was guessed.
     """
 
     margins: NDArray[np.float32]
     predictions: NDArray[np.float32]
     unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     degraded: Mapping[str, float] = field(default_factory=dict)
+    left: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,12 +98,23 @@ class Descend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SumOnline:
-    """Margins and predictions of the rows whose ``leaves`` (rows, trees) these are."""
+    """Margins and predictions of the rows whose ``leaves`` (rows, trees) these are.
+
+    And all of their directions if ``bitmaps`` are given, bool (rows, records) by owner;
+    ``values`` (rows, features) are the label holder's own.
+    """
 
     label: ClassVar[str] = "SumOnline"
     served: ServedForest
     leaves: NDArray[np.int32]
+    values: NDArray[np.float32]
+    bitmaps: Mapping[int, NDArray[np.bool_]] | None = None
 
-    def run(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def run(self) -> OnlineScores:
+        """The scores, of which nothing was guessed."""
         assert (self.served.forest.owner[self.leaves] == LEAF).all()
-        return self.served.scores(self.leaves)
+        margins, predictions = self.served.scores(self.leaves)
+        if self.bitmaps is None:
+            return OnlineScores(margins, predictions)
+        left = self.served.directions(self.values, self.bitmaps)
+        return OnlineScores(margins, predictions, left=left)

@@ -19,11 +19,15 @@ Degrade = Literal["fail", "partial", "active_only"]
 
 @dataclass(frozen=True, slots=True)
 class AskedRows:
-    """The rows of a batch that one request asked for, and the seconds that it waits."""
+    """The rows of a batch that one request asked for, and the seconds that it waits.
+
+    ``explain``: its scores come with all directions of the rows, in mode ``bitmap``.
+    """
 
     start: int
     stop: int
     seconds: float
+    explain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.contributions import expected_margin, tree_contributions
+from fedmq.boosting.model.contributions import TreeShap, expected_margin
 from fedmq.boosting.model.tree import GrowingTree, Tree
 
 
@@ -44,6 +44,12 @@ def expectation(tree: Tree, players: NDArray[np.int64], left: NDArray[np.bool_],
     return below(0)
 
 
+def contributions(
+    tree: Tree, players: NDArray[np.int64], left: NDArray[np.bool_], n_players: int
+) -> NDArray[np.float64]:
+    return TreeShap.of([tree], [players], n_players).values(left)[:, 0]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_values_are_those_of_shapley_s_definition(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -51,7 +57,7 @@ def test_values_are_those_of_shapley_s_definition(seed: int) -> None:
     n_players = int(random.integers(1, 6))
     players = random.integers(0, n_players, len(tree))
     left = random.random((7, len(tree))) < 0.5
-    values = tree_contributions(tree, players, left, n_players)
+    values = contributions(tree, players, left, n_players)
     everybody = set(range(n_players))
     for row in range(len(left)):
         for player in range(n_players):
@@ -70,7 +76,7 @@ def test_values_are_those_of_shapley_s_definition(seed: int) -> None:
 def test_who_splits_nothing_adds_nothing() -> None:
     tree = grown(np.random.default_rng(1), depth=3)
     left = np.ones((2, len(tree)), np.bool_)
-    values = tree_contributions(tree, np.zeros(len(tree), np.int64), left, 2)
+    values = contributions(tree, np.zeros(len(tree), np.int64), left, 2)
     assert (values[:, 1] == 0).all()
     assert (values[:, 0] != 0).all()
 
@@ -81,4 +87,41 @@ def test_a_tree_that_is_a_leaf_is_all_bias() -> None:
     alone = tree.finished()
     assert expected_margin(alone) == 0.5
     left = np.ones((3, 1), np.bool_)
-    assert not tree_contributions(alone, np.zeros(1, np.int64), left, 4).any()
+    assert not contributions(alone, np.zeros(1, np.int64), left, 4).any()
+
+
+def test_trees_add_up_each_to_its_own_margin() -> None:
+    random = np.random.default_rng(2)
+    trees = [grown(random, depth=3) for _ in range(4)]
+    players = [random.integers(0, 3, len(tree)) for tree in trees]
+    left = random.random((9, sum(map(len, trees)))) < 0.5
+    shap = TreeShap.of(trees, players, 3, [0, 1, 0, 1])
+    expected, start = np.zeros((9, 2, 3)), 0
+    for number, tree in enumerate(trees):
+        of_tree = left[:, start : start + len(tree)]
+        expected[:, number % 2] += contributions(tree, players[number], of_tree, 3)
+        start += len(tree)
+    np.testing.assert_allclose(shap.values(left), expected, atol=1e-12)
+    margins = [sum(expected_margin(tree) for tree in trees[output::2]) for output in (0, 1)]
+    np.testing.assert_allclose(shap.expected, margins, atol=1e-12)
+
+
+def test_rows_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(3)
+    tree = grown(random, depth=4)
+    players, left = random.integers(0, 4, len(tree)), random.random((50, len(tree))) < 0.5
+    at_once = contributions(tree, players, left, 4)
+    monkeypatch.setattr("fedmq.boosting.model.contributions._MOST_NUMBERS", 100)
+    np.testing.assert_array_equal(contributions(tree, players, left, 4), at_once)
+
+
+def test_a_side_that_no_cover_went_has_values_that_add_up() -> None:
+    tree = GrowingTree()
+    left, right = tree.split(0, 0, 0, gain=1.0, cover=4.0)
+    inner = tree.split(left, 0, 1, gain=1.0, cover=4.0)
+    for node, weight, cover in ((inner[0], 1.0, 4.0), (inner[1], 2.0, 0.0), (right, 5.0, 0.0)):
+        tree.leaf(node, weight, cover=cover)
+    held = tree.finished()
+    ways = np.array([[a, b, 0, 0, 0] for a in (False, True) for b in (False, True)], np.bool_)
+    values = contributions(held, np.array([0, 1, 0, 0, 0]), ways, 2)
+    np.testing.assert_allclose(values.sum(axis=1) + expected_margin(held), [5.0, 5.0, 2.0, 1.0])

@@ -68,6 +68,7 @@ class ServingFederation:
         self.ids = [f"P{row:05d}" for row in range(len(table))]
         self.table = table
         self.margins: dict[str, NDArray[np.float32]] = {}
+        self.boosters: dict[str, xgboost.Booster] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ready_before: Counter[str] = Counter()
         parts = np.array_split(np.arange(table.shape[1]), 3)
@@ -96,6 +97,9 @@ class ServingFederation:
         path = self.folder / party / "party.toml"
         text = path.read_text()
         text = re.sub(r"engines = \[.*\]", 'engines = ["plain", "paillier", "ou"]', text)
+        if party != "bank":
+            text = text.replace("[policy]\n", '[policy]\nexplain = "column"\n')
+        text = text.replace("[data]\n", f'[data]\nreasons = {{ f1 = "f1 of {party}" }}\n')
         text += "\n[compute]\nworkers = 1\n\n[online]\n" + online + "\n"
         if party == "bank":
             text += f'\n[http]\nport = {self.http_port}\ntokens = ["{TOKEN}"]\n'
@@ -114,9 +118,14 @@ class ServingFederation:
         for party, passive_share in trained.passive_shares.items():
             renamed = passive_share.model_copy(update={"model_id": model})
             ModelStore(self.folder / party / "state").save(renamed)
-        booster = trained.to_xgboost()
+        booster = self.boosters[model] = trained.to_xgboost()
         matrix = xgboost.DMatrix(self.table, feature_names=booster.feature_names)
         self.margins[model] = booster.predict(matrix, output_margin=True)
+
+    def columns_used(self, party: str, model: str) -> list[str]:
+        """The columns of ``party`` in the order in which its records use them first."""
+        table = ModelStore(self.folder / party / "state").passive(model).lookup_table
+        return [table.feature_names[feature] for feature in dict.fromkeys(table.feature.tolist())]
 
     # Processes.
 

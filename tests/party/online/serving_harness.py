@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.record_places import RecordPlaces
+from fedmq.boosting.model.shown_columns import Agreed
 from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
@@ -32,7 +33,8 @@ class ServingHarness:
     """Serves the model of ``world`` in one process, from the scorer to the answering parties.
 
     Messages of the parties in ``away`` are lost. Of all others a share ``drop`` is lost, and the
-    rest comes after ``delay`` seconds at most.
+    rest comes after ``delay`` seconds at most. Reasons are as the other parties ``agreed``;
+    ``reasons`` are the label holder's own.
     """
 
     def __init__(
@@ -45,12 +47,16 @@ class ServingHarness:
         seed: int = 0,
         limits: Mapping[str, Any] | None = None,
         spans: Mapping[str, OnlineSpans] | None = None,
+        agreed: Agreed | None = None,
+        reasons: Mapping[str, str] | None = None,
         **section: Any,
     ) -> None:
         self.world = world
         self.away: set[str] = set()
         self.not_served: list[tuple[str, str]] = []
         self.sent: list[tuple[str, Body]] = []
+        self._agreed = agreed or Agreed()
+        self._reasons = reasons or {}
         self._answers = BackgroundTasks()
         self._drop = drop
         self._delay = delay
@@ -77,7 +83,8 @@ class ServingHarness:
         own = self.world.columns[ACTIVE]
         features = self.world.model.share.lookup_table.feature_names
         rows = RowsInMemory(Rows.of(features, own, self.world.ids))
-        return ServedModel(self.world.served, rows, mode)
+        served = ServedModel(self.world.served, rows, mode)
+        return served.explained(self._agreed, self._reasons)
 
     async def margins(self, ids: list[str], **options: Any) -> NDArray[np.float32]:
         return (await self.scorer.score("production", ids, **options)).scores.margins

@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Iterator
 import httpx
 import numpy as np
 import pytest
+import xgboost
 from numpy.typing import NDArray
 
 from fedmq import TrainParams
 from fedmq.party.store.models import ModelStore
-from tests.party.online.serving_federation import TOKEN, ServingFederation, fedmq
+from tests.party.online.serving_federation import PARTIES, TOKEN, ServingFederation, fedmq
 
 ROWS = 10_000
 AT_ONCE = 4
@@ -103,6 +104,31 @@ async def test_all_scores_are_xgboosts(caller: Caller, mode: str) -> None:
     answers = await asyncio.gather(*(ask(part) for part in parts))
 
     assert set(answers) == {(200, False, True)}
+
+
+async def test_reasons_over_columns_that_owners_show_are_xgboost_s(caller: Caller) -> None:
+    federation = caller.federation
+    await asyncio.to_thread(federation.activate, "model-1", "bitmap")
+    asked = {"ids": federation.ids[:300], "explain": 100}
+    answer = (await caller.client.post("/v1/models/production/predict", json=asked)).json()
+
+    booster = federation.boosters["model-1"]
+    matrix = xgboost.DMatrix(federation.table[:300], feature_names=booster.feature_names)
+    expected = booster.predict(matrix, pred_contribs=True)[:, :-1]
+    found = np.zeros_like(expected)
+    columns = {
+        (party, number): name
+        for party in PARTIES[1:]
+        for number, name in enumerate(federation.columns_used(party, "model-1"))
+    }
+    for row, score in enumerate(answer["scores"]):
+        for reason in score["reasons"]:
+            party, column = reason["party"], reason["column"]
+            name = columns.get((party, column), column)
+            assert reason.get("text", "") == (f"f1 of {party}" if name == "f1" else "")
+            place = PARTIES.index(party) * 3 + int(name.removeprefix("f"))
+            found[row, place] = reason["value"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 async def test_a_model_whose_share_is_missing_somewhere_is_not_activated(caller: Caller) -> None:

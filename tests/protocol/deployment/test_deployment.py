@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fedmq.boosting.model.shown_columns import Agreed, ShownColumns
 from fedmq.computation import Given
-from fedmq.errors import DataError, Refused
+from fedmq.errors import Aborted, DataError, Refused
+from fedmq.messages.array import Array
+from fedmq.messages.online import ModelReady
+from fedmq.messages.record_columns import RecordColumns
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
+from fedmq.protocol.record_columns import record_columns
 from tests.protocol.online.test_online import World
 from tests.simulator import Link, Simulation
 
@@ -31,6 +37,7 @@ def run(
     seed: int = 0,
     link: Link | None = None,
     only_asks: bool = False,
+    readies: dict[str, ModelReady] | None = None,
     **hosting: Any,
 ) -> Simulation:
     machines: dict[str, Any] = {
@@ -38,7 +45,8 @@ def run(
     }
     for party, share in world.shares.items():
         load, refusal = hosting.get(party, (Given(share), ""))
-        machines[party] = PassiveDeployment("active", load, refusal)
+        ready = (readies or {}).get(party, ModelReady())
+        machines[party] = PassiveDeployment("active", load, refusal, lambda _, held=ready: held)
     simulation = Simulation(machines, seed=seed, link=link)
     simulation.run()
     return simulation
@@ -50,7 +58,7 @@ def test_every_party_serves_its_share_whatever_befalls_the_messages(
 ) -> None:
     simulation = run(world, seed, Link(drop=0.2, repeat=0.2, delay=1.0))
 
-    assert simulation.results == {"active": None, **world.shares}
+    assert simulation.results == {"active": Agreed(), **world.shares}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -85,3 +93,34 @@ def test_what_is_wrong_with_a_partys_data_stays_at_home(world: World) -> None:
     for other in ("active", "retail"):
         assert "secret" not in str(simulation.errors[other])
     assert "its own share or data could not be loaded" in str(simulation.errors["active"])
+
+
+def test_the_label_holder_keeps_to_which_reasons_the_others_agreed(world: World) -> None:
+    share = world.shares["telco"]
+    columns = ShownColumns.of(share.share.lookup_table, len(share.chains), {})
+    readies = {
+        "telco": ModelReady(columns=record_columns(columns)),
+        "retail": ModelReady(explain=False),
+    }
+    agreed = run(world, link=Link(repeat=0.3, delay=1.0), readies=readies).results["active"]
+    assert agreed.refusing == ("retail",)
+    assert agreed.columns["telco"].column.tolist() == columns.column.tolist()
+    assert Agreed.model_validate_json(agreed.model_dump_json()).columns.keys() == {"telco"}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([0], "telco shows the columns of 1 records"),
+        (None, "telco numbers columns otherwise than from 0"),
+    ],
+    ids=["too few", "numbered wrong"],
+)
+def test_columns_that_do_not_fit_the_records_are_refused(
+    world: World, numbers: list[int] | None, words: str
+) -> None:
+    numbers = numbers or [2] * len(world.shares["telco"].chains)
+    columns = RecordColumns(column=Array.of(np.array(numbers, np.uint32)), texts=("a",))
+    simulation = run(world, readies={"telco": ModelReady(columns=columns)})
+    assert isinstance(simulation.errors["active"], Aborted)
+    assert words in str(simulation.errors["active"])

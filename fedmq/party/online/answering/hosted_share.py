@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from fedmq.boosting.model.record_chains import Chains
 from fedmq.boosting.model.record_places import RecordPlaces
 from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.model.shown_columns import ShownColumns
 from fedmq.errors import DaemonError
 from fedmq.party.online.answering.rate_limits import AskedShare
 from fedmq.party.online.rows.lookup import Lookup
@@ -53,6 +54,10 @@ class LoadedShare:
     share: PassiveShare
     chains: Chains
     rows: Rows | Lookup
+
+    def columns(self, texts: Mapping[str, str]) -> ShownColumns:
+        """The columns of the records that trees use; ``texts``: what is published, by name."""
+        return ShownColumns.of(self.share.lookup_table, len(self.chains), texts)
 
     def hosted(self, source: ServingSource) -> HostedShare:
         """The share with its rows from ``source``."""

@@ -52,6 +52,7 @@ class RequestPiece:
     deadline: float
     """By the event loop's clock."""
     outcome: asyncio.Future[OnlineScores]
+    explain: bool = False
     arrived: int = field(default_factory=time.time_ns)
     """Nanoseconds since the epoch."""
 
@@ -192,7 +193,7 @@ class Batcher:
         asked, rows = [], 0
         for piece in pieces:
             seconds = max(piece.deadline - now - _RETURN_SECONDS, 0.001)
-            asked.append(AskedRows(rows, rows + len(piece.ids), seconds))
+            asked.append(AskedRows(rows, rows + len(piece.ids), seconds, piece.explain))
             rows += len(piece.ids)
         section = self._section
         number = next(self._numbers)

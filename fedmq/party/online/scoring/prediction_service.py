@@ -53,7 +53,8 @@ class PredictionService:
         try:
             ids = self._comparable(request.ids)
             check_lengths(ids, lambda place: f"ids.{place}")
-            scored = await self.scorer.score(model, ids, features, seconds)
+            explain = request.explain is not None
+            scored = await self.scorer.score(model, ids, features, seconds, explain)
         except FedmqError as error:
             raise RequestError.of(error) from None
         values = self._values(scored, request)
@@ -61,7 +62,7 @@ class PredictionService:
             where = ", ".join(sorted(scored.scores.unknown))
             raise RequestError(404, f"ids.0: {request.ids[0]!r} is not known at {where}")
         self.counters.answered(len(values), bool(scored.scores.degraded))
-        return Prediction(request.ids, values, scored)
+        return Prediction(request.ids, values, scored, request.explain)
 
     def _values(self, scored: ScoredRequest, request: PredictRequest) -> Sequence[Score | None]:
         scores = scored.scores

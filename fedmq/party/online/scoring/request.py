@@ -24,6 +24,8 @@ class PredictRequest(BaseModel):
     """The label holder's own columns of each row, in place of what it has stored: numbers, and the
     text of categories."""
     output: Literal["prediction", "margin"] = "prediction"
+    explain: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """How many reasons each score comes with: the contributions to the margin that weigh most."""
     deadline_ms: Annotated[float, Field(ge=1, le=60_000)] | None = None
 
     @classmethod

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model.explainer import Explainer, Player
 from fedmq.errors import DataError, Overloaded, PeerSilent, TooManyRows
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
@@ -29,16 +30,24 @@ if TYPE_CHECKING:
 __all__ = ["RequestCounts", "ScoredRequest", "Scorer"]
 
 
+_FACTORS_AT_ONCE = 50_000
+"""Of Shapley values: about a millisecond. More are computed beside the event loop, in a thread."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredRequest:
     """Scores of one request, by which model, and in which mode they were made.
 
     ``scores.unknown`` has the rows that the label holder itself does not know, too.
+    ``contributions`` float32 (rows, players + 1): what each of ``players`` added to the margin, the
+    bias last; None where nobody asked for reasons, or a score is guessed in part.
     """
 
     model: str
     mode: Mode
     scores: OnlineScores
+    players: tuple[Player, ...] = ()
+    contributions: NDArray[np.float32] | None = None
 
 
 @dataclass(slots=True)
@@ -86,13 +95,15 @@ class Scorer:
         ids: Sequence[str],
         features: Sequence[RequestRow] | None = None,
         seconds: float | None = None,
+        explain: bool = False,
     ) -> ScoredRequest:
         """Scores of ``ids`` by the model or name ``name``, within ``seconds``.
 
         ``features`` replace this party's own values of the rows; what they leave out is missing.
+        With ``explain`` the scores have contributions.
 
         Raises:
-            DataError: the model is not served, or a feature is none of the model's.
+            DataError: the model is not served or not explained, or a feature is none of its own.
             Overloaded: too many rows, at once or in this request.
             AnswerRefused, PeerSilent: a party does not answer, and nothing may be guessed; or this
                 party's own rows cannot be looked up.
@@ -101,6 +112,8 @@ class Scorer:
         if model is None:
             served = ", ".join(sorted(self.models)) or "none"
             raise DataError(f"model: {name!r} is not served; there are: {served}")
+        if explain and model.explainer is None:
+            raise DataError(f"explain: {name}: {model.unexplained}")
         self._admit(len(ids))
         if seconds is None:
             seconds = self._section.deadline
@@ -117,6 +130,7 @@ class Scorer:
                 values[start:stop],
                 deadline,
                 loop.create_future(),
+                explain,
             )
             for start, stop in _pieces(ids, values, self._section.batch_rows)
         ]
@@ -129,9 +143,14 @@ class Scorer:
             raise
         if is_unknown.any():
             unknown = {self._party: is_unknown, **scores.unknown}
-            scores = OnlineScores(scores.margins, scores.predictions, unknown, scores.degraded)
+            scores = replace(scores, unknown=unknown)
         self.counts.degraded += bool(scores.degraded)
-        return ScoredRequest(model.id, model.mode, scores)
+        if scores.left is None or model.explainer is None:
+            return ScoredRequest(model.id, model.mode, scores)
+        contributions = await _contributions(model.explainer, scores.left)
+        return ScoredRequest(
+            model.id, model.mode, scores, model.explainer.players, contributions[:, 0]
+        )
 
     async def _outcomes(self, pieces: Sequence[RequestPiece], seconds: float) -> list[OnlineScores]:
         outcomes = [piece.outcome for piece in pieces]
@@ -242,6 +261,12 @@ class Scorer:
         return rows.values[places], places < 0
 
 
+async def _contributions(explainer: Explainer, left: NDArray[np.bool_]) -> NDArray[np.float32]:
+    if len(left) * explainer.factors <= _FACTORS_AT_ONCE:
+        return explainer.contributions(left)
+    return await asyncio.to_thread(explainer.contributions, left)
+
+
 def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
     """The scores of a request, from those of its pieces in their order."""
     if len(pieces) == 1:
@@ -262,11 +287,13 @@ def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
         )
         for party in {party for piece in pieces for party in piece.degraded}
     }
+    directions = [piece.left for piece in pieces if piece.left is not None]
     return OnlineScores(
         np.concatenate([piece.margins for piece in pieces]),
         np.concatenate([piece.predictions for piece in pieces]),
         unknown,
         degraded,
+        np.concatenate(directions) if len(directions) == len(pieces) else None,
     )
 
 

@@ -1,0 +1,145 @@
+"""Reasons with scores: how many are asked for, of whom, and where there are none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import numpy as np
+import pyarrow
+import pytest
+
+from fedmq import Client
+from fedmq.boosting.model.shown_columns import Agreed, ShownColumns
+from fedmq.client import ScoreList
+from fedmq.party.configuration.http import HttpSection
+from fedmq.party.http.predict import ARROW, predict_router
+from fedmq.party.http.server import HttpServer
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.protocol.online.options import Mode
+from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.protocol.online.test_online import World
+
+TOKEN = "a-token-of-sixteen-characters"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+PREDICT = "/v1/models/production/predict"
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+@asynccontextmanager
+async def serving(harness: ServingHarness) -> AsyncIterator[httpx.AsyncClient]:
+    section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
+    server = HttpServer(section, [predict_router(PredictionService(harness.scorer, ACTIVE, True))])
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url, headers=HEADERS) as client:
+        yield client
+    await server.close()
+    await harness.scorer.close()
+
+
+def agreed(world: World) -> Agreed:
+    """telco shows its columns, retail is one player."""
+    telco = world.shares["telco"]
+    table, records = telco.share.lookup_table, len(telco.chains)
+    words = {table.feature_names[table.feature[0]]: "short time as a customer"}
+    return Agreed(columns={"telco": ShownColumns.of(table, records, words)})
+
+
+async def test_scores_come_with_their_strongest_reasons(world: World) -> None:
+    own = world.model.share.lookup_table.feature_names
+    harness = ServingHarness(
+        world, mode="bitmap", agreed=agreed(world), reasons={own[0]: "little income"}
+    )
+    async with serving(harness) as served:
+        asked = {"ids": ["P5", "P3", "nobody"], "output": "margin", "explain": 100}
+        scores = (await served.post(PREDICT, json=asked)).json()["scores"]
+        explainer = harness.scorer.models["production"].explainer
+        assert explainer is not None
+        bias = float(explainer.bias[0])
+        for row in scores[:2]:
+            values = [reason["value"] for reason in row["reasons"]]
+            assert row["score"] == pytest.approx(bias + sum(values), abs=1e-5)
+            assert sorted(values, key=abs, reverse=True) == values
+        found = {(row["party"], row.get("column")): row for row in scores[0]["reasons"]}
+        assert found["telco", 0]["text"] == "short time as a customer"
+        assert found["active", own[0]]["text"] == "little income"
+        assert "text" not in found["retail", None]
+        assert scores[2] == {
+            "id": "nobody", "score": None, "unknown_at": ["active", "retail", "telco"],
+            "reasons": None,
+        }  # fmt: skip
+
+        few = (await served.post(PREDICT, json={**asked, "explain": 2})).json()["scores"]
+        assert [row["reasons"] for row in few[:2]] == [row["reasons"][:2] for row in scores[:2]]
+
+        table = pyarrow.table({"id": ["P5", "P3"]})
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        answer = await served.post(
+            PREDICT + "?explain=2",
+            content=sink.getvalue().to_pybytes(),
+            headers={"Content-Type": ARROW, "Accept": ARROW},
+        )
+        reasons = pyarrow.ipc.open_stream(answer.content).read_all().column("reasons").to_pylist()
+        assert [[reason["value"] for reason in row] for row in reasons] == [
+            [reason["value"] for reason in row["reasons"]] for row in few[:2]
+        ]
+
+        def ask() -> ScoreList:
+            with Client(str(served.base_url), TOKEN) as client:
+                return client.predict(["P5", "P3"], explain=2)
+
+        (first, *_), _ = (await asyncio.to_thread(ask)).reasons
+        strongest = scores[0]["reasons"][0]
+        assert first.value == strongest["value"]
+        assert first.column == strongest.get("column")
+
+
+async def test_many_rows_are_explained_beside_the_event_loop_to_the_same_values(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = ServingHarness(world, mode="bitmap", agreed=agreed(world), batch_rows=100)
+    at_once = (await harness.scorer.score("production", world.ids, explain=True)).contributions
+    assert at_once is not None
+    monkeypatch.setattr("fedmq.party.online.scoring.scorer._FACTORS_AT_ONCE", 0)
+    beside = (await harness.scorer.score("production", world.ids, explain=True)).contributions
+    np.testing.assert_array_equal(at_once, beside)
+    np.testing.assert_allclose(at_once.sum(axis=1), world.margins, atol=1e-5)
+    await harness.scorer.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "refusing", "words"),
+    [
+        ("hop", (), "activate it with --mode bitmap"),
+        ("bitmap", ("telco",), 'explain = "none" in the [policy] of telco'),
+    ],
+    ids=["hop", "refusing"],
+)
+async def test_where_there_are_no_reasons_it_says_why(
+    world: World, mode: Mode, refusing: tuple[str, ...], words: str
+) -> None:
+    harness = ServingHarness(world, mode=mode, agreed=Agreed(refusing=refusing))
+    async with serving(harness) as served:
+        answer = await served.post(PREDICT, json={"ids": ["P5"], "explain": 4})
+        assert answer.status_code == 422
+        assert answer.json()["error"].startswith("explain: production: ")
+        assert words in answer.json()["error"]
+        assert not harness.sent
+        assert (await served.post(PREDICT, json={"ids": ["P5"]})).status_code == 200
+
+
+async def test_a_guess_has_no_reasons(world: World) -> None:
+    harness = ServingHarness(world, mode="bitmap", degrade="partial", away=0.05)
+    harness.away = {"telco"}
+    async with serving(harness) as served:
+        answer = (await served.post(PREDICT, json={"ids": ["P5"], "explain": 4})).json()
+        assert answer["degraded"].keys() == {"telco"}
+        assert answer["scores"][0]["reasons"] is None
