@@ -16,7 +16,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest oldest chaos fuzz histories bench bench-training bench-safety
-.PHONY: bench-apart bench-estimate bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers docs clean rabbitmq postgresql
+.PHONY: bench-apart bench-estimate bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers release docs clean rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -104,6 +104,9 @@ papers: $(VENV)/bench.stamp ## the papers' experiments, into docs/measured
 	$(data)
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.papers "$(DATA)"
 
+release: $(VENV)/release.stamp ## build, check and try sdist and wheel, into dist/
+	@.ci/release
+
 docs: $(VENV)/test.stamp ## write docs/reference and the map in CONTRIBUTING.md
 	@$(BIN)/python docs/reference/generate.py
 
@@ -126,6 +129,11 @@ $(VENV)/test.stamp: pyproject.toml | $(BIN)/pip
 $(VENV)/bench.stamp: pyproject.toml $(VENV)/test.stamp | $(BIN)/pip
 	@echo "installing fedmq for the benchmarks into $(VENV)" >&2
 	@$(PIP) --editable '.[test,bench,papers]' >&2
+	@touch $@
+
+$(VENV)/release.stamp: pyproject.toml | $(BIN)/pip
+	@echo "installing what builds a release into $(VENV)" >&2
+	@$(PIP) --editable '.[release]' >&2
 	@touch $@
 
 # Where Debian's package is missing: install it as root, or say how. $(1): package, $(2): what for

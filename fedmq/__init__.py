@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from fedmq.estimators.classifier import FederatedClassifier as FederatedClassifier
     from fedmq.estimators.regressor import FederatedRegressor as FederatedRegressor
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AsyncClient",
     "AuditReport",
