@@ -15,11 +15,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest oldest chaos fuzz histories bench bench-training bench-safety
+.PHONY: help demo test lint pytest oldest rabbitmq4 chaos fuzz histories bench bench-training bench-safety
 .PHONY: bench-apart bench-estimate bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers release docs clean rabbitmq postgresql
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: $(VENV)/demo.stamp ## train three parties with Paillier; the last line is JSON
 	@$(BIN)/fedmq demo
@@ -39,6 +39,11 @@ oldest: rabbitmq postgresql ## the tests with the oldest versions of all that py
 	@.oldest/bin/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct \
 		--editable '.[test,bench,papers]'
 	@.oldest/bin/python -m pytest --numprocesses 2 --dist loadfile
+
+rabbitmq4: $(VENV)/test.stamp rabbitmq ## the tests that start a broker, with RabbitMQ 4 of Debian 13
+	@command -v debootstrap >/dev/null || { $(call debian_package,debootstrap,for RabbitMQ 4); }
+	@tests/debian13_rabbitmq .rabbitmq4
+	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin $(BIN)/pytest -m broker --numprocesses 2 --dist loadfile
 
 chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a real broker
 	@FEDMQ_CHAOS_FAULTS=$(or $(FAULTS),200) $(BIN)/pytest tests/chaos --capture no --timeout 7200
@@ -111,7 +116,7 @@ docs: $(VENV)/test.stamp ## write docs/reference and the map in CONTRIBUTING.md
 	@$(BIN)/python docs/reference/generate.py
 
 clean: ## remove the virtual environment and all caches
-	@rm -rf $(VENV) .oldest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .oldest .rabbitmq4 build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than pyproject.toml when what that file asks for is installed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 from fedmq.transport.rabbitmq.definitions import definitions
 
 BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
-RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+RABBITMQ = Path(os.environ.get("FEDMQ_RABBITMQ") or "/usr/lib/rabbitmq/bin", "rabbitmq-server")
 
 
 @contextmanager

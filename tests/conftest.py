@@ -15,6 +15,19 @@ settings.register_profile("fedmq", deadline=None)
 settings.load_profile("fedmq")
 
 
+STARTS_A_NODE = {"broker", "node", "own_node"}
+"""The fixtures that do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Mark the tests that need a broker, so that all of them can run with another one."""
+    for item in items:
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        chosen = {value for value in parameters.values() if isinstance(value, str)}
+        if STARTS_A_NODE.intersection(item.fixturenames) - parameters.keys() or "rabbit" in chosen:
+            item.add_marker("broker")
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleBroker]:
     """A private RabbitMQ node with the project's own files."""

@@ -18,6 +18,8 @@ from fedmq.transport.rabbitmq.definitions import definitions
 from fedmq.transport.rabbitmq.topology import topology
 
 BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
+COMMANDS = Path(os.environ.get("FEDMQ_RABBITMQ") or "/usr/lib/rabbitmq/bin")
+"""Where rabbitmq-server and rabbitmqctl lie, as for ``node``."""
 
 
 class RabbitNode:
@@ -100,7 +102,7 @@ class RabbitNode:
         """Run ``rabbitmqctl`` on this node."""
         record, data = self._record, self.directory / "data"
         subprocess.run(
-            ["/usr/lib/rabbitmq/bin/rabbitmqctl", *arguments],
+            [COMMANDS / "rabbitmqctl", *arguments],
             check=True,
             capture_output=True,
             timeout=60,

@@ -23,6 +23,8 @@ import pytest
 from tests.network_namespaces import Namespace, network_namespaces
 from tests.party.daemons import Daemon
 
+pytestmark = pytest.mark.broker
+
 PAGE = Path(__file__).parent.parent / "docs" / "tutorial" / "three-organisations.md"
 BIN = str(Path(sys.executable).parent)
 PEOPLE = {
