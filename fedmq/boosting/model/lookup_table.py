@@ -78,3 +78,13 @@ class LookupTable(BaseModel):
         values = X[rows, self.feature[records]]
         left: NDArray[np.bool_] = values <= self.threshold[records]
         return np.where(np.isnan(values), self.default_left[records], left)
+
+    def directions_at(
+        self, X: NDArray[np.float32], rows: NDArray[np.integer], record: int
+    ) -> NDArray[np.bool_]:
+        """Whether ``X[rows[i]]`` goes left at the one ``record``, which the table has."""
+        values = X[rows, self.feature[record]]
+        left: NDArray[np.bool_] = values <= self.threshold[record]
+        if self.default_left[record]:
+            left |= np.isnan(values)
+        return left

@@ -24,6 +24,8 @@ def _vector(value: Any, dtype: DTypeLike) -> NDArray[Any]:
     if isinstance(value, np.ndarray):
         if value.ndim != 1 or not np.can_cast(value.dtype, wanted, "same_kind"):
             raise ValueError(f"expected a vector of {wanted}, got {value.dtype} {value.shape}")
+        if value.dtype == wanted:
+            return _read_only(value.copy())
         value = value.tolist()
     items = list(value) if isinstance(value, list | tuple) else [None]
     if wanted.kind == "f":
@@ -35,6 +37,10 @@ def _vector(value: Any, dtype: DTypeLike) -> NDArray[Any]:
             vector = np.array(items, dtype=wanted)
     except (OverflowError, FloatingPointError):
         raise ValueError(f"a number is out of the range of {wanted}") from None
+    return _read_only(vector)
+
+
+def _read_only(vector: NDArray[Any]) -> NDArray[Any]:
     vector.flags.writeable = False
     return vector
 

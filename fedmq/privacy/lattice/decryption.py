@@ -22,7 +22,7 @@ from fedmq.privacy.plan import Values
 
 __all__ = ["DecryptAnswer", "read_answer"]
 
-_HINTS_AT_ONCE = 32
+_HINTS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +63,13 @@ class DecryptAnswer:
         secret = draw_secret(self.seed, layout.degree, layout.largest_secret)
         turned = reversed_element(secret).astype(np.float64)
         products = np.empty((len(numbers), self.hints.shape[1]), np.int64)
+        # Memory that was written a moment ago is still in a cache, and no page of it is new.
+        hints = np.empty((_HINTS_AT_ONCE, *self.hints.shape[1:]))
         for start in range(0, len(numbers), _HINTS_AT_ONCE):
-            part = slice(start, start + _HINTS_AT_ONCE)
-            products[part] = self.hints[numbers[part]].astype(np.float64) @ turned
+            part = numbers[start : start + _HINTS_AT_ONCE]
+            for place, number in enumerate(part):
+                hints[place] = self.hints[number]
+            products[start : start + len(part)] = hints[: len(part)] @ turned
         return products
 
 

@@ -32,7 +32,7 @@ from fedmq.privacy.plan import PIECE_BYTES, Values
 __all__ = ["ChooseRows", "HideDirections", "choice_extent", "read_choice"]
 
 _BLOCK_BYTES = 16  # of AES
-_BLOCKS_AT_ONCE = 32  # of each seed: 4,096 rows, which stay in a fast cache
+_BLOCKS_AT_ONCE = 64  # of each seed: 8,192 rows, which stay in a fast cache
 _PIECE_WIDTH = PIECE_BYTES // GROUPS
 
 

@@ -178,6 +178,8 @@ class LatticePassive(PassiveHalf):
 
     def _places(self, candidates: CandidateTable) -> NDArray[np.intp]:
         """Where a tree's candidates stand among all."""
+        if len(candidates) == len(self._candidates):
+            return np.arange(len(candidates))
         return np.flatnonzero(np.isin(self._candidates.feature, candidates.feature))
 
     def show_directions(

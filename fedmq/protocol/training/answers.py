@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
 from fedmq.messages.training import HistogramReply
-from fedmq.privacy.engine import Answer, Best, Engine, Question
-from fedmq.privacy.plan import Plan, single
+from fedmq.privacy.engine import Best, Engine, Question, Sums
+from fedmq.privacy.plan import Compute, Plan
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.computations import ScoreCandidates
@@ -62,33 +62,39 @@ class Answers:
         except MessageError as error:
             first = question.nodes[0].node
             raise NodeAnswer(peer, tree, first).unreadable(str(error)) from error
-        offers = []
-        for asked, answer in zip(question.nodes, answers, strict=True):
-            claim = NodeAnswer(peer, tree, asked.node)
-            # What one node tells of another is of candidates in the same order.
-            shown_in = question.nodes[0].node
-            offers.append((yield from self._best(claim, answer, most_candidates, shown_in)))
+        # What one node tells of another is of candidates in the same order.
+        shown_in = question.nodes[0].node
+        claims = [NodeAnswer(peer, tree, asked.node) for asked in question.nodes]
+        scores = [
+            self._score(claim, answer, most_candidates, shown_in)
+            for claim, answer in zip(claims, answers, strict=True)
+            if isinstance(answer, Sums)
+        ]
+        bests = iter((yield Compute(scores)))
+        offers: list[Best] = []
+        for claim, answer in zip(claims, answers, strict=True):
+            if isinstance(answer, Best):
+                named = answer.candidates
+                claim.check_count(int(named.max()) + 1 if len(named) else 0, most_candidates)
+                offers.append(answer)
+            elif isinstance(best := next(bests), Best):
+                offers.append(best)
+            else:
+                raise claim.out_of_bounds(best, len(answer.left))
         return offers
 
-    def _best(
-        self, claim: NodeAnswer, answer: Answer, most_candidates: int, shown_in: int
-    ) -> Plan[Best]:
-        if isinstance(answer, Best):
-            named = answer.candidates
-            claim.check_count(int(named.max()) + 1 if len(named) else 0, most_candidates)
-            return answer
-        claim.check_count(len(answer.left), most_candidates)
+    def _score(
+        self, claim: NodeAnswer, sums: Sums, most_candidates: int, shown_in: int
+    ) -> ScoreAnswer:
+        claim.check_count(len(sums.left), most_candidates)
         builder, scale = self.builder, self.builder.gradients.scale
         total, first_order = builder.totals(claim.node), self.engine.first_order
-        signs = self.signs.of(claim.peer, shown_in, len(answer.left))
+        signs = self.signs.of(claim.peer, shown_in, len(sums.left))
         monotone = builder.monotone(claim.node, signs)
-        constraints = self.constraints.of(claim.peer, shown_in, len(answer.left))
+        constraints = self.constraints.of(claim.peer, shown_in, len(sums.left))
         interactions = builder.interactions(claim.node, self.owners[claim.peer], constraints)
         score = ScoreCandidates(
-            answer.left, total, scale, self.params, first_order, monotone, interactions
+            sums.left, total, scale, self.params, first_order, monotone, interactions
         )
         bounds = builder.bounds(claim.node) if self.engine.exact else None
-        best: Best | dict[str, int] = yield from single(ScoreAnswer(score, bounds))
-        if not isinstance(best, Best):
-            raise claim.out_of_bounds(best, len(answer.left))
-        return best
+        return ScoreAnswer(score, bounds)

@@ -56,7 +56,7 @@ def went_left(
     table: LookupTable, record: int, values: NDArray[np.float32], rows: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
     """Which of ``rows`` go left at ``record``: bool, of the length of ``rows``."""
-    return table.directions(values, rows, np.full(len(rows), record))
+    return table.directions_at(values, rows, record)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

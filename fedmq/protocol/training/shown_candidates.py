@@ -81,14 +81,14 @@ class ShownCandidates:
         return {node: self._orders[node] for node in nodes}
 
     def _choose(self, new: Sequence[int]) -> Plan[None]:
-        carrying = {node: self.carrying(node) for node in new}
-        yield from self._merge([ROOT] if self._rows.hidden else new)
-        shown = {node: self._shown(node) for node in new}
-        if not self._rows.hidden:
-            yield from self._orders.draw(carrying, shown)
+        if self._rows.hidden:
+            yield from self._merge([ROOT])
+            for node in new:
+                self._orders.keep(node, self._shown(node))
             return
-        for node, own in shown.items():
-            self._orders.keep(node, own)
+        carrying = {node: self.carrying(node) for node in new}
+        yield from self._merge(new)
+        yield from self._orders.draw(carrying, {node: self._shown(node) for node in new})
 
     def _shown(self, node: int) -> NDArray[np.int64]:
         """Which of the candidates of ``node`` have cells that are large enough."""

@@ -56,6 +56,13 @@ def test_vectors_cannot_be_written() -> None:
         document().real[0] = 1
 
 
+def test_vectors_are_not_those_that_were_given() -> None:
+    given_to_it = np.array([0.5, 1.5], np.float32)
+    kept = document(real=given_to_it).real
+    given_to_it[0] = 7
+    assert kept.tolist() == [0.5, 1.5]
+
+
 class Vectors(BaseModel):
     leaves: Leaves
 

@@ -57,6 +57,24 @@ def test_each_row_walks_to_its_leaf_by_the_owners_answers() -> None:
     assert leaves.tolist() == [1, 3, 4, 3, 1]
 
 
+def test_rows_go_the_same_way_at_one_record_as_at_a_record_each() -> None:
+    table = LookupTable.empty(("age", "debt"))
+    for feature, threshold, default_left in (
+        (0, 30.0, False),
+        (1, 30.0, True),
+        (1, np.inf, False),
+        (0, -np.inf, True),
+    ):
+        table = table.appended(feature, threshold, default_left)
+    X = np.array([[20, np.inf], [30, 29], [31, np.nan], [np.nan, -np.inf]], np.float32)
+    rows = np.array([3, 0, 2, 1], np.int32)
+    for record in range(len(table)):
+        one_by_one = table.directions(X, rows, np.full(len(rows), record))
+        at_one = table.directions_at(X, rows, record)
+        assert at_one.dtype == np.bool_
+        assert at_one.tolist() == one_by_one.tolist()
+
+
 def test_only_rows_at_an_owners_nodes_are_asked_about() -> None:
     asked: list[tuple[int, list[int]]] = []
 
