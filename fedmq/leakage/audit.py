@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.metrics.curves import auc
+from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.attacks.feature_order import Partition, best_concordance, inferred_orders
 from fedmq.leakage.attacks.finding import Finding
@@ -24,6 +25,7 @@ from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
 from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
 from fedmq.leakage.attacks.purity import leaf_purity
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
+from fedmq.leakage.shown_columns import order_from_columns
 from fedmq.leakage.shown_sums import bins_from_sums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.data.data_frame import feature_table
@@ -101,6 +103,7 @@ def audit(
     passive: Mapping[str, Any] | None = None,
     leaf_weights: LeafWeights | None = None,
     weight: ArrayLike | None = None,
+    lookup_tables: Mapping[str, LookupTable] | None = None,
     known: float = _KNOWN_SHARE,
     seed: int = 0,
 ) -> AuditReport:
@@ -118,6 +121,9 @@ def audit(
             active party's *bins from sums* needs them beside the labels.
         weight: (rows,) how often each row counted in the training, if not all counted once; *bins
             from sums* then needs it beside the labels.
+        lookup_tables: passive parties' splits by name, as in ``SimulatedModel.passive_shares``:
+            adds what the active party learns from the directions of all rows (mode ``bitmap``), and
+            what more if these parties show which splits share a column (``explain = "column"``).
         known: the share of labels that a passive party is supposed to know beforehand.
         seed: chooses them.
 
@@ -139,6 +145,9 @@ def audit(
         if not passive:
             raise ConfigError(f"{view.party} holds the label: give the passive parties' features")
         tables = {party: _table(party, data, view) for party, data in passive.items()}
+        strange = [party for party in lookup_tables or {} if party not in tables]
+        if strange:
+            raise ConfigError(f"lookup_tables: the features of {strange[0]} are missing")
         own = None if label is None else _labels(label, view)
         counts = None if weight is None else _weights(weight, view)
         if leaf_weights is not None and len(leaf_weights.values) != view.terms.rows:
@@ -150,6 +159,10 @@ def audit(
             *(
                 bins_from_sums(view, party, values, own, leaf_weights, counts)
                 for party, values in tables.items()
+            ),
+            *(
+                order_from_columns(party, tables[party], table)
+                for party, table in (lookup_tables or {}).items()
             ),
         )
     else:

@@ -8,7 +8,8 @@ import numpy as np
 from pydantic import FailFast, Field, model_validator
 
 from fedmq.messages.array import Bitmap, Uint32s
-from fedmq.messages.body import Body, Index, ModelId
+from fedmq.messages.body import Body, Count, Index, ModelId
+from fedmq.messages.record_columns import RecordColumns
 
 __all__ = [
     "BODIES",
@@ -17,6 +18,7 @@ __all__ = [
     "InferenceFinished",
     "InferenceHop",
     "InferenceOpen",
+    "InferenceRows",
     "SampleId",
     "SampleIds",
 ]
@@ -35,6 +37,9 @@ class InferenceOpen(Body):
     """Zero where rows are matched by position."""
     partial: bool = False
     """Whether rows whose ids a passive party does not know are left out, instead of refused."""
+    explained_records: Count = 0
+    """How many records of the recipient the trees use, if the scores shall have reasons: then rows
+    are asked about at all of them, in place of those on their way."""
 
 
 class SampleIds(Body):
@@ -53,6 +58,8 @@ class InferenceAccept(Body):
 
     unknown_rows: Bitmap = Bitmap(count=0, data=b"")
     """The rows whose ids are unknown here; empty where there are none."""
+    columns: RecordColumns | None = None
+    """Of the records that are asked about for reasons, where the owner shows them."""
 
 
 class InferenceHop(Body):
@@ -78,8 +85,18 @@ class InferenceHop(Body):
         return self
 
 
+class InferenceRows(Body):
+    """Active to passive: which way do these rows go, at each of the records that are explained?"""
+
+    kind: ClassVar[str] = "inference rows"
+
+    hop: Index
+    rows: Uint32s
+
+
 class HopReply(Body):
-    """Passive to active: left or right, in the order of the hop's rows."""
+    """Passive to active: left or right, in the order of the hop's rows, and for each row by record
+    where it is asked about at all of them."""
 
     kind: ClassVar[str] = "hop reply"
 
@@ -98,6 +115,7 @@ BODIES: tuple[type[Body], ...] = (
     SampleIds,
     InferenceAccept,
     InferenceHop,
+    InferenceRows,
     HopReply,
     InferenceFinished,
 )

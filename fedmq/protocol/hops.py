@@ -18,7 +18,7 @@ from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.messages.array import Array
 from fedmq.messages.inference import InferenceHop
 
-__all__ = ["AnswerHop", "Hop", "WalkOn", "Walked"]
+__all__ = ["AnswerHop", "AnswerRows", "Hop", "WalkOn", "Walked"]
 
 _PAIRS_PER_HOP = 80_000  # below 1 MiB, even if each pair has a record of its own
 
@@ -118,3 +118,21 @@ class AnswerHop:
     def run(self) -> NDArray[np.bool_]:
         records = np.repeat(self.records.astype(np.int64), self.counts)
         return self.table.directions(self.values, self.rows, records)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerRows:
+    """A feature holder's directions of ``rows`` at its first ``records``: bool, row by row."""
+
+    label: ClassVar[str] = "AnswerRows"
+    table: LookupTable
+    values: NDArray[np.float32]
+    records: int
+    rows: NDArray[np.int64]
+
+    def run(self) -> NDArray[np.bool_]:
+        left = np.empty((len(self.rows), self.records), np.bool_)
+        for record in range(self.records):
+            at = np.full(len(self.rows), record)
+            left[:, record] = self.table.directions(self.values, self.rows, at)
+        return left.ravel()

@@ -189,11 +189,15 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         rows=st.integers(1, 2**31 - 1),
         id_pieces=pieces,
         partial=st.booleans(),
+        explained_records=naturals,
     ),
     inference.SampleIds: st.builds(
         inference.SampleIds, start=naturals, ids=st.lists(text, max_size=5).map(tuple)
     ),
-    inference.InferenceAccept: st.builds(inference.InferenceAccept, unknown_rows=bitmaps),
+    inference.InferenceAccept: st.builds(
+        inference.InferenceAccept, unknown_rows=bitmaps, columns=st.none() | record_columns
+    ),
+    inference.InferenceRows: st.builds(inference.InferenceRows, hop=naturals, rows=uint32s),
     inference.InferenceHop: hops(),
     inference.HopReply: st.builds(inference.HopReply, hop=naturals, left=bitmaps),
     inference.InferenceFinished: st.builds(inference.InferenceFinished),
@@ -358,6 +362,7 @@ _FIELDS: dict[str, Any] = {
     "unknown": _NUMBERS,
     "unknown_rows": _BITS,
     "partial": True,
+    "explained_records": 1,
     "cause": "rate",
     "alias": "production",
     "mode": "hop",

@@ -46,6 +46,7 @@ from tests.protocol.alignment import alignments
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import ACTIVE, Federation, ran, small
 from tests.protocol.hidden_rows_engine import HiddenRows
+from tests.protocol.inference.test_explained import IDS, explaining
 from tests.simulator import Link, Simulation
 
 MACHINES: list[type[Machine]] = [
@@ -225,6 +226,7 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
         simulation = ran(watch(federation.training()), seed=seed, link=link)
         scoring = federation.scoring(simulation.results, [str(row) for row in range(80)])
         ran(watch(scoring), seed=seed, link=link)
+        ran(watch(explaining(federation, simulation.results, IDS)), seed=seed, link=link)
     for count, seed in itertools.product((2, 3, 4), range(6)):
         parties = alignments.machines(alignments.people(count, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))

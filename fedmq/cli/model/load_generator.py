@@ -24,7 +24,10 @@ _CONNECTIONS = 128
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``rate`` requests per second for ``seconds``, each with ``rows`` of ``ids``."""
+    """``rate`` requests per second for ``seconds``, each with ``rows`` of ``ids``.
+
+    ``explain``: for so many reasons with each score.
+    """
 
     url: str
     path: str
@@ -34,6 +37,7 @@ class Load:
     seconds: float
     rows: int = 1
     deadline_ms: float | None = None
+    explain: int | None = None
     seed: int = 0
 
 
@@ -108,6 +112,8 @@ class _Generator:
         request: dict[str, object] = {"ids": ids}
         if self._load.deadline_ms is not None:
             request["deadline_ms"] = self._load.deadline_ms
+        if self._load.explain is not None:
+            request["explain"] = self._load.explain
         body = json.dumps(request)
         async with self._free:
             reader, writer = await self._connection()

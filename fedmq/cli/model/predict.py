@@ -23,7 +23,7 @@ from fedmq.party.data.sources.csv_file import CsvFile
 
 __all__ = ["predict", "read_ids", "request_scores"]
 
-_SCORES = re.compile(rb"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?")
+_SCORES = re.compile(rb"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?(,.+,bias(_[0-9]+)?)?")
 """The first line of a file of scores."""
 
 
@@ -35,6 +35,9 @@ _SCORES = re.compile(rb"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?")
 )
 @click.option("-m", "--model", help="Model to use; the newest when left out.")
 @click.option("--margin", is_flag=True, help="Raw scores instead of predictions.")
+@click.option(
+    "--explain", is_flag=True, help="Also what each column, or party, added to the raw score."
+)
 @click.option("--strict", is_flag=True, help="No scores at all if a party does not know an id.")
 @click.option("--all-aligned", is_flag=True, help="Score everybody in the newest alignment.")
 @click.option("--alignment", help="Score everybody in the alignment of this name.")
@@ -45,6 +48,7 @@ def predict(
     output: Path,
     model: str | None,
     margin: bool,
+    explain: bool,
     strict: bool,
     all_aligned: bool,
     alignment: str | None,
@@ -53,7 +57,9 @@ def predict(
     """Score the people whose ids stand in the CSV file IDS, or everybody in an alignment.
 
     The id column has the header that PARTY names. An id that a party does not know has no score,
-    and the column reason names the party. Ctrl-C only stops waiting (see: fedmq cancel).
+    and the column reason names the party. With --explain columns of contributions follow (Shapley
+    values), the bias last, which add up to the raw score. Ctrl-C only stops waiting (see: fedmq
+    cancel).
     """
     config, _ = PartyFile.read(party)
     section = config.serving or config.data
@@ -72,6 +78,7 @@ def predict(
         "alignment": alignment,
         "strict": strict,
         "output_margin": margin,
+        "explain": explain,
     }
     result = request_scores(config.state, request, as_json)
     names = names if names is not None else result["ids"]
@@ -156,6 +163,20 @@ def _columns(scores: Sequence[Any]) -> tuple[list[str], list[list[str]]]:
     return headers, [["" if cell is None else f"{cell:.9g}" for cell in row] for row in rows]
 
 
+def _contributions(
+    players: Sequence[str], rows: Sequence[Sequence[Sequence[float]] | None]
+) -> tuple[list[str], list[list[str]]]:
+    """Headers and cells: a column for each player, or for each player and class."""
+    outputs = next((len(row) for row in rows if row is not None), 1)
+    suffixes = [""] if outputs == 1 else [f"_{name}" for name in range(outputs)]
+    headers = [f"{player}{suffix}" for suffix in suffixes for player in players]
+    blank = [""] * len(headers)
+    return headers, [
+        blank if row is None else [f"{cell:.9g}" for values in row for cell in values]
+        for row in rows
+    ]
+
+
 def _write_scores(
     output: Path, column: str, ids: list[str], result: Mapping[str, Any], strict: bool
 ) -> None:
@@ -163,17 +184,16 @@ def _write_scores(
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     headers, cells = _columns(result["scores"])
-    if strict:
-        writer.writerow((column, *headers))
-        writer.writerows((name, *row) for name, row in zip(ids, cells, strict=True))
-    else:
-        reasons = [
-            f"unknown at {', '.join(found)}" if found else "" for found in result["unknown_at"]
-        ]
-        writer.writerow((column, *headers, "reason"))
-        writer.writerows(
-            (name, *row, reason) for name, row, reason in zip(ids, cells, reasons, strict=True)
-        )
+    if not strict:
+        headers.append("reason")
+        for row, found in zip(cells, result["unknown_at"], strict=True):
+            row.append(f"unknown at {', '.join(found)}" if found else "")
+    if "players" in result:
+        added, values = _contributions(result["players"], result["contributions"])
+        headers += added
+        cells = [[*row, *more] for row, more in zip(cells, values, strict=True)]
+    writer.writerow((column, *headers))
+    writer.writerows((name, *row) for name, row in zip(ids, cells, strict=True))
     try:
         if not output.is_symlink() and (output.is_file() or not output.exists()):
             write_atomically(output, table.getvalue())

@@ -9,6 +9,7 @@
 ``splitting_matrix``      the active party of ``smm1`` reads the splitting matrix from W
 ``feature_order``         the active party puts rows in order by the splits that others won
 ``bins_from_sums``        the active party reads who stands in which bin from the sums it decrypts
+``shared_columns``        the active party puts rows in order by the splits that share a column
 ``subset_sums``           the active party tries all sets of a small node's rows
 ``finding``               what an attack achieved, beside what guessing would
 ========================  ====================================================================

@@ -153,8 +153,11 @@ class Consent:
 
     async def inference(self, header: Header, terms: InferenceOpen) -> None:
         """Raises Refused if this party does not score on ``terms``."""
-        await self._ask(header, model=terms.model, rows=terms.rows)
+        explained = {"explain": self.explain} if terms.explained_records else {}
+        await self._ask(header, model=terms.model, rows=terms.rows, **explained)
         self._check_peer(header, "inference")
+        if explained and self.explain == "none":
+            raise self._refusal('have a part in reasons for scores (explain = "none")')
         if not self._rows_remembered:
             self._remember_rows(await asyncio.to_thread(lambda: list(self._agreed_before(HOUR))))
         self.quota.take(terms.rows)

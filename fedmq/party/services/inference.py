@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.errors import DataError
+from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.model.shown_columns import ShownColumns
+from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
+from fedmq.messages.record_columns import RecordColumns
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows
@@ -24,7 +27,9 @@ from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores
+from fedmq.protocol.inference.explained import ExplainedInference
 from fedmq.protocol.inference.passive import PassiveInference
+from fedmq.protocol.record_columns import record_columns
 
 __all__ = ["InferenceService"]
 
@@ -52,7 +57,24 @@ class InferenceService(Service):
         )
         consent = self.context.consent
         agreed = await answered(consent.inference(header, terms))
-        machine = PassiveInference(header.sender, load, lambda _: agreed.result())
+
+        def consented(_: InferenceOpen) -> None:
+            agreed.result()
+            if terms.explained_records and "bitmap" not in self.context.config.online.modes:
+                raise Refused(
+                    f"{self.context.party} does not show all directions, which reasons need: modes "
+                    "of its [online] lack bitmap"
+                )
+
+        explain = consent.explain
+
+        def columns(share: PassiveShare, records: int) -> RecordColumns | None:
+            if explain != "column":
+                return None
+            texts = self.context.config.data.reasons
+            return record_columns(ShownColumns.of(share.lookup_table, records, texts))
+
+        machine = PassiveInference(header.sender, load, consented, columns)
         running = self.context.sessions.open(
             header.session, header.attempt, "inference", terms.model, machine
         )
@@ -66,14 +88,22 @@ class InferenceService(Service):
         self.context.require_parties(share)
         ids, alignment = self._ids(request)
         partial = not request.get("strict", True)
+        if request.get("explain") and share.params.vector_outputs > 1:
+            raise ConfigError("explain: trees of vector leaves have no contributions")
         rows: ActiveRows = await self.context.pool.run(
             LoadActiveRows(self.context.party, self._serving, share, ids, partial)
         )
         names = tuple(itertools.compress(ids, rows.known))
+        explain = bool(request.get("explain"))
+        texts = self.context.config.data.reasons
         session = secrets.token_hex(8)
 
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
-            machine = ActiveInference(share, rows.values, names, partial=partial)
+            machine = (
+                ExplainedInference(share, rows.values, names, partial=partial, texts=texts)
+                if explain
+                else ActiveInference(share, rows.values, names, partial=partial)
+            )
             return self.context.sessions.open(
                 session, number, "inference", model, machine, on_change=on_change
             )
@@ -94,6 +124,7 @@ class InferenceService(Service):
                 for score, away in zip(values.tolist(), unknown_at, strict=True)
             ],
             "unknown_at": unknown_at,
+            **(_contributions(rows.known, scores) if explain else {}),
         }
 
     def _ids(self, request: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
@@ -129,6 +160,17 @@ class InferenceService(Service):
             "metrics": share.metrics,
             "departures": list(share.departures),
         }
+
+
+def _contributions(known: NDArray[np.bool_], scores: Scores) -> dict[str, Any]:
+    """The players with the bias, and by id and output what each added; NaN is None."""
+    assert scores.contributions is not None
+    found: list[Any] = [None] * len(known)
+    for row, values in zip(
+        np.flatnonzero(known).tolist(), scores.contributions.tolist(), strict=True
+    ):
+        found[row] = None if np.isnan(values[0][-1]) else values
+    return {"players": [*map(str, scores.players), "bias"], "contributions": found}
 
 
 def _unknown_at(party: str, known: NDArray[np.bool_], scores: Scores) -> list[list[str]]:

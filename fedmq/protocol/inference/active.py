@@ -79,18 +79,23 @@ class ActiveInference(Machine):
     def _on_start(self, _: Start) -> None:
         ids = self._ids or ()
         pieces = range(0, len(ids), _IDS_PER_PIECE)
-        opening = inference.InferenceOpen(
-            model=self._share.model_id,
-            rows=len(self._values),
-            id_pieces=len(pieces),
-            partial=self._partial,
-        )
         for peer in self.peers:
+            opening = inference.InferenceOpen(
+                model=self._share.model_id,
+                rows=len(self._values),
+                id_pieces=len(pieces),
+                partial=self._partial,
+                explained_records=self._explained_records(peer),
+            )
             self._send(peer, opening)
             for start in pieces:
                 names = tuple(ids[start : start + _IDS_PER_PIECE])
                 self._send(peer, inference.SampleIds(start=start, ids=names))
         self._set_out_when_accepted()
+
+    def _explained_records(self, peer: str) -> int:
+        """Of how many records ``peer`` is asked for all directions."""
+        return 0
 
     @on_message(inference.InferenceAccept)
     def _on_accept(self, peer: str, body: inference.InferenceAccept) -> None:
@@ -113,7 +118,11 @@ class ActiveInference(Machine):
         if len(self._accepted) < len(self.peers):
             return
         self._move(ALL_ACCEPTED)
-        known = ~np.any([np.zeros(len(self._values), np.bool_), *self._unknown.values()], axis=0)
+        unknown = [np.zeros(len(self._values), np.bool_), *self._unknown.values()]
+        self._set_out(~np.any(unknown, axis=0))
+
+    def _set_out(self, known: NDArray[np.bool_]) -> None:
+        """Begin with the rows that everybody knows; bool (rows,)."""
         trees = len(self._forest.roots)
         pairs = np.flatnonzero(np.repeat(known, trees)).astype(np.int64)
         self._total = len(pairs)

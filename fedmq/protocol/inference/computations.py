@@ -9,11 +9,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.model.explainer import Explainer, Player
 from fedmq.boosting.model.forest import Forest
+from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.shown_columns import ShownColumns
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
+from fedmq.messages.array import Bitmap
 
-__all__ = ["Scores", "SumLeaves"]
+__all__ = ["ExplainRows", "Scores", "ShownRows", "SumLeaves"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,12 +26,16 @@ class Scores:
 
     Of several classes, margins and probabilities are (rows, classes).
 
-    ``unknown`` by party: which rows' ids it does not know, bool (rows,).
+    ``unknown`` by party: which rows' ids it does not know, bool (rows,). ``contributions`` float32
+    (rows, outputs, players + 1): what each of ``players`` added to the margin, the bias last; None
+    where nobody asked for reasons.
     """
 
     margins: NDArray[np.float32]
     predictions: NDArray[np.float32]
     unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    players: tuple[Player, ...] = ()
+    contributions: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,3 +60,53 @@ class SumLeaves:
         for rows in self.unknown.values():
             margins[rows] = predictions[rows] = np.nan
         return Scores(margins, predictions, self.unknown)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownRows:
+    """Some ``rows`` (int64), and by index of each owner their directions at all its records."""
+
+    rows: NDArray[np.int64]
+    directions: Mapping[int, Bitmap]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExplainRows:
+    """Scores and contributions of rows whose directions at all splits are known.
+
+    ``values`` (rows, features) are the label holder's own, ``texts`` its reasons by column;
+    ``columns`` by party is what others show. Rows in no part get no score.
+    """
+
+    label: ClassVar[str] = "ExplainRows"
+    served: ServedForest
+    values: NDArray[np.float32]
+    parts: tuple[ShownRows, ...]
+    columns: Mapping[str, ShownColumns]
+    texts: Mapping[str, str]
+    unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def run(self) -> Scores:
+        """As :class:`SumLeaves`, to the last bit.
+
+        Raises:
+            ConfigError: leaves are vectors.
+        """
+        explainer = Explainer.of(self.served, self.columns, self.texts)
+        shaped_alike = self.served.scores(np.zeros((1, self.served.trees), np.int32))
+        count = len(self.values)
+        margins, predictions = (
+            np.full((count, *scores.shape[1:]), np.nan, np.float32) for scores in shaped_alike
+        )
+        shape = (count, len(explainer.bias), len(explainer.players) + 1)
+        contributions = np.full(shape, np.nan, np.float32)
+        for part in self.parts:
+            rows = part.rows
+            bitmaps = {
+                owner: bits.numpy().reshape(len(rows), -1)
+                for owner, bits in part.directions.items()
+            }
+            left = self.served.directions(self.values[rows], bitmaps)
+            margins[rows], predictions[rows] = self.served.scores(self.served.leaves(left))
+            contributions[rows] = explainer.contributions(left)
+        return Scores(margins, predictions, self.unknown, explainer.players, contributions)

@@ -15,10 +15,11 @@ from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import inference
 from fedmq.messages.array import Bitmap
 from fedmq.messages.body import SessionRefuse
+from fedmq.messages.record_columns import RecordColumns
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
 from fedmq.protocol.handlers import on_message
-from fedmq.protocol.hops import AnswerHop
+from fedmq.protocol.hops import AnswerHop, AnswerRows
 from fedmq.protocol.inference.states import (
     DIRECTIONS,
     PASSIVE_INFERENCE,
@@ -49,7 +50,8 @@ class PassiveRows:
 class PassiveInference(Machine):
     """Answers the hops of ``peer``; finishes with nothing. ``load`` computes PassiveRows.
 
-    ``consent`` raises Refused when the party does not agree to the terms.
+    ``consent`` raises Refused when the party does not agree to the terms. ``columns`` makes of a
+    share, and the number of its records that are explained, what the owner shows of their columns.
     """
 
     TABLE = PASSIVE_INFERENCE
@@ -61,10 +63,12 @@ class PassiveInference(Machine):
         peer: str,
         load: Computation,
         consent: Callable[[inference.InferenceOpen], None] = lambda _: None,
+        columns: Callable[[PassiveShare, int], RecordColumns | None] = lambda _, __: None,
     ) -> None:
         super().__init__(State.READY, (peer,))
         self._load = load
         self._consent = consent
+        self._columns = columns
         self._terms: inference.InferenceOpen
         self._rows: PassiveRows | None = None
         self._ids: list[str] = []
@@ -105,11 +109,21 @@ class PassiveInference(Machine):
             return
         self._move(ROWS_FOUND)
         unknown = self._row_of < 0
-        accept = inference.InferenceAccept(unknown_rows=Bitmap.of(unknown))
-        self._send(self.peers[0], accept if unknown.any() else inference.InferenceAccept())
+        explained = self._terms.explained_records
+        accept = inference.InferenceAccept(
+            unknown_rows=Bitmap.of(unknown if unknown.any() else unknown[:0]),
+            columns=self._columns(self._rows.share, explained) if explained else None,
+        )
+        self._send(self.peers[0], accept)
 
     def _found(self, here: PassiveRows) -> NDArray[np.int64]:
         """The row here of each row of the session; -1 where its id is unknown."""
+        records = len(here.share.lookup_table)
+        if self._terms.explained_records > records:
+            raise Refused(
+                f"{records} records are here, not {self._terms.explained_records}; the parties "
+                "hold shares of different models"
+            )
         if here.row_of is None:
             if self._terms.rows != len(here.values):
                 raise Refused(f"{len(here.values)} rows are here, not {self._terms.rows}")
@@ -137,17 +151,32 @@ class PassiveInference(Machine):
     @on_message(inference.InferenceHop)
     def _on_hop(self, _: str, hop: inference.InferenceHop) -> None:
         assert self._rows is not None
-        rows, records = hop.rows.numpy(), hop.records.numpy()
-        table = self._rows.share.lookup_table
-        if (len(rows) and int(rows.max()) >= len(self._row_of)) or (
-            len(records) and int(records.max()) >= len(table)
-        ):
-            raise ProtocolError(f"hop {hop.hop} asks for rows or records that do not exist")
-        here = self._row_of[rows]
-        if (here < 0).any():
-            raise ProtocolError(f"hop {hop.hop} asks for a row that is unknown here")
+        records, table = hop.records.numpy(), self._rows.share.lookup_table
+        if len(records) and int(records.max()) >= len(table):
+            raise ProtocolError(f"hop {hop.hop} asks for records that do not exist")
+        here = self._asked(hop)
         computation = AnswerHop(table, self._rows.values, records, hop.counts.numpy(), here)
         self._run(DIRECTIONS, single(computation), partial(self._answer, hop.hop))
+
+    @on_message(inference.InferenceRows)
+    def _on_rows(self, _: str, asked: inference.InferenceRows) -> None:
+        records = self._terms.explained_records
+        if not records:
+            raise ProtocolError(f"hop {asked.hop} asks for all directions, which was not agreed")
+        assert self._rows is not None
+        here, table = self._asked(asked), self._rows.share.lookup_table
+        computation = AnswerRows(table, self._rows.values, records, here)
+        self._run(DIRECTIONS, single(computation), partial(self._answer, asked.hop))
+
+    def _asked(self, hop: inference.InferenceHop | inference.InferenceRows) -> NDArray[np.int64]:
+        """The rows here that are asked about."""
+        rows = hop.rows.numpy()
+        if len(rows) and int(rows.max()) >= len(self._row_of):
+            raise ProtocolError(f"hop {hop.hop} asks for rows that do not exist")
+        here: NDArray[np.int64] = self._row_of[rows]
+        if (here < 0).any():
+            raise ProtocolError(f"hop {hop.hop} asks for a row that is unknown here")
+        return here
 
     def _answer(self, hop: int, left: NDArray[np.bool_]) -> None:
         self._send(self.peers[0], inference.HopReply(hop=hop, left=Bitmap.of(left)))

@@ -77,6 +77,7 @@ PASSIVE_INFERENCE = session_table(
         },
         _T.ANSWERING: {
             inference.InferenceHop: _T.ANSWERING,
+            inference.InferenceRows: _T.ANSWERING,
             DIRECTIONS: _T.ANSWERING,
             inference.InferenceFinished: _T.FINISHED,
         },

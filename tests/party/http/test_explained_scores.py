@@ -102,6 +102,19 @@ async def test_scores_come_with_their_strongest_reasons(world: World) -> None:
         assert first.column == strongest.get("column")
 
 
+async def test_no_message_shows_that_reasons_were_asked_for(world: World) -> None:
+    sent = []
+    for explain in (False, True):
+        harness = ServingHarness(world, mode="bitmap", agreed=agreed(world))
+        await harness.scorer.score("production", ["P5", "P3"], explain=explain)
+        sent.append(
+            [(party, body.model_copy(update={"budget": 0})) for party, body in harness.sent]
+        )
+        await harness.scorer.close()
+    assert sent[0] == sent[1]
+    assert len(sent[0]) == 2
+
+
 async def test_many_rows_are_explained_beside_the_event_loop_to_the_same_values(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
