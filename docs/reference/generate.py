@@ -72,6 +72,9 @@ PARAMETERS: Mapping[str, str] = {
     "interaction_constraints": "lists of columns that may stand together on a path of a tree, each "
     "own by name or number, another party's as `party.column`; `party.*` is all",
     "max_bin": "most bins of a feature",
+    "max_cat_to_onehot": "from so many categories on, the label holder's columns are split by sets "
+    "of them; one category from the others when left out",
+    "max_cat_threshold": "so many categories, less one, go to one side of a set at most",
     "base_score": "prediction before the first tree; estimated from the labels when left out",
     "num_class": "number of classes of `multi:softprob` and `multi:softmax`",
     "multi_strategy": "a tree for each class, or one tree whose leaves have a number for each "

@@ -14,6 +14,7 @@ The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in w
 ``gradients``             the gradients of one tree
 ``histogram``             sums of gradients per node, feature and bin
 ``candidates``            split candidates in their canonical order, and their left sums
+``category_sets``         which sets of its categories a column may send right
 ``monotone``              which splits and leaves a monotone constraint allows
 ``interactions``          which columns may split a node below others
 ``column_mark``           what both say of the column of a split

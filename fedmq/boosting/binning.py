@@ -6,6 +6,7 @@ values carry the code k + 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -23,13 +24,15 @@ class Cuts(BaseModel):
     """What training keeps of the distribution of each feature: ascending cuts, any missing values.
 
     It also fixes the *cells* of a histogram: features one after the other, each with one cell per
-    bin and a last one for missing values.
+    bin and a last one for missing values. ``category_columns``: the features of each column that is
+    split by sets of categories, ascending.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     thresholds: tuple[Float32s, ...]
     has_missing: Bools
+    category_columns: tuple[tuple[int, ...], ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -57,6 +60,35 @@ class Cuts(BaseModel):
             cuts = np.unique(present[np.maximum(ranks, 0), feature])
             thresholds.append(cuts[cuts < present[count - 1, feature]])
         return cls(thresholds=tuple(thresholds), has_missing=counts < X.shape[0])
+
+    def by_sets(self, columns: Iterable[Sequence[int]], fewest: int | None) -> Cuts:
+        """The same, with those of ``columns`` split by sets that have enough categories.
+
+        ``columns``: the features of each column of categories, 1 where a row has the category, else
+        0. So many categories as ``fewest`` must have training rows, as XGBoost's
+        ``max_cat_to_onehot``; None: no column is split by sets.
+        """
+        if fewest is None:
+            return self
+        enough = max(2, fewest)
+        chosen = (tuple(column) for column in columns)
+        kept = tuple(column for column in chosen if len(self.categories(column)) >= enough)
+        return self.model_copy(update={"category_columns": kept})
+
+    def categories(self, column: Iterable[int]) -> tuple[int, ...]:
+        """Those of a column's features whose category some training row has, and some has not."""
+        return tuple(feature for feature in column if len(self.thresholds[feature]))
+
+    @property
+    def columns(self) -> tuple[tuple[int, ...], ...]:
+        """The features of each column, ascending: one, or those of all its categories."""
+        first = {column[0]: column for column in self.category_columns}
+        others = {feature for column in self.category_columns for feature in column[1:]}
+        return tuple(
+            first.get(feature, (feature,))
+            for feature in range(self.n_features)
+            if feature not in others
+        )
 
     @property
     def n_features(self) -> int:

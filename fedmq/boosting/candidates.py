@@ -6,6 +6,9 @@ Feature by feature, ascending, as ``EnumerateSplit`` of XGBoost's ``evaluate_spl
    candidate only if the feature has missing values ("all that is present goes left");
 2. if the feature has missing values, backward, bins b descending to -1: bins up to b *and* missing
    values go left. At -1 only missing values do.
+
+A category of a column that is split by sets has one candidate, of which it alone goes right: what
+its set is made of, and no split by itself (see `category_sets`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ class CandidateTable:
     """Candidates in canonical order; all vectors have their number C as length.
 
     Left of candidate c are the histogram cells ``first_cell[c]`` up to, not including,
-    ``stop_cell[c]``, and ``missing_cell[c]`` where ``default_left[c]``.
+    ``stop_cell[c]``, and ``missing_cell[c]`` where ``default_left[c]``. ``categories``: the
+    candidates of each column that is split by sets, ascending.
     """
 
     feature: NDArray[np.int32]
@@ -36,6 +40,7 @@ class CandidateTable:
     first_cell: NDArray[np.int64]
     stop_cell: NDArray[np.int64]
     missing_cell: NDArray[np.int64]
+    categories: tuple[NDArray[np.int64], ...] = ()
 
     @classmethod
     def of(cls, cuts: Cuts, features: Iterable[int] | None = None) -> CandidateTable:
@@ -44,9 +49,17 @@ class CandidateTable:
         ``threshold`` is the cut right of the bin, +inf for the last bin and -inf for bin -1.
         """
         chosen = range(cuts.n_features) if features is None else sorted(features)
+        of_sets = {feature for column in cuts.category_columns for feature in column}
         features_of, bins_of, default_left, threshold = [], [], [], []
         for feature in chosen:
             last = int(cuts.n_bins[feature]) - 1
+            if feature in of_sets:
+                alone = np.zeros(min(last, 1), np.int64)  # none where no row has the category
+                features_of.append(np.full(len(alone), feature))
+                bins_of.append(alone)
+                default_left.append(np.full(len(alone), cuts.has_missing[feature]))
+                threshold.append(cuts.thresholds[feature][alone])
+                continue
             forward = np.arange(last + 1 if cuts.has_missing[feature] else last)
             backward = np.arange(last - 1, -2, -1) if cuts.has_missing[feature] else forward[:0]
             bins = np.concatenate((forward, backward))
@@ -66,10 +79,23 @@ class CandidateTable:
             first_cell=first_cell,
             stop_cell=first_cell + b + 1,
             missing_cell=cuts.first_cell[f + 1] - 1,
+            categories=tuple(
+                held
+                for column in cuts.category_columns
+                if len(held := np.flatnonzero(np.isin(f, column)))
+            ),
         )
 
     def __len__(self) -> int:
         return len(self.feature)
+
+    @property
+    def columns(self) -> NDArray[np.int32]:
+        """The first feature of each candidate's column; int32 (C,)."""
+        columns = self.feature.copy()
+        for held in self.categories:
+            columns[held] = self.feature[held[0]]
+        return columns
 
     def left_sums(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sums that go left, per candidate: int64 (..., cells, k) to int64 (..., C, k)."""

@@ -71,6 +71,8 @@ class TrainParams(BaseModel):
     ``monotone_constraints`` name columns, those of another party as ``party.column``.
     ``interaction_constraints`` are lists of columns that may stand together on a path; own ones may
     be given by their numbers, ``party.*`` are all columns of a party.
+    A column of ``max_cat_to_onehot`` categories or more is split by sets of them, the first
+    ``max_cat_threshold`` of which are tried; left out, each category is split from the others.
     A round grows ``num_parallel_tree`` trees from the same gradients, for each class. ``rate_drop``
     and the four below it are those of ``booster = "dart"``.
 
@@ -112,6 +114,8 @@ class TrainParams(BaseModel):
         Field(max_length=MOST_CONSTRAINTS),
     ] = ()
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
+    max_cat_to_onehot: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    max_cat_threshold: Annotated[int, Field(ge=1, lt=2**31)] = 64
     base_score: _Score | tuple[_Score, ...] | None = None
     num_class: Annotated[int, Field(ge=2, le=1000)] | None = None
     multi_strategy: Literal["one_output_per_tree", "multi_output_tree"] = "one_output_per_tree"
@@ -142,6 +146,7 @@ class TrainParams(BaseModel):
                 f"max_depth = 0: without a limit on depth max_leaves is needed, {DEEPEST + 1} at "
                 "most"
             )
+        _check_categories(params)
         if params.goss and params.subsample < 1:
             raise ConfigError("goss and subsample are two ways to draw rows; leave subsample at 1")
         if params.goss and params.top_rate + params.other_rate > 1:
@@ -245,6 +250,9 @@ class TrainParams(BaseModel):
             "eval_metric": list(self.eval_metric),
             **{name: getattr(self, name) for name in own_parameters(self.objective)},
         }
+        if self.max_cat_to_onehot is not None:
+            settings["max_cat_to_onehot"] = self.max_cat_to_onehot
+            settings["max_cat_threshold"] = self.max_cat_threshold
         if self.num_class is not None:
             settings["multi_strategy"] = self.multi_strategy
         return settings if self.base_score is None else settings | {"base_score": self.base_score}
@@ -324,6 +332,20 @@ def _check_objective(params: TrainParams) -> None:
     watches_quantile = objective == "reg:quantileerror" or "quantile" in params.eval_metric
     if watches_quantile and params.quantile_alpha is None:
         raise ConfigError("quantile_alpha is missing: which quantile, from 0 to 1?")
+
+
+def _check_categories(params: TrainParams) -> None:
+    if params.max_cat_to_onehot is None:
+        if params.max_cat_threshold != TrainParams.model_fields["max_cat_threshold"].default:
+            raise ConfigError(
+                "max_cat_threshold: no column is split by sets of categories; give "
+                "max_cat_to_onehot as well"
+            )
+    elif params.vector_outputs > 1:
+        raise ConfigError(
+            "max_cat_to_onehot: neither XGBoost nor fedmq splits by sets of categories in trees of "
+            "vector leaves; leave multi_strategy at one_output_per_tree"
+        )
 
 
 def _check_booster(params: TrainParams) -> None:

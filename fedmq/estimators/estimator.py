@@ -23,6 +23,7 @@ from fedmq.estimators.parameters import (
 from fedmq.estimators.party_columns import column_names, is_per_party
 from fedmq.estimators.row_sets import RowSet, joined
 from fedmq.estimators.trained_columns import TrainedColumns
+from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.inference.computations import Scores
 from fedmq.simulation.active_table import ACTIVE, active_table
@@ -112,20 +113,18 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 self._row_set(*columns.values(scored_rows, _beside(labels, weight, margin)))
             )
         rows, evaluation = joined(sets)
+        others = {
+            party: PartyFeatures(rows.values[party], names, columns.category_columns[party])
+            for party, names in columns.features.items()
+        }
         own = active_table(
-            rows.values[ACTIVE],
-            columns.features[ACTIVE],
+            others.pop(ACTIVE),
             params,
             rows.label,
             weight=rows.weight,
             base_margin=rows.base_margin,
             evaluation=evaluation,
         )
-        others = {
-            party: (rows.values[party], features)
-            for party, features in columns.features.items()
-            if party != ACTIVE
-        }
         engine = engine_named(self.engine, self.engine_options or {}, type(self).__name__)
         surroundings = Surroundings(workers=self.workers, smallest_cell=self.smallest_cell)
         self.model_ = train(own, others, params, engine, surroundings, self.callbacks or ())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import ConfigError, DataError
 from fedmq.estimators.party_columns import PartyColumns, column_names, is_per_party
-from fedmq.party.data.data_frame import feature_table, trained_columns
+from fedmq.party.data.data_frame import feature_table, party_features, trained_columns
 from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.row_index import MatchedRows, by_index
 from fedmq.simulation.training import check_parties
@@ -27,11 +27,13 @@ class TrainedColumns:
 
     ``dealt``: how the columns of one table are dealt out; None where there is a table per party.
     ``numbered``: that table was an array, whose columns have numbers and no names.
+    ``category_columns``: of each party, the features of each column of categories.
     """
 
     features: Mapping[str, tuple[str, ...]]
     dealt: PartyColumns | None
     numbered: bool
+    category_columns: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     @classmethod
     def of(
@@ -51,13 +53,14 @@ class TrainedColumns:
         elif parties is not None:
             raise ConfigError("parties: a table per party is given; no column is left to deal out")
         matched = _matched(X, dealt, beside)
-        tables = {party: feature_table(table, party) for party, table in matched.tables.items()}
-        features = {party: features for party, (_, features) in tables.items()}
+        tables = {party: party_features(table, party) for party, table in matched.tables.items()}
+        features = {party: held.names for party, held in tables.items()}
+        category_columns = {party: held.category_columns for party, held in tables.items()}
         numbered = dealt is not None and names is None
         if dealt is not None and numbered:
             features = {party: dealt.features(party) for party in features}
-        values = {party: columns for party, (columns, _) in tables.items()}
-        return cls(features, dealt, numbered), values, matched.beside
+        values = {party: held.values for party, held in tables.items()}
+        return cls(features, dealt, numbered, category_columns), values, matched.beside
 
     def values(self, X: Any, beside: Mapping[str, Any]) -> tuple[_Values, Mapping[str, Any]]:
         """The features of each party, float32 (rows, features), and what is ``beside``.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.category_sets import CategorySet
 from fedmq.boosting.column_mark import ColumnMark
 from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
@@ -78,7 +79,7 @@ class Best:
 
     ``left``: their left sums, int64 (candidates, columns), where the active half knows them
     exactly; ``signs`` int8 and ``constraints`` uint64 (candidates,): those of their columns, under
-    monotone and interaction constraints.
+    monotone and interaction constraints. ``sets`` of categories that are as good come after them.
     """
 
     gain: float
@@ -86,13 +87,21 @@ class Best:
     left: NDArray[np.int64] | None = None
     signs: NDArray[np.int8] | None = None
     constraints: NDArray[np.uint64] | None = None
+    sets: tuple[CategorySet, ...] = ()
 
     def mark(self, place: int) -> ColumnMark:
-        """What is known of the column of one of the candidates."""
+        """What is known of the column of one of the candidates, or sets."""
         return ColumnMark(
             0 if self.signs is None else int(self.signs[place]),
             np.uint64(0) if self.constraints is None else self.constraints[place],
         )
+
+    def mark_of(self, split: int | CategorySet) -> ColumnMark:
+        """What is known of the column of this one of the candidates, or of the sets."""
+        if isinstance(split, int):
+            return self.mark(self.candidates.tolist().index(split))
+        place = next(place for place, known in enumerate(self.sets) if known is split)
+        return self.mark(len(self.candidates) + place)
 
 
 Answer = Sums | Best
@@ -355,6 +364,11 @@ class Engine(ABC):
             raise ConfigError(
                 f"engine {self.name}: multi_strategy = multi_output_tree: it sums one g and h a "
                 "row; take one_output_per_tree, or the engine paillier or ou"
+            )
+        if params.max_cat_to_onehot is not None and not (self.exact and self.scores_candidates):
+            raise ConfigError(
+                f"engine {self.name}: max_cat_to_onehot: the label holder does not see the exact "
+                "sums by which sets of categories are found; leave it out"
             )
         for name in ("monotone_constraints", "interaction_constraints"):
             if getattr(params, name) and not self.scores_candidates:

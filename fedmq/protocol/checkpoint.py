@@ -12,7 +12,7 @@ from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import Tree
 from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 
-__all__ = ["ActiveTree", "Checkpoint", "PassiveTree", "all_places", "all_records", "last_records"]
+__all__ = ["ActiveTree", "Checkpoint", "PassiveTree", "all_places", "all_records"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,22 +56,11 @@ class PassiveTree:
 Checkpoint = ActiveTree | PassiveTree
 
 
-def last_records(table: LookupTable, start: int) -> LookupTable:
-    """The records of ``table`` from ``start`` on, as a table of their own."""
-    return LookupTable(
-        feature_names=table.feature_names,
-        feature=table.feature[start:],
-        threshold=table.threshold[start:],
-        default_left=table.default_left[start:],
-    )
-
-
 def all_records(features: tuple[str, ...], checkpoints: Iterable[Checkpoint]) -> LookupTable:
     """The lookup table that ``checkpoints`` have made, one after the other."""
     table = LookupTable.empty(features)
     for checkpoint in checkpoints:
-        added = checkpoint.records
-        table = table.appended(added.feature, added.threshold, added.default_left)
+        table = table.followed_by(checkpoint.records)
     return table
 
 

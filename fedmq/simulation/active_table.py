@@ -18,6 +18,7 @@ from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.row_weights import base_margins, row_weights
 from fedmq.errors import ConfigError, DataError
+from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.protocol.training.tables import ActiveTable
 
 __all__ = ["ACTIVE", "active_table"]
@@ -27,8 +28,7 @@ ACTIVE = "active"
 
 
 def active_table(
-    values: NDArray[np.float32],
-    names: tuple[str, ...],
+    own: PartyFeatures,
     params: TrainParams,
     label: Any,
     *,
@@ -39,7 +39,7 @@ def active_table(
     custom_metric: MetricFunction | None = None,
     maximize: bool | None = None,
 ) -> ActiveTable:
-    """The table of ``values`` (rows, features) and what belongs to its rows, as callers give it.
+    """The table of the ``own`` features and what belongs to its rows, as callers give it.
 
     Raises:
         DataError: a column is no array of numbers, or of another length than the labels.
@@ -53,8 +53,8 @@ def active_table(
     if rows and held_out.all():
         raise DataError("evaluation: no rows are left to learn from")
     return ActiveTable(
-        values,
-        names,
+        own.values,
+        own.names,
         labels,
         held_out,
         weight=None if weight is None else row_weights(_of_rows(weight, "weight", rows), ACTIVE),
@@ -66,6 +66,7 @@ def active_table(
         objective=None if obj is None else CustomObjective(obj, objective),
         metric=None if custom_metric is None else CustomMetric(custom_metric, maximize),
         evaluation_sets=sets,
+        category_columns=own.category_columns,
     )
 
 

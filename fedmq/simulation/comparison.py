@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.export import import_xgboost
 from fedmq.boosting.xgboost.joined_constraints import joined_constraints
-from fedmq.boosting.xgboost.parity import compare, train_reference
-from fedmq.party.data.data_frame import feature_table
+from fedmq.boosting.xgboost.parity import compare, joined_bins, labelled, train_reference
 from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.row_index import by_index
 from fedmq.simulation.simulate import simulate
@@ -63,14 +61,14 @@ def compare_with_xgboost(
     tables, label = dict(matched.tables), matched.beside["label"]
     passive = {party: tables[party] for party in passive}
     model = simulate(active=active, label=label, passive=passive, params=params, engine=engine)
-    read = {party: feature_table(data, party) for party, data in tables.items()}
-    values = np.hstack([held for held, _ in read.values()])
-    constraints = joined_constraints(params, {party: names for party, (_, names) in read.items()})
+    values = model.joined_values(active=active, passive=passive)
+    constraints = joined_constraints(params, model.columns)
     labels = np.asarray(label, dtype=np.float32).reshape(len(values))
-    bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
+    types = model.to_xgboost().feature_types or ()
+    bins = joined_bins(values, np.ones(len(values), np.bool_), params.max_bin, types)
     reference = train_reference(bins, labels, params, constraints=constraints)
     parity = compare(reference, model.joined_trees(), bins)
-    rows = xgb.DMatrix(values, label=labels)
+    rows = labelled(values, labels, types=types)
     booster = xgb.train(params.to_xgboost() | constraints, rows, params.num_boost_round)
     apart = np.abs(booster.predict(rows) - model.predict(active=active, passive=passive))
     return XGBoostComparison(

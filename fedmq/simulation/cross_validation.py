@@ -12,7 +12,7 @@ from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.objectives.custom import MetricFunction, ObjectiveFunction
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.data.data_frame import feature_table
+from fedmq.party.data.data_frame import party_features
 from fedmq.party.data.folds import Fold, folds_of
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.tables import ActiveTable
@@ -88,9 +88,9 @@ def cv(
         {ACTIVE: active, **passive},
         {"label": label, "weight": weight, "base_margin": base_margin, "groups": groups},
     )
-    tables = {party: feature_table(data, party) for party, data in matched.tables.items()}
+    tables = {party: party_features(data, party) for party, data in matched.tables.items()}
     whole = active_table(
-        *tables.pop(ACTIVE),
+        tables.pop(ACTIVE),
         parsed,
         matched.beside["label"],
         weight=matched.beside["weight"],
@@ -99,7 +99,8 @@ def cv(
         custom_metric=custom_metric,
         maximize=maximize,
     )
-    for party, (values, _) in {ACTIVE: (whole.values, ()), **tables}.items():
+    held = {ACTIVE: whole.values, **{party: features.values for party, features in tables.items()}}
+    for party, values in held.items():
         if len(values) != len(whole.label):
             raise DataError(f"{party} has {len(values)} rows, there are {len(whole.label)} labels")
     spec = engine_named(engine, engine_options or {}, "cv")
@@ -123,8 +124,11 @@ def cv(
         objective=whole.objective,
         metric=whole.metric,
         folds=masks,
+        category_columns=whole.category_columns,
     )
-    others = {party: (values[rows], names) for party, (values, names) in tables.items()}
+    others = {
+        party: features._replace(values=features.values[rows]) for party, features in tables.items()
+    }
     surroundings = Surroundings(workers=workers, smallest_cell=smallest_cell)
     found: CrossValidated = run_training(own, others, parsed, spec, surroundings)[0]
     return _framed({name: list(values) for name, values in found.figures.items()}, as_pandas)

@@ -15,7 +15,13 @@ from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.xgboost.export import to_booster
 from fedmq.boosting.xgboost.pooled_contributions import margin_contributions
-from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names, walk_pooled
+from fedmq.boosting.xgboost.pooled_tree import (
+    PooledTree,
+    joined_values,
+    pooled_feature_names,
+    pooled_types,
+    walk_pooled,
+)
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import evaluate
 from fedmq.evaluation.report import Report
@@ -58,7 +64,7 @@ class SimulatedModel:
         share = self.share
         rounds = len(share.trees) // share.params.trees_per_round
         parties = [
-            f"{party}: {len(table.feature_names)} columns"
+            f"{party}: {len(table.columns)} columns"
             for party, table in zip(share.parties, self._tables(), strict=True)
         ]
         best = [] if share.best_iteration is None else [f"best_iteration={share.best_iteration}"]
@@ -117,6 +123,15 @@ class SimulatedModel:
         With early stopping it is that of ``best_iteration``, not of the last tree that grew.
         """
         return self.share.metrics
+
+    @property
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """The names of each party's columns, the label holder's first.
+
+        A column of categories has one name if it is split by sets, and else one of each category.
+        """
+        tables = zip(self.share.parties, self._tables(), strict=True)
+        return {party: tuple(table.columns) for party, table in tables}
 
     @property
     def departures(self) -> tuple[str, ...]:
@@ -231,11 +246,31 @@ class SimulatedModel:
     def to_xgboost(self) -> xgboost.Booster:
         """The joined trees over raw feature values; columns are named ``party.feature``.
 
+        A column of categories that is split by sets is one of XGBoost's, of the codes that
+        `joined_values` gives.
+
         Raises:
             ConfigError: xgboost is not installed.
         """
-        names = pooled_feature_names(self.share.parties, self._tables())
-        return to_booster(self.joined_trees(), self.share.params, names, self.share.tree_weights)
+        tables = self._tables()
+        names = pooled_feature_names(self.share.parties, tables)
+        return to_booster(
+            self.joined_trees(),
+            self.share.params,
+            names,
+            self.share.tree_weights,
+            pooled_types(tables),
+        )
+
+    def joined_values(self, *, active: Any, passive: Mapping[str, Any]) -> NDArray[np.float32]:
+        """The columns of `to_xgboost`, float32 (rows, columns), of rows that all parties hold.
+
+        A column of categories that is split by sets holds their codes there.
+
+        Raises:
+            DataError: a table has other columns.
+        """
+        return joined_values(self._tables(), self._values(active, passive))
 
     def _tables(self) -> list[LookupTable]:
         others = (self.passive_shares[party] for party in self.share.parties[1:])

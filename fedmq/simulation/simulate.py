@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fedmq.boosting.objectives.custom import MetricFunction, ObjectiveFunction
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
-from fedmq.party.data.data_frame import feature_table
+from fedmq.party.data.data_frame import party_features
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import engine_named
@@ -107,9 +107,9 @@ def simulate(
         {ACTIVE: active, **passive},
         {"label": label, "weight": weight, "base_margin": base_margin},
     )
-    tables = {party: feature_table(data, party) for party, data in matched.tables.items()}
+    tables = {party: party_features(data, party) for party, data in matched.tables.items()}
     own = active_table(
-        *tables.pop(ACTIVE),
+        tables.pop(ACTIVE),
         params,
         matched.beside["label"],
         weight=matched.beside["weight"],

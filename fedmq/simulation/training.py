@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
@@ -18,6 +15,7 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.party.compute.dask_pool import DaskPool
 from fedmq.party.compute.pool import ComputePool, ThreadPool
 from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engine import Engine
@@ -33,10 +31,7 @@ from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
 from fedmq.transport.rabbitmq.topology import check_name
 
-__all__ = ["PartyFeatures", "Surroundings", "check_parties", "run_training", "train"]
-
-PartyFeatures = tuple[NDArray[np.float32], tuple[str, ...]]
-"""A party's features (rows, features), NaN is missing, and their names."""
+__all__ = ["Surroundings", "check_parties", "run_training", "train"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,8 @@ def run_training(
     if surroundings.decoys:
         check_decoys(engine)
     rows = len(own.label)
-    for party, (values, _) in {ACTIVE: (own.values, own.features), **others}.items():
+    held = {ACTIVE: own.values, **{party: features.values for party, features in others.items()}}
+    for party, values in held.items():
         if len(values) != rows:
             raise DataError(f"{party} has {len(values)} rows, there are {rows} labels")
     if rows == 0:
@@ -122,11 +118,11 @@ def run_training(
                 earlier=None if continue_from is None else continue_from.share,
             )
         }
-        for party, (values, features) in others.items():
+        for party, features in others.items():
             machines[party] = PassiveTraining(
                 party,
                 ACTIVE,
-                Given(PassiveTable(values, features)),
+                Given(PassiveTable(features.values, features.names)),
                 lambda _: engine,
                 secrets.randbits(128),
                 parallelism=width,

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import LEAF, Tree
 from fedmq.boosting.model.withheld import WITHHELD_NOTHING
@@ -40,7 +39,7 @@ def continued_active(earlier: ActiveShare, share: ActiveShare) -> ActiveShare:
     best = share.best_iteration
     return ActiveShare(
         model_id=share.model_id,
-        lookup_table=_appended(earlier.lookup_table, share.lookup_table),
+        lookup_table=earlier.lookup_table.followed_by(share.lookup_table),
         parties=share.parties,
         params=params.model_copy(update={"num_boost_round": params.num_boost_round + rounds}),
         trees=trees,
@@ -59,7 +58,7 @@ def continued_passive(earlier: PassiveShare, share: PassiveShare, trees: int) ->
     return PassiveShare(
         model_id=share.model_id,
         party=share.party,
-        lookup_table=_appended(earlier.lookup_table, share.lookup_table),
+        lookup_table=earlier.lookup_table.followed_by(share.lookup_table),
         places=earlier.places + later,
         withheld=share.withheld.and_of(earlier.withheld),
     )
@@ -103,7 +102,3 @@ def _following(tree: Tree, records: dict[int, int]) -> Tree:
     """``tree``, whose records come after so many of each owner."""
     before = np.array([records.get(owner, 0) for owner in tree.owner.tolist()])
     return tree.model_copy(update={"record": (tree.record + before).astype(np.int32)})
-
-
-def _appended(earlier: LookupTable, later: LookupTable) -> LookupTable:
-    return earlier.appended(later.feature, later.threshold, later.default_left)

@@ -66,11 +66,13 @@ class Explainer:
         share = served.share
         if share.params.vector_outputs > 1:
             raise ConfigError("trees of vector leaves have no contributions, in XGBoost neither")
-        names = share.lookup_table.feature_names
-        players = [Player(share.parties[0], name, text_of(name, texts or {})) for name in names]
+        table = share.lookup_table
+        players = [
+            Player(share.parties[0], name, text_of(name, texts or {})) for name in table.columns
+        ]
         player = np.zeros(len(served.forest.owner), np.intp)
         own = np.flatnonzero(served.forest.owner == LABEL_HOLDER)
-        player[own] = share.lookup_table.feature[served.forest.record[own]]
+        player[own] = table.column_of[table.feature[served.forest.record[own]]]
         for owner, party in served.asked.items():
             nodes = np.flatnonzero(served.forest.owner == owner)
             first, columns = len(players), shown.get(party)

@@ -67,11 +67,12 @@ def owned_importance(share: ActiveShare, kind: ImportanceKind) -> dict[tuple[str
 
     Whose split it is tells no more of another party than its total.
     """
-    names = share.lookup_table.feature_names
+    table = share.lookup_table
+    names, column_of = tuple(table.columns), table.column_of
     features = [
         np.where(
             tree.owner == LABEL_HOLDER,
-            np.append(share.lookup_table.feature, 0)[tree.record],  # a leaf has record -1
+            np.append(column_of[table.feature], 0)[tree.record],  # a leaf has record -1
             len(names) + tree.owner - 1,
         )
         for tree in share.used_trees
@@ -84,8 +85,9 @@ def owned_importance(share: ActiveShare, kind: ImportanceKind) -> dict[tuple[str
 
 def split_counts(share: PassiveShare) -> dict[str, int]:
     """How many splits each of an owner's own columns has in the trees of a training."""
-    names = share.lookup_table.feature_names
-    counts = np.bincount(share.lookup_table.feature, minlength=len(names)).tolist()
+    table = share.lookup_table
+    names = tuple(table.columns)
+    counts = np.bincount(table.column_of[table.feature], minlength=len(names)).tolist()
     return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from fedmq.boosting.model.numpy_field import Bools, Float32s, Int32s
 from fedmq.errors import DataError
 
 __all__ = ["LookupTable"]
+
+_Features = tuple[Annotated[int, Field(ge=0)], ...]
 
 
 class LookupTable(BaseModel):
@@ -19,6 +29,10 @@ class LookupTable(BaseModel):
 
     ``x <= threshold`` goes left, NaN where ``default_left`` says. ``feature`` indexes
     ``feature_names``. A threshold of +inf sends every present value left, -inf none.
+    ``category_sets``: of a record that splits by a set of categories, the features of those that go
+    right; nothing of the others, and empty where there are no such records. ``category_columns``:
+    the features of each column that may be split so, by its name: first those whose category some
+    training row has. A document without such columns has neither.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,16 +41,32 @@ class LookupTable(BaseModel):
     feature: Int32s
     threshold: Float32s
     default_left: Bools
+    category_sets: tuple[_Features, ...] = ()
+    category_columns: Mapping[str, _Features] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not len(self.feature) == len(self.threshold) == len(self.default_left):
             raise ValueError("vectors of a lookup table differ in length")
+        if self.category_sets and len(self.category_sets) != len(self):
+            raise ValueError("sets of categories and records differ in number")
         if ((self.feature < 0) | (self.feature >= len(self.feature_names))).any():
             raise ValueError("a record names no feature")
+        named = (*self.category_sets, *self.category_columns.values())
+        if any(feature >= len(self.feature_names) for features in named for feature in features):
+            raise ValueError("a set of categories names no feature")
         if np.isnan(self.threshold).any():
             raise ValueError("a threshold is not a number")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Tables without sets of categories are written as before there were any."""
+        document: dict[str, Any] = handler(self)
+        for name in ("category_sets", "category_columns"):
+            if not document.get(name):
+                document.pop(name, None)
+        return document
 
     @classmethod
     def empty(cls, feature_names: tuple[str, ...]) -> LookupTable:
@@ -48,15 +78,71 @@ class LookupTable(BaseModel):
     def __len__(self) -> int:
         return len(self.feature)
 
+    @property
+    def columns(self) -> Mapping[str, tuple[int, ...]]:
+        """The features of each column by its name: one, or those of all its categories."""
+        first = {min(features): name for name, features in self.category_columns.items()}
+        held = {feature for features in self.category_columns.values() for feature in features}
+        columns: dict[str, tuple[int, ...]] = {}
+        for place, name in enumerate(self.feature_names):
+            if place in first:
+                columns[first[place]] = self.category_columns[first[place]]
+            elif place not in held:
+                columns[name] = (place,)
+        return columns
+
+    @property
+    def column_of(self) -> NDArray[np.int32]:
+        """Of each feature the place of its column among ``columns``; int32 (features,)."""
+        places = np.empty(len(self.feature_names), np.int32)
+        for place, features in enumerate(self.columns.values()):
+            places[list(features)] = place
+        return places
+
     def appended(
-        self, feature: ArrayLike, threshold: ArrayLike, default_left: ArrayLike
+        self,
+        feature: ArrayLike,
+        threshold: ArrayLike,
+        default_left: ArrayLike,
+        category_sets: Sequence[tuple[int, ...]] = (),
     ) -> LookupTable:
-        """The table with further records, whose ids start at ``len(self)``; scalars or (n,)."""
+        """The table with further records, whose ids start at ``len(self)``; scalars or (n,).
+
+        ``category_sets``: of each of them, or of none.
+        """
+        features = np.append(self.feature, np.asarray(feature, np.int32))
+        sets = self.category_sets
+        if sets or any(category_sets):
+            none: tuple[int, ...] = ()
+            later = category_sets or (none,) * (len(features) - len(self))
+            sets = (*(sets or (none,) * len(self)), *later)
         return LookupTable(
             feature_names=self.feature_names,
-            feature=np.append(self.feature, np.asarray(feature, np.int32)),
+            feature=features,
             threshold=np.append(self.threshold, np.asarray(threshold, np.float32)),
             default_left=np.append(self.default_left, np.asarray(default_left, np.bool_)),
+            category_sets=sets,
+            category_columns=self.category_columns,
+        )
+
+    def followed_by(self, later: LookupTable) -> LookupTable:
+        """The table with the records of ``later``, of the same features, after its own."""
+        table = self.appended(
+            later.feature, later.threshold, later.default_left, later.category_sets
+        )
+        columns = {**later.category_columns, **self.category_columns}
+        return table.model_copy(update={"category_columns": columns})
+
+    def since(self, start: int) -> LookupTable:
+        """The records from ``start`` on, as a table of their own."""
+        sets = self.category_sets[start:]
+        return LookupTable(
+            feature_names=self.feature_names,
+            feature=self.feature[start:],
+            threshold=self.threshold[start:],
+            default_left=self.default_left[start:],
+            category_sets=sets if any(sets) else (),
+            category_columns=self.category_columns,
         )
 
     def directions(
@@ -77,6 +163,11 @@ class LookupTable(BaseModel):
             )
         values = X[rows, self.feature[records]]
         left: NDArray[np.bool_] = values <= self.threshold[records]
+        if self.category_sets:
+            for record in np.unique(records).tolist():
+                if features := self.category_sets[record]:
+                    here = records == record
+                    left[here] = ~(X[np.ix_(rows[here], features)] > 0).any(axis=1)
         return np.where(np.isnan(values), self.default_left[records], left)
 
     def directions_at(

@@ -40,12 +40,13 @@ class ShownColumns(BaseModel):
     @classmethod
     def of(cls, table: LookupTable, records: int, texts: Mapping[str, str]) -> Self:
         """Of the first ``records`` of ``table``; ``texts`` by name of a column."""
+        columns, column_of = tuple(table.columns), table.column_of
         used, first, inverse = np.unique(
-            table.feature[:records], return_index=True, return_inverse=True
+            column_of[table.feature[:records]], return_index=True, return_inverse=True
         )
         number = np.empty(len(used), np.int32)
         number[np.argsort(first)] = np.arange(len(used), dtype=np.int32)
-        names = [table.feature_names[feature] for feature in used[np.argsort(first)].tolist()]
+        names = [columns[column] for column in used[np.argsort(first)].tolist()]
         return cls(
             column=number[inverse.reshape(-1)],
             texts=tuple(text_of(name, texts) for name in names),

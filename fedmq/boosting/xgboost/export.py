@@ -58,15 +58,18 @@ def to_booster(
     params: TrainParams,
     feature_names: Sequence[str],
     tree_weights: Sequence[float] = (),
+    feature_types: Sequence[str] = (),
 ) -> xgboost.Booster:
     """``trees`` as a booster whose columns are ``feature_names``; its margins equal ours.
 
-    ``tree_weights``: what each tree weighs, where they are DART's.
+    ``tree_weights``: what each tree weighs, where they are DART's. ``feature_types``: "c" of
+    columns that hold codes of categories; all hold numbers where it is left out.
     XGBoost sends ``x < condition`` left where fedmq sends ``x <= threshold``, so a condition is the
     next float32 above the threshold.
     """
     booster: xgboost.Booster = import_xgboost().Booster()
-    document = _document(trees, params, feature_names, tree_weights)
+    types = feature_types or ["float"] * len(feature_names)
+    document = _document(trees, params, feature_names, types, tree_weights)
     booster.load_model(bytearray(json.dumps(document), "ascii"))
     return booster
 
@@ -75,6 +78,7 @@ def _document(
     trees: Sequence[PooledTree],
     params: TrainParams,
     feature_names: Sequence[str],
+    feature_types: Sequence[str],
     tree_weights: Sequence[float],
 ) -> dict[str, Any]:
     model = {
@@ -93,7 +97,7 @@ def _document(
         "learner": {
             "attributes": {},
             "feature_names": list(feature_names),
-            "feature_types": ["float"] * len(feature_names),
+            "feature_types": list(feature_types),
             "gradient_booster": (
                 {"name": "dart", "gbtree": boosted, "weight_drop": list(tree_weights)}
                 if params.booster == "dart"
@@ -133,12 +137,14 @@ def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
     parents = np.full(len(tree), _NO_PARENT, np.int64)
     parents[tree.left[~leaf]] = np.flatnonzero(~leaf)
     parents[tree.right[~leaf]] = np.flatnonzero(~leaf)
+    sizes = [len(codes) for codes in joined.categories.values()]
+    by_codes = np.isin(np.arange(len(tree)), list(joined.categories))
     document = {
         "base_weights": tree.weight.ravel().tolist(),
-        "categories": [],
-        "categories_nodes": [],
-        "categories_segments": [],
-        "categories_sizes": [],
+        "categories": [code for codes in joined.categories.values() for code in codes],
+        "categories_nodes": list(joined.categories),
+        "categories_segments": [sum(sizes[:place]) for place in range(len(sizes))],
+        "categories_sizes": sizes,
         "default_left": joined.default_left.astype(int).tolist(),
         "id": index,
         "left_children": np.where(leaf, _NO_CHILD, tree.left).tolist(),
@@ -147,7 +153,7 @@ def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
         "right_children": np.where(leaf, _NO_CHILD, tree.right).tolist(),
         "split_conditions": above.tolist(),
         "split_indices": joined.feature.tolist(),
-        "split_type": [0] * len(tree),
+        "split_type": by_codes.astype(int).tolist(),
         "sum_hessian": tree.cover.tolist(),
         "tree_param": {
             "num_deleted": "0",

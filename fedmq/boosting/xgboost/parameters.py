@@ -21,8 +21,6 @@ XGBOOST_PARAMETERS = frozenset(
         "importance_type",
         "lambdarank_num_pair_per_sample",
         "lambdarank_pair_method",
-        "max_cat_threshold",
-        "max_cat_to_onehot",
         "missing",
         "n_jobs",
         "nthread",

@@ -25,7 +25,7 @@ from fedmq.errors import ConfigError, DataError
 if TYPE_CHECKING:
     import xgboost
 
-__all__ = ["Parity", "compare", "labelled", "train_reference"]
+__all__ = ["Parity", "compare", "joined_bins", "labelled", "train_reference"]
 
 _LEAF_TOLERANCE = 1e-6  # of leaves up to 1, and of larger ones relative to them
 
@@ -53,7 +53,8 @@ def train_reference(
     """XGBoost's ``hist`` trained on the bin indices of the joined columns.
 
     Its cuts are those of the bins, which no weight moves: each bin is a value of its own.
-    ``constraints``: those of the joined columns, as XGBoost's parameters.
+    ``constraints``: those of the joined columns, as XGBoost's parameters. The columns that
+    ``bins.cuts`` splits by sets are of type "c", and their bins are the codes of categories.
 
     Raises:
         ConfigError: ``params`` draw at random or set parties apart, which XGBoost does otherwise.
@@ -74,7 +75,7 @@ def train_reference(
     max_bin = max(int(bins.cuts.n_bins.max()) + 1, 2)
     reference: xgboost.Booster = xgb.train(
         params.to_xgboost() | dict(constraints) | {"max_bin": max_bin, "nthread": 1},
-        labelled(indices, labels, weight, base_margin),
+        labelled(indices, labels, weight, base_margin, _types(bins.cuts)),
         params.num_boost_round,
     )
     return reference
@@ -85,10 +86,16 @@ def labelled(
     labels: NDArray[np.float32],
     weight: NDArray[np.float32] | None = None,
     base_margin: NDArray[np.float32] | None = None,
+    types: Sequence[str] = (),
 ) -> xgboost.DMatrix:
-    """A DMatrix of ``values`` and their labels: bounds of times where ``labels`` are (rows, 2)."""
+    """A DMatrix of ``values`` and their labels: bounds of times where ``labels`` are (rows, 2).
+
+    ``types``: "c" of columns that hold codes of categories; all hold numbers where it is left out.
+    """
     xgb = import_xgboost()
-    rows = {"weight": weight, "base_margin": base_margin, "nthread": 1}
+    rows: dict[str, Any] = {"weight": weight, "base_margin": base_margin, "nthread": 1}
+    if types:
+        rows |= {"feature_types": list(types), "enable_categorical": True}
     if labels.ndim == 1:
         made: xgboost.DMatrix = xgb.DMatrix(values, label=labels, **rows)
         return made
@@ -99,14 +106,42 @@ def labelled(
     return bounded
 
 
+def joined_bins(
+    values: NDArray[np.float32],
+    training: NDArray[np.bool_],
+    max_bin: int,
+    types: Sequence[str],
+) -> BinMatrix:
+    """Bins of the joined columns ``values`` (rows, columns), cut as their owners cut them.
+
+    ``training`` bool (rows,): the rows that cuts are made of. Of columns of ``types`` "c" each code
+    of a training row is a bin, and such a column is one that ``cuts`` splits by sets.
+    """
+    cuts = Cuts.of(values[training], max_bin)
+    by_codes = [column for column, kind in enumerate(types) if kind == "c"]
+    thresholds = list(cuts.thresholds)
+    for column in by_codes:
+        last = np.nanmax(values[training, column], initial=0)
+        thresholds[column] = np.arange(last, dtype=np.float32)
+    sets = tuple((column,) for column in by_codes)
+    joined = Cuts(thresholds=tuple(thresholds), has_missing=cuts.has_missing, category_columns=sets)
+    return BinMatrix.of(values, joined)
+
+
+def _types(cuts: Cuts) -> Sequence[str]:
+    by_codes = {column for columns in cuts.category_columns for column in columns}
+    return ["c" if column in by_codes else "q" for column in range(cuts.n_features)]
+
+
 def compare(reference: xgboost.Booster, trees: Sequence[PooledTree], bins: BinMatrix) -> Parity:
     """Count the nodes of ``reference`` that ``trees`` have too, starting from the roots.
 
     ``bins`` are the training rows. A split is identical if feature, bin and default direction are,
-    a leaf if its weight is within 1e-6; below a differing split no node counts. Two things that no
-    training row can tell apart are not compared: bins beyond the last occupied one, and the default
-    direction of a node that no row with a missing value reaches. There both directions have the
-    same gain, and XGBoost's choice is that of its rounding errors.
+    a leaf if its weight is within 1e-6; below a differing split no node counts. What no training
+    row can tell apart is not compared: bins beyond the last occupied one, on which side of a set
+    stands a category that no row of the node has, and the default direction of a node that no row
+    with a missing value reaches. There both directions have the same gain, and XGBoost's choice is
+    that of its rounding errors.
 
     Raises:
         DataError: a threshold is no cut of ``bins``.
@@ -138,7 +173,10 @@ def compare(reference: xgboost.Booster, trees: Sequence[PooledTree], bins: BinMa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _BinnedTree:
-    """Either side of the comparison; ``bin`` is the last that goes left, ``left`` -1 at leaves."""
+    """Either side of the comparison; ``bin`` is the last that goes left, ``left`` -1 at leaves.
+
+    ``categories``: by node, instead of a bin, the codes of a set that goes right.
+    """
 
     feature: NDArray[np.int32]
     bin: NDArray[np.int32]
@@ -147,12 +185,16 @@ class _BinnedTree:
     right: NDArray[np.int32]
     weight: NDArray[np.float32]
     """(nodes, outputs)."""
+    categories: Mapping[int, NDArray[np.integer]]
 
     @classmethod
     def of_joined(cls, joined: PooledTree, cuts: Cuts, last_bin: NDArray[np.int32]) -> _BinnedTree:
         tree = joined.tree
         bins = np.zeros(len(tree), np.int32)
+        sets = {node: np.array(codes) for node, codes in joined.categories.items()}
         for node in np.flatnonzero(~tree.is_leaf).tolist():
+            if node in sets:
+                continue
             feature, threshold = int(joined.feature[node]), joined.threshold[node]
             bounds = np.concatenate(([-np.inf], cuts.thresholds[feature], [np.inf]))
             place = int(np.searchsorted(bounds, threshold))
@@ -163,14 +205,15 @@ class _BinnedTree:
                 )
             bins[node] = min(place - 1, last_bin[feature])
         weight = tree.weight.reshape(len(tree), -1)
-        return cls(joined.feature, bins, joined.default_left, tree.left, tree.right, weight)
+        return cls(joined.feature, bins, joined.default_left, tree.left, tree.right, weight, sets)
 
     @classmethod
     def of_xgboost(cls, document: dict[str, Any], last_bin: NDArray[np.int32]) -> _BinnedTree:
         left = np.array(document["left_children"], np.int32)
         feature = np.array(document["split_indices"], np.int32)
         conditions = np.array(document["split_conditions"], np.float32)
-        below = np.ceil(conditions).astype(np.int32) - 1  # bins < condition go left
+        # Bins < condition go left; a set has none.
+        below = np.ceil(np.nan_to_num(conditions, nan=0.0)).astype(np.int32) - 1
         return cls(
             feature,
             np.minimum(below, last_bin[feature]).astype(np.int32),
@@ -178,14 +221,28 @@ class _BinnedTree:
             left,
             np.array(document["right_children"], np.int32),
             _leaf_weights(document, left == LEAF),
+            _sets(document),
         )
 
-    def in_words(self, node: int, *, directed: bool) -> str:
+    def goes_left(self, node: int, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which rows go left at a split, by their bins of its feature, -1 where missing."""
+        if node in self.categories:
+            left = ~np.isin(codes, self.categories[node])
+        else:
+            left = codes <= self.bin[node]
+        return np.where(codes < 0, self.default_left[node], left)
+
+    def in_words(self, node: int, codes: NDArray[np.int32]) -> str:
+        """``codes``: the bins of the node's rows, of its feature; -1 where missing."""
         if self.left[node] == LEAF:
             return "leaf " + " ".join(f"{number:.9g}" for number in self.weight[node])
         side = "left" if self.default_left[node] else "right"
-        missing = f", missing {side}" if directed else ""
-        return f"feature {self.feature[node]} bin {self.bin[node]}{missing}"
+        missing = f", missing {side}" if (codes < 0).any() else ""
+        split = f"bin {self.bin[node]}"
+        if node in self.categories:
+            held = np.intersect1d(self.categories[node], codes).tolist()
+            split = f"categories {' '.join(map(str, held))}"
+        return f"feature {self.feature[node]} {split}{missing}"
 
 
 def _leaf_weights(document: dict[str, Any], leaf: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -198,6 +255,20 @@ def _leaf_weights(document: dict[str, Any], leaf: NDArray[np.bool_]) -> NDArray[
     return weights
 
 
+def _sets(document: dict[str, Any]) -> dict[int, NDArray[np.integer]]:
+    """By node, the codes of categories that go right."""
+    codes = np.array(document["categories"], np.int32)
+    return {
+        node: codes[start : start + size]
+        for node, start, size in zip(
+            document["categories_nodes"],
+            document["categories_segments"],
+            document["categories_sizes"],
+            strict=True,
+        )
+    }
+
+
 def _compare_trees(
     ours: _BinnedTree, theirs: _BinnedTree, present: NDArray[np.int32]
 ) -> tuple[int, str | None]:
@@ -208,21 +279,20 @@ def _compare_trees(
     while pairs:
         our, their, rows = pairs.pop()
         codes = present[rows, ours.feature[our]]
-        missing = codes < 0
-        difference = _difference(ours, our, theirs, their, directed=bool(missing.any()))
+        difference = _difference(ours, our, theirs, their, codes)
         if difference:
             first_difference = first_difference or f"node {our}: {difference}"
             continue
         identical += 1
         if ours.left[our] != LEAF:
-            left = np.where(missing, ours.default_left[our], codes <= ours.bin[our])
+            left = ours.goes_left(our, codes)
             pairs.append((ours.right[our], theirs.right[their], rows[~left]))
             pairs.append((ours.left[our], theirs.left[their], rows[left]))
     return identical, first_difference
 
 
 def _difference(
-    ours: _BinnedTree, our: int, theirs: _BinnedTree, their: int, *, directed: bool
+    ours: _BinnedTree, our: int, theirs: _BinnedTree, their: int, codes: NDArray[np.int32]
 ) -> str | None:
     both_leaves = ours.left[our] == LEAF and theirs.left[their] == LEAF
     if both_leaves:
@@ -230,6 +300,6 @@ def _difference(
         largest = _LEAF_TOLERANCE * np.maximum(np.float32(1), np.abs(their_weight))
         if (np.abs(our_weight - their_weight) <= largest).all():
             return None
-    our_words = ours.in_words(our, directed=directed)
-    their_words = theirs.in_words(their, directed=directed)
+    our_words = ours.in_words(our, codes)
+    their_words = theirs.in_words(their, codes)
     return None if our_words == their_words else f"{our_words}, XGBoost {their_words}"

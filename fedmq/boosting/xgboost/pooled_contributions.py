@@ -41,7 +41,7 @@ def margin_contributions(
         )
     trees, rows = share.used_trees, len(values[0])
     pooled = [PooledTree.of(tree, tables) for tree in trees]
-    columns = sum(len(table.feature_names) for table in tables)
+    columns = sum(len(table.columns) for table in tables)
     shap = TreeShap.of(
         trees,
         [tree.feature for tree in pooled],

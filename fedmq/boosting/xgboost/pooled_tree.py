@@ -5,8 +5,8 @@ Only whoever holds all shares can join them: for export, demonstration and compa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +14,24 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import Tree, walk
 
-__all__ = ["PooledTree", "pooled_feature_names", "walk_pooled"]
+__all__ = ["PooledTree", "joined_values", "pooled_feature_names", "pooled_types", "walk_pooled"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PooledTree:
     """A tree over the joined columns, those of party 0 first.
 
-    Vectors over ``tree``'s nodes: ``feature`` int32, ``threshold`` float32 (``x <= threshold`` goes
-    left) and ``default_left`` bool, which mean nothing at leaves.
+    Vectors over ``tree``'s nodes: ``feature`` int32, the column; ``threshold`` float32 (``x <=
+    threshold`` goes left) and ``default_left`` bool, which mean nothing at leaves. A column of
+    categories that is split by sets is one column, of their codes: ``categories`` has, of each node
+    that splits one, the codes that go right, instead of a threshold.
     """
 
     tree: Tree
     feature: NDArray[np.int32]
     threshold: NDArray[np.float32]
     default_left: NDArray[np.bool_]
+    categories: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, tree: Tree, tables: Sequence[LookupTable]) -> PooledTree:
@@ -36,15 +39,20 @@ class PooledTree:
         feature = np.zeros(len(tree), np.int32)
         threshold = np.zeros(len(tree), np.float32)
         default_left = np.zeros(len(tree), np.bool_)
-        first_feature = 0
+        categories: dict[int, tuple[int, ...]] = {}
+        first_column = 0
         for owner, table in enumerate(tables):
             nodes = np.flatnonzero(tree.owner == owner)
             records = tree.record[nodes]
-            feature[nodes] = first_feature + table.feature[records]
+            feature[nodes] = first_column + table.column_of[table.feature[records]]
             threshold[nodes] = table.threshold[records]
             default_left[nodes] = table.default_left[records]
-            first_feature += len(table.feature_names)
-        return cls(tree, feature, threshold, default_left)
+            for node, record in zip(nodes.tolist(), records.tolist(), strict=True):
+                codes = _codes_right(table, record)
+                if codes is not None:
+                    categories[node] = codes
+            first_column += len(table.columns)
+        return cls(tree, feature, threshold, default_left, dict(sorted(categories.items())))
 
 
 def walk_pooled(
@@ -62,9 +70,56 @@ def walk_pooled(
 
 
 def pooled_feature_names(parties: Sequence[str], tables: Sequence[LookupTable]) -> list[str]:
-    """Names of the joined columns, ``party.feature``."""
+    """Names of the joined columns, ``party.column``."""
     return [
         f"{party}.{name}"
         for party, table in zip(parties, tables, strict=True)
-        for name in table.feature_names
+        for name in table.columns
     ]
+
+
+def pooled_types(tables: Sequence[LookupTable]) -> list[str]:
+    """XGBoost's types of the joined columns: "c" where they hold codes of categories."""
+    return [
+        "c" if name in table.category_columns else "float"
+        for table in tables
+        for name in table.columns
+    ]
+
+
+def joined_values(
+    tables: Sequence[LookupTable], values: Sequence[NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """The joined columns, float32 (rows, columns), of the owners' ``values`` (rows, features).
+
+    A column of categories that is split by sets holds codes: places in ``category_columns``, and
+    their number where a row has none of them.
+    """
+    joined = [
+        _codes(held[:, features]) if name in table.category_columns else held[:, features[0]]
+        for table, held in zip(tables, values, strict=True)
+        for name, features in table.columns.items()
+    ]
+    return np.column_stack(joined)
+
+
+def _codes(indicators: NDArray[np.float32]) -> NDArray[np.float32]:
+    has = indicators > 0
+    codes = np.where(has.any(axis=1), np.argmax(has, axis=1), indicators.shape[1])
+    return np.where(np.isnan(indicators[:, 0]), np.float32(np.nan), codes.astype(np.float32))
+
+
+def _codes_right(table: LookupTable, record: int) -> tuple[int, ...] | None:
+    """The codes that go right at ``record``; None unless its column is split by sets."""
+    feature = int(table.feature[record])
+    features = next((held for held in table.category_columns.values() if feature in held), None)
+    if features is None:
+        return None
+    right = table.category_sets[record] if table.category_sets else ()
+    if right:
+        return tuple(sorted(features.index(category) for category in right))
+    # A record of an earlier model, in which the category was a column of its own.
+    code, threshold = features.index(feature), table.threshold[record]
+    held = range(len(features) + 1)  # the last one is that of rows with another category
+    above = tuple(other for other in held if (1.0 if other == code else 0.0) > threshold)
+    return above or (len(features) + 1,)  # XGBoost has no empty sets: a code that no row has

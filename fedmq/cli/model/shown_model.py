@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.model.importance import owned_importance, split_counts
+from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import Tree
 
@@ -18,10 +19,7 @@ __all__ = ["differences", "shown"]
 def shown(share: ActiveShare | PassiveShare) -> dict[str, Any]:
     """What the owner of ``share`` may know: its own columns by name, nothing of others' columns."""
     table = share.lookup_table
-    own = Counter(
-        f"{table.feature_names[feature]} <= {threshold:.6g}"
-        for feature, threshold in zip(table.feature.tolist(), table.threshold.tolist(), strict=True)
-    )
+    own = Counter(_in_words(table, record) for record in range(len(table)))
     result: dict[str, Any] = {"model": share.model_id, "own_splits": dict(own.most_common())}
     if isinstance(share, PassiveShare):
         return {
@@ -51,6 +49,16 @@ def shown(share: ActiveShare | PassiveShare) -> dict[str, Any]:
             for (party, column), gain in owned_importance(share, "total_gain").items()
         },
     }
+
+
+def _in_words(table: LookupTable, record: int) -> str:
+    """What goes left at a record; of a set of categories, what goes right."""
+    if table.category_sets and (right := table.category_sets[record]):
+        names = [table.feature_names[feature] for feature in right]
+        column = next(column for column, held in table.category_columns.items() if right[0] in held)
+        inside = ", ".join(name.removeprefix(f"{column}=") for name in names)
+        return f"{column} not in {{{inside}}}"
+    return f"{table.feature_names[table.feature[record]]} <= {table.threshold[record]:.6g}"
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

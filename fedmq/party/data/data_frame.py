@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,14 +12,25 @@ from fedmq.errors import DataError
 from fedmq.party.data.columns import CategoryColumn, reads_as_number
 from fedmq.party.data.table import Table
 
-__all__ = ["feature_matrix", "feature_table", "trained_columns"]
+__all__ = ["PartyFeatures", "feature_matrix", "feature_table", "party_features", "trained_columns"]
 
 _MOST_CATEGORIES = 64
 _CATEGORICAL = ("categor", "enum", "dictionary")  # as pandas, Polars and Arrow call such types
 
 
-def feature_table(data: Any, where: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """``data`` as float32 (rows, features) with NaN for missing, and the features' names.
+class PartyFeatures(NamedTuple):
+    """A party's features, float32 (rows, features), NaN is missing, and their names.
+
+    ``category_columns``: the features of each column of categories.
+    """
+
+    values: NDArray[np.float32]
+    names: tuple[str, ...]
+    category_columns: Mapping[str, tuple[str, ...]] = {}
+
+
+def party_features(data: Any, where: str) -> PartyFeatures:
+    """What a training takes of ``data``.
 
     Columns of an array are named f0, f1, ... A data frame's column of words or of a categorical
     type is one feature COLUMN=CATEGORY per category.
@@ -29,7 +40,17 @@ def feature_table(data: Any, where: str) -> tuple[NDArray[np.float32], tuple[str
             begins with ``where``.
     """
     table = _read(data, where)
-    return table.values, table.features
+    return PartyFeatures(table.values, table.features, table.category_columns)
+
+
+def feature_table(data: Any, where: str) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """``data`` as float32 (rows, features) with NaN for missing, and the features' names.
+
+    Raises:
+        DataError: as in :func:`party_features`.
+    """
+    features = party_features(data, where)
+    return features.values, features.names
 
 
 def trained_columns(data: Any, where: str, names: tuple[str, ...]) -> NDArray[np.float32]:
@@ -108,17 +129,28 @@ def _from_frame(data: Any, names: Sequence[Any], where: str) -> Table:
     _check_distinct([str(name) for name in names], where)
     vectors: dict[str, NDArray[Any]] = {}
     uncategorised = {}
+    category_columns = {}
     for name in names:
         column = _column(data[name], where, str(name))
         if isinstance(column, CategoryColumn):
             uncategorised[str(name)] = column.missing
-            for category, indicator in column.indicators().items():
-                vectors[f"{name}={category}"] = indicator
+            indicators = {
+                f"{name}={category}": held for category, held in column.indicators().items()
+            }
+            vectors |= indicators
+            category_columns[str(name)] = tuple(indicators)
         else:
             vectors[str(name)] = column
     stacked = np.column_stack(list(vectors.values())) if vectors else np.empty((len(data), 0))
     features = tuple(vectors)
-    return Table((), features, feature_matrix(stacked, features, where), None, uncategorised)
+    return Table(
+        (),
+        features,
+        feature_matrix(stacked, features, where),
+        None,
+        uncategorised,
+        category_columns=category_columns,
+    )
 
 
 def _check_distinct(names: list[str], where: str) -> None:

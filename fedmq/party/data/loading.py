@@ -142,6 +142,7 @@ class LoadActiveTable:
             evaluation_sets=sets,
             held_out_ids=tuple(table.ids[row] for row in np.flatnonzero(named)),
             column_groups=self.data.column_groups,
+            category_columns=table.category_columns,
             folds=folds,
         )
 

@@ -42,7 +42,8 @@ class Table:
     ``values`` float32 (rows, features), NaN is missing; ``label`` float32 (rows,), or (rows, 2) for
     bounds of times, None if the party has none; ``weight`` and ``base_margin`` float32 (rows,) of
     its rows, or None. A category column COLUMN is one feature ``COLUMN=CATEGORY`` per category, 1
-    or 0; ``uncategorised`` says for each such column in which rows it is missing.
+    or 0; ``uncategorised`` says for each such column in which rows it is missing, and
+    ``category_columns`` which its features are.
     """
 
     ids: tuple[str, ...]
@@ -52,6 +53,7 @@ class Table:
     uncategorised: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     weight: NDArray[np.float32] | None = None
     base_margin: NDArray[np.float32] | None = None
+    category_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def digest(self, salt: str) -> str:
         """The SHA-256 that parties compare to see whether they hold the same ids, in hex."""
@@ -82,6 +84,7 @@ class Table:
             {name: missing[rows] for name, missing in self.uncategorised.items()},
             None if self.weight is None else self.weight[rows],
             None if self.base_margin is None else self.base_margin[rows],
+            self.category_columns,
         )
 
     def columns(self, names: Sequence[str]) -> NDArray[np.float32]:
@@ -224,6 +227,7 @@ def table_of(
     names: list[str] = []
     vectors: list[NDArray[np.float32]] = []
     uncategorised = {}
+    category_columns = {}
     for name, column in features.items():
         decided = column.decided if isinstance(column, FeatureColumn) else column
         if isinstance(decided, DateColumn):
@@ -232,9 +236,10 @@ def table_of(
                 vectors.append(vector[rows])
         elif isinstance(decided, CategoryColumn):
             uncategorised[name] = decided.missing[rows]
-            for category, indicator in decided.indicators().items():
-                names.append(f"{name}={category}")
-                vectors.append(indicator[rows])
+            indicators = decided.indicators()
+            category_columns[name] = tuple(f"{name}={category}" for category in indicators)
+            names += category_columns[name]
+            vectors += (indicator[rows] for indicator in indicators.values())
         else:
             names.append(name)
             vectors.append(decided.values[rows])
@@ -253,6 +258,7 @@ def table_of(
         uncategorised,
         None if weight is None else weight[rows],
         None if base_margin is None else base_margin[rows],
+        category_columns,
     )
 
 

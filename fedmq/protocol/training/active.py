@@ -38,6 +38,7 @@ from fedmq.protocol.training.active_continuing import ActiveContinuing
 from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
+from fedmq.protocol.training.category_columns import columns_by_sets
 from fedmq.protocol.training.computations import went_left
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.level import Level
@@ -348,10 +349,10 @@ class ActiveTraining(ActiveContinuing):
             self._send(peer, body)
 
     def _split_own(self, node: int, best: Best) -> None:
-        candidate = int(best.candidates[0])
-        record = self._model.record(self._candidates.split(node, candidate), candidate)
+        candidates, split = self._candidates.split(node, best)
+        record = self._model.record(candidates, split)
         left = went_left(self._model.records, record, self._table.values, self._builder.rows(node))
-        self._split(node, LABEL_HOLDER, record, left, best.mark(0))
+        self._split(node, LABEL_HOLDER, record, left, best.mark_of(split))
 
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
@@ -414,4 +415,8 @@ class ActiveTraining(ActiveContinuing):
             self._send(peer, training.SessionFinished(trees=self.tree))
         withheld = self._handshake.withheld
         made = self._model.finished(self._model_id, self._parties, withheld)
+        if isinstance(made, ActiveShare):
+            columns = columns_by_sets(self._table, self._bins.cuts)
+            table = made.lookup_table.model_copy(update={"category_columns": columns})
+            made = made.model_copy(update={"lookup_table": table})
         self._emit(Finish(self._finished(made)))

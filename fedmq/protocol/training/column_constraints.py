@@ -16,6 +16,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, Refused
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import Engine
+from fedmq.protocol.training.category_columns import category_places
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 
 __all__ = ["ALL_COLUMNS", "ColumnConstraints", "KeptConstraints", "kept_constraints"]
@@ -50,6 +51,8 @@ class ColumnConstraints:
         """Of the own columns: int8 (columns,)."""
         self.interactions = _interactions(party, table, self._together[party])
         """Of the own columns, which interaction constraints hold them: uint64 (columns,)."""
+        if params.max_cat_to_onehot is not None:
+            _check_categories(party, table, self.signs, self.interactions)
         if self.signs.any() and not engine.scores_candidates:
             raise ConfigError(f"engine {engine.name} keeps no monotone constraint of {party}")
 
@@ -144,6 +147,27 @@ def _interactions(
             for column in groups.get(name, (name,)):
                 bits[_places(party, columns, column, where)] |= np.uint64(1 << number)
     return bits
+
+
+def _check_categories(
+    party: str,
+    table: ActiveTable | PassiveTable,
+    signs: NDArray[np.int8],
+    interactions: NDArray[np.uint64],
+) -> None:
+    """Raise `ConfigError` where categories of a column that may be split by sets are set apart."""
+    for column, held in category_places(table).items():
+        places = list(held)
+        if signs[places].any():
+            raise ConfigError(
+                f"monotone_constraints: {column!r} of {party} holds categories, which "
+                "max_cat_to_onehot splits by sets: a set neither rises nor falls"
+            )
+        if len(np.unique(interactions[places])) > 1:
+            raise ConfigError(
+                f"interaction_constraints: {column!r} of {party} holds categories, which "
+                "max_cat_to_onehot splits by sets: name the column, not some of them"
+            )
 
 
 def _places(party: str, columns: Sequence[str], column: str, where: str) -> list[int]:

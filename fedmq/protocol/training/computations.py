@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.category_sets import CategorySet, SetScan
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
@@ -41,15 +42,17 @@ _NARROWEST = 2.0**-24
 
 
 def recorded(
-    table: LookupTable, candidates: CandidateTable, candidate: int
+    table: LookupTable, candidates: CandidateTable, split: int | CategorySet
 ) -> tuple[LookupTable, int]:
-    """``table`` with a record of the split at ``candidate``, and the record's id."""
-    grown = table.appended(
-        candidates.feature[candidate],
-        candidates.threshold[candidate],
-        candidates.default_left[candidate],
-    )
-    return grown, len(table)
+    """``table`` with a record of the ``split``, by a candidate or a set; and the record's id."""
+    candidate = split if isinstance(split, int) else int(split.right[0])
+    default_left = candidates.default_left[candidate]
+    sets: tuple[tuple[int, ...], ...] = ()
+    if not isinstance(split, int):
+        default_left = np.bool_(split.default_left)
+        sets = (tuple(candidates.feature[split.right].tolist()),)
+    feature, threshold = candidates.feature[candidate], candidates.threshold[candidate]
+    return table.appended(feature, threshold, default_left, sets), len(table)
 
 
 def went_left(
@@ -61,15 +64,22 @@ def went_left(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BinTable:
-    """Cuts over the training rows of ``values`` (rows, features), and all rows as bins."""
+    """Cuts over the training rows of ``values`` (rows, features), and all rows as bins.
+
+    ``category_columns``: the features of columns of categories, which are split by sets where so
+    many as ``by_sets`` occur; None: none is.
+    """
 
     label: ClassVar[str] = "BinTable"
     values: NDArray[np.float32]
     training: NDArray[np.bool_]
     max_bin: int
+    category_columns: Sequence[Sequence[int]] = ()
+    by_sets: int | None = None
 
     def run(self) -> BinMatrix:
-        return BinMatrix.of(self.values, Cuts.of(self.values[self.training], self.max_bin))
+        cuts = Cuts.of(self.values[self.training], self.max_bin)
+        return BinMatrix.of(self.values, cuts.by_sets(self.category_columns, self.by_sets))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +173,8 @@ class ScoreCandidates:
 
     ``first_order``: by g alone, which takes every party's candidates to the same scale.
     ``monotone``: the node as monotone constraints bound it, ``interactions``: the node as
-    interaction constraints do; None without any.
+    interaction constraints do; None without any. ``categories``: the candidates of each column that
+    is split by sets; they are no splits by themselves.
     """
 
     label: ClassVar[str] = "ScoreCandidates"
@@ -174,27 +185,72 @@ class ScoreCandidates:
     first_order: bool = False
     monotone: MonotoneNode | None = None
     interactions: InteractionNode | None = None
+    categories: Sequence[NDArray[np.int64]] = ()
 
     def run(self) -> Best:
-        left, right = self.scale.to_float(self.left), self.scale.to_float(self.total - self.left)
+        scans = self.scans()
+        gain, tied = best(self._gains(scans))
+        sets: list[CategorySet] = []
+        start = len(self.left)
+        for scan in scans:
+            of_scan = tied[(tied >= start) & (tied < start + len(scan))]
+            sets += [scan.split(int(place) - start) for place in of_scan[:1]]
+            start += len(scan)
+        return self.offer(float(gain), tied[tied < len(self.left)].astype(np.uint32), sets)
+
+    def scans(self) -> Sequence[SetScan]:
+        """The sets of each column that is split by sets."""
+        return [
+            SetScan.of(candidates, self.left, self.total, self.scale, self.params)
+            for candidates in self.categories
+        ]
+
+    def offer(
+        self,
+        gain: float,
+        named: NDArray[np.uint32],
+        sets: Sequence[CategorySet] = (),
+        left: NDArray[np.int64] | None = None,
+    ) -> Best:
+        """The offer of the candidates ``named`` and of ``sets``, with what is known of them."""
+        columns = np.append(named, np.array([split.right[0] for split in sets], np.uint32))
+        signs = None if self.monotone is None else self.monotone.signs[columns]
+        interactions = self.interactions
+        constraints = None if interactions is None else interactions.constraints[columns]
+        return Best(gain, named, left, signs, constraints, tuple(sets))
+
+    def left_of(self, split: CategorySet) -> NDArray[np.int64]:
+        """What goes left of a set; int64 (columns,)."""
+        column = next(held for held in self.categories if split.right[0] in held)
+        if split.default_left:
+            return np.asarray(self.total - self._alone(split.right))
+        return self._alone(np.setdiff1d(column, split.right))
+
+    def _alone(self, candidates: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The sums of these categories together."""
+        return np.asarray((self.total - self.left[candidates]).sum(axis=0))
+
+    def _gains(self, scans: Sequence[SetScan]) -> NDArray[np.float32]:
+        """Of all candidates, and of the sets of each column after them; -inf of no splits."""
+        monotone, interactions = self.monotone, self.interactions
+        sums = np.concatenate((self.left, *(scan.left for scan in scans)))
+        left, right = self.scale.to_float(sums), self.scale.to_float(self.total - sums)
+        columns = np.arange(len(sums))  # a candidate of the same column
+        columns[len(self.left) :] = np.repeat(
+            [scan.candidates[0] for scan in scans], [len(scan) for scan in scans]
+        )
         if self.first_order:
             gains = first_order_gains(left, right, self.params)
         else:
             total = self.scale.to_float(self.total)
-            gains = split_gains(left, right, total, self.params, self.monotone)
-        if self.interactions is not None:
-            gains = np.where(self.interactions.allows(), gains, np.float32(-np.inf))
-        gain, tied = best(gains)
-        return self.offer(float(gain), tied.astype(np.uint32))
-
-    def offer(
-        self, gain: float, named: NDArray[np.uint32], left: NDArray[np.int64] | None = None
-    ) -> Best:
-        """The offer of the candidates ``named``, with what is known of their columns."""
-        signs = None if self.monotone is None else self.monotone.signs[named]
-        interactions = self.interactions
-        constraints = None if interactions is None else interactions.constraints[named]
-        return Best(gain, named, left, signs, constraints)
+            if monotone is not None:
+                monotone = replace(monotone, signs=monotone.signs[columns])
+            gains = split_gains(left, right, total, self.params, monotone)
+        if interactions is not None:
+            gains = np.where(interactions.allows()[columns], gains, np.float32(-np.inf))
+        for candidates in self.categories:
+            gains[candidates] = -np.inf
+        return gains
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,6 +279,7 @@ class ScoreOwnCandidates:
                 self.first_order,
                 monotone,
                 interactions,
+                candidates.categories,
             ).run()
             for candidates, total, histogram, monotone, interactions in zip(
                 self.candidates, self.totals, sums, self.monotone, self.interactions, strict=True

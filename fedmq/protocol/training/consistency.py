@@ -135,8 +135,9 @@ class ScoreAnswer:
         if self.bounds is None:
             return self.score.run()
         least, most = self.bounds
-        if (left < least).any() or (left > most).any():
-            counts = np.stack((left < least, left > most)).sum(axis=1)
+        sums = np.concatenate((left, *(scan.left for scan in self.score.scans())))
+        if (sums < least).any() or (sums > most).any():
+            counts = np.stack((sums < least, sums > most)).sum(axis=1)
             names = (("g below", "h below"), ("g above", "h above"))
             return {
                 names[side][column]: int(counts[side, column::2].sum())
@@ -144,7 +145,9 @@ class ScoreAnswer:
             }
         best = self.score.run()
         named = first_of_ties(best.candidates, left, self.score.total)
-        return self.score.offer(best.gain, named, left[named])
+        of_sets = [self.score.left_of(split)[np.newaxis] for split in best.sets]
+        known = np.concatenate((left[named], *of_sets))
+        return self.score.offer(best.gain, named, best.sets, known)
 
 
 def first_of_ties(

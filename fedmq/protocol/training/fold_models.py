@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.category_sets import CategorySet
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.metrics.early_stopping import EarlyStopping
 from fedmq.boosting.metrics.registry import watched_maximizes
@@ -192,9 +193,9 @@ class FoldModels:
         """The label holder's own, of the model whose turn it is."""
         return self._model.records
 
-    def record(self, candidates: CandidateTable, candidate: int) -> int:
-        """Record a split by an own candidate; the record's id."""
-        return self._model.record(candidates, candidate)
+    def record(self, candidates: CandidateTable, split: int | CategorySet) -> int:
+        """Record a split by one of the own ``candidates``, or a set; the record's id."""
+        return self._model.record(candidates, split)
 
     def add(self, tree: Tree, increments: NDArray[np.float32]) -> ActiveTree:
         """Add a finished tree, with what it adds to the margins; the checkpoint to be saved."""

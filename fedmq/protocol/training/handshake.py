@@ -14,6 +14,7 @@ from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, u
 from fedmq.messages.training import SessionAccept, TrainingOpen
 from fedmq.privacy.engine import ActiveHalf, Engine, Extent
 from fedmq.privacy.plan import Plan, Values, single
+from fedmq.protocol.training.category_columns import category_places
 from fedmq.protocol.training.computations import BinTable
 from fedmq.protocol.training.fold_models import FoldModels
 from fedmq.protocol.training.model_builder import ModelBuilder
@@ -122,7 +123,10 @@ def keyed(
     table: ActiveTable, params: TrainParams, model: ModelBuilder | FoldModels, engine: ActiveHalf
 ) -> Plan[tuple[BinMatrix, Values]]:
     """Bin the label holder's table, begin its model, and make the session's secrets."""
-    bins = yield from single(BinTable(table.values, ~table.evaluation, params.max_bin))
+    columns = tuple(category_places(table).values())
+    bins = yield from single(
+        BinTable(table.values, ~table.evaluation, params.max_bin, columns, params.max_cat_to_onehot)
+    )
     yield from model.start()
     public = yield from engine.open()
     return bins, public

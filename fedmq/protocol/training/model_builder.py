@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.category_sets import CategorySet
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.metrics.early_stopping import EarlyStopping
 from fedmq.boosting.metrics.registry import watched_maximizes
@@ -21,7 +22,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
-from fedmq.protocol.checkpoint import ActiveTree, all_records, last_records
+from fedmq.protocol.checkpoint import ActiveTree, all_records
 from fedmq.protocol.training.computations import DeriveGradients, EstimateBaseScore, recorded
 from fedmq.protocol.training.dart_round import DartRound
 from fedmq.protocol.training.round import Round
@@ -148,15 +149,15 @@ class ModelBuilder:
         """How many splits the finished trees have, by party: the number of its next record."""
         return {party: self._owned[owner] for owner, party in enumerate(parties)}
 
-    def record(self, candidates: CandidateTable, candidate: int) -> int:
-        """Record a split by an own candidate; the record's id."""
-        self.records, record = recorded(self.records, candidates, candidate)
+    def record(self, candidates: CandidateTable, split: int | CategorySet) -> int:
+        """Record a split by one of the own ``candidates``, or a set; the record's id."""
+        self.records, record = recorded(self.records, candidates, split)
         return record
 
     def add(self, tree: Tree, increments: NDArray[np.float32]) -> ActiveTree:
         """Add a finished tree, with what it adds to the margins; the checkpoint to be saved."""
         self._round.add(increments)
-        added = last_records(self.records, self._records_before)
+        added = self.records.since(self._records_before)
         checkpoint = ActiveTree(
             len(self.trees),
             tree,

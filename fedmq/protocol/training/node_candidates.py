@@ -37,8 +37,9 @@ class NodeCandidates:
 
     def __init__(self, bins: BinMatrix, terms: ColumnTerms, tree: int) -> None:
         self._cuts = bins.cuts
+        self._columns = [np.array(column, np.int32) for column in bins.cuts.columns]
         self._sampler = ColumnSampler(
-            bins.cuts.n_features,
+            len(self._columns),
             terms.colsample_bytree,
             terms.colsample_bylevel,
             terms.colsample_bynode,
@@ -46,7 +47,7 @@ class NodeCandidates:
             tree,
             salt_of(*bins.cuts.thresholds, bins.codes[:_ROWS_OF_SALT]),
         )
-        self.of_tree = CandidateTable.of(self._cuts, self._sampler.of_tree())
+        self.of_tree = CandidateTable.of(self._cuts, self._features(self._sampler.of_tree()))
 
     @property
     def narrows(self) -> bool:
@@ -57,10 +58,16 @@ class NodeCandidates:
         """Those of a node by its heap number."""
         if not self.narrows:
             return self.of_tree
-        return CandidateTable.of(self._cuts, self._sampler.of_node(node))
+        return CandidateTable.of(self._cuts, self._features(self._sampler.of_node(node)))
 
     def places(self, node: int) -> NDArray[np.intp]:
         """Where those of a node stand among the tree's."""
         if not self.narrows:
             return np.arange(len(self.of_tree))
-        return np.flatnonzero(np.isin(self.of_tree.feature, self._sampler.of_node(node)))
+        drawn = self._features(self._sampler.of_node(node))
+        return np.flatnonzero(np.isin(self.of_tree.feature, drawn))
+
+    def _features(self, columns: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The features of the drawn ``columns``."""
+        held = [self._columns[column] for column in columns.tolist()]
+        return np.concatenate([np.empty(0, np.int32), *held])

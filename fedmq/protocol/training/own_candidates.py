@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.category_sets import CategorySet, first_named
 from fedmq.boosting.interactions import ColumnsInPath
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
+from fedmq.privacy.engine import Best
 from fedmq.protocol.training.computations import ScoreOwnCandidates
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.tree_builder import TreeBuilder
@@ -50,11 +52,13 @@ class OwnCandidates:
         """Those of a node."""
         return self._candidates.of_node(node)
 
-    def split(self, node: int, candidate: int) -> CandidateTable:
-        """One of them splits ``node``; all of the node's."""
+    def split(self, node: int, best: Best) -> tuple[CandidateTable, int | CategorySet]:
+        """``node`` is split by its ``best``; all of the node's, and which of those that tie."""
         candidates = self.of_node(node)
-        self._columns.split(node, int(candidates.feature[candidate]))
-        return candidates
+        split = first_named(candidates, best.candidates, best.sets)
+        first = split if isinstance(split, int) else int(split.right[0])
+        self._columns.split(node, int(candidates.columns[first]))
+        return candidates, split
 
     def scored(self, nodes: Sequence[int]) -> ScoreOwnCandidates:
         """The computation of the best of them in each of ``nodes``."""
@@ -68,11 +72,11 @@ class OwnCandidates:
             [builder.totals(node) for node in nodes],
             self._params,
             [
-                builder.monotone(node, self._signs[offered.feature])
+                builder.monotone(node, self._signs[offered.columns])
                 for node, offered in zip(nodes, candidates, strict=True)
             ],
             [
-                builder.interactions(node, LABEL_HOLDER, self._columns.of(node, offered.feature))
+                builder.interactions(node, LABEL_HOLDER, self._columns.of(node, offered.columns))
                 for node, offered in zip(nodes, candidates, strict=True)
             ],
             self._first_order,

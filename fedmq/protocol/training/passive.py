@@ -18,7 +18,7 @@ from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
 from fedmq.privacy.engine import BroadcastPiece, Query
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values
-from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records, last_records
+from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records
 from fedmq.protocol.events import (
     Finish,
     Report,
@@ -259,7 +259,7 @@ class PassiveTraining(PassiveOpening):
         shown = [self._sums_per_candidate * length for length in tree.shown.lengths]
         self._effects += self._prepared.counter.end_tree(tree.number, shown)
         del self._growing
-        records = last_records(self._records, tree.records_before)
+        records = self._records.since(tree.records_before)
         nodes = tuple(node for number, node in self._places if number == tree.number)
         digest = self._prepared.table.digest
         self._emit(SaveCheckpoint(PassiveTree(tree.number, records, digest, nodes, self._withheld)))

@@ -52,6 +52,7 @@ class ActiveTable:
     ``column_groups``: columns by the names that interaction constraints may give them together.
     ``folds``: a model for each of them is trained and scored, in place of one of all rows; those of
     ``evaluation`` are in none.
+    ``category_columns``: the features of each column of categories, 1 where a row has it, else 0.
     Raises `DataError` for more rows than a training takes.
     """
 
@@ -71,6 +72,7 @@ class ActiveTable:
     held_out_ids: tuple[str, ...] = ()
     column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folds: tuple[Fold, ...] = ()
+    category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.evaluation_sets and self.evaluation.any():
@@ -114,8 +116,8 @@ class PassiveTable:
 
     ``values`` float32 (rows, features), NaN is missing; ``alignment``: what tells the common
     rows from others, empty where rows are matched by position; ``digest``, ``signs`` and
-    ``column_groups`` as in :class:`ActiveTable`; ``row_set``: whom it is about, None where nobody
-    counts what is answered.
+    ``column_groups`` and ``category_columns`` as in :class:`ActiveTable`; ``row_set``: whom it is
+    about, None where nobody counts what is answered.
     """
 
     values: NDArray[np.float32]
@@ -125,6 +127,7 @@ class PassiveTable:
     row_set: RowSet | None = None
     signs: Mapping[str, int] = field(default_factory=dict)
     column_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    category_columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def check(
         self, party: str, peer: str, terms: TrainingOpen, saved: Sequence[PassiveTree]
