@@ -9,6 +9,7 @@
 ``handshake``              who takes part, and from which tree on
 ``prepared``               what a passive party has from the setup to the end
 ``tables``                 the tables that a training begins with
+``category_columns``       which columns hold categories, and which of them are split by sets
 ``earlier_attempts``       what a crash leaves to the next attempt
 ``model_builder``          the trees and margins so far
 ``fold_models``            those of each fold of a cross-validation
