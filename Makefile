@@ -15,8 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest oldest rabbitmq4 chaos fuzz histories bench bench-training bench-safety
-.PHONY: bench-apart bench-estimate bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers release docs clean rabbitmq postgresql
+.PHONY: help demo test lint pytest oldest rabbitmq4 chaos fuzz circuits histories bench bench-training bench-safety
+.PHONY: bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers release docs clean rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -50,6 +50,9 @@ chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a
 
 fuzz: $(VENV)/test.stamp ## 2,000 drawn tables and options beside XGBoost; TABLES= FIRST=
 	@$(BIN)/python -m tests.differential.fuzz $(or $(TABLES),2000) $(or $(FIRST),0)
+
+circuits: $(VENV)/test.stamp ## 10,000,000 numbers through each float32 circuit, beside NumPy; NUMBERS=
+	@$(BIN)/python -m tests.privacy.garbling.float_parts $(or $(NUMBERS),10000000)
 
 histories: $(VENV)/test.stamp ## record the sessions that tests replay anew
 	@$(BIN)/python -m tests.histories.record
@@ -94,6 +97,9 @@ bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tabl
 
 bench-classes: $(VENV)/bench.stamp ## a round of ten classes beside one binary tree
 	@$(BIN)/python -m benchmarks.classes --page docs/measured/classes.md
+
+bench-garbling: $(VENV)/bench.stamp ## how fast circuits are garbled, and transfers extended
+	@$(BIN)/python -m benchmarks.garbling
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python -m benchmarks.soak

@@ -16,11 +16,11 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
 from fedmq.privacy.lattice.active import LatticeActive
-from fedmq.privacy.lattice.base_transfers import check_elements
 from fedmq.privacy.lattice.layout import VERSION
 from fedmq.privacy.lattice.passive import LatticePassive
-from fedmq.privacy.lattice.sampling import SEED_BYTES
+from fedmq.privacy.oblivious_transfer.base_transfers import check_elements
 from fedmq.privacy.plan import Values
+from fedmq.privacy.random_stream import SEED_BYTES
 
 __all__ = ["Lattice"]
 

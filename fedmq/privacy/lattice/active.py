@@ -23,21 +23,21 @@ from fedmq.privacy.engine import (
     Rows,
     Sums,
 )
-from fedmq.privacy.lattice.base_transfers import (
+from fedmq.privacy.lattice.decryption import DecryptAnswer
+from fedmq.privacy.lattice.directions import ChooseRows
+from fedmq.privacy.lattice.hint import JoinHints
+from fedmq.privacy.lattice.layout import SUM_BYTES, VERSION, Layout
+from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
+from fedmq.privacy.lattice.punctured_seeds import GrowSeeds
+from fedmq.privacy.lattice.query import EncryptNode
+from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,
     MakeOffer,
     OfferedSeeds,
 )
-from fedmq.privacy.lattice.decryption import DecryptAnswer
-from fedmq.privacy.lattice.hint import JoinHints
-from fedmq.privacy.lattice.layout import SUM_BYTES, VERSION, Layout
-from fedmq.privacy.lattice.oblivious_transfer import ChooseRows
-from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
-from fedmq.privacy.lattice.punctured_seeds import GrowSeeds
-from fedmq.privacy.lattice.query import EncryptNode
-from fedmq.privacy.lattice.sampling import fresh_seed
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
+from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["LatticeActive"]
 

@@ -23,8 +23,8 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.privacy.lattice.layout import FLOOD_UNIFORMS, LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, carried
 from fedmq.privacy.lattice.query import read_query
-from fedmq.privacy.lattice.sampling import SEED_BYTES, Stream
 from fedmq.privacy.plan import Values
+from fedmq.privacy.random_stream import SEED_BYTES, Stream
 
 __all__ = ["AnswerQuery", "add_flood", "inner_products", "limb_histograms"]
 

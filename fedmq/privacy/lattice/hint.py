@@ -29,8 +29,9 @@ from fedmq.privacy.lattice.ring import (
     reversed_element,
     transformed,
 )
-from fedmq.privacy.lattice.sampling import Stream
+from fedmq.privacy.lattice.sampling import draw_errors, draw_ternary
 from fedmq.privacy.plan import Values
+from fedmq.privacy.random_stream import Stream
 
 __all__ = ["JoinHints", "MakeHints", "TurnMasks", "cut_hints", "indicator_products", "masks_of"]
 
@@ -83,7 +84,7 @@ def _indicators(
 
 def masks_of(seed: bytes, feature: int, candidates: int, degree: int) -> NDArray[np.int8]:
     """The secret r of each candidate of a feature: ternary (candidates, N)."""
-    return Stream(seed, f"fedmq lattice mask {feature}").ternary(candidates, degree)
+    return draw_ternary(Stream(seed, f"fedmq lattice mask {feature}"), candidates, degree)
 
 
 def cut_hints(hints: NDArray[np.int64], layout: Layout) -> NDArray[np.uint16]:
@@ -129,7 +130,7 @@ class MakeHints:
         for start in range(0, candidates, _MASKS_AT_ONCE):
             part = slice(start, start + _MASKS_AT_ONCE)
             masked = coefficients(transformed(masks[part])[:, np.newaxis] * self.public.mask)
-            masked[:, 0] += errors.errors(len(masked), degree)
+            masked[:, 0] += draw_errors(errors, len(masked), degree)
             masked += up_to[self.bins[part] + 1]
             masked += products[-1] * self.default_left[part, np.newaxis, np.newaxis]
             hints[part] = cut_hints(masked, self.layout)

@@ -14,15 +14,15 @@ from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, Extent, PassiveHalf, Query
 from fedmq.privacy.lattice.answer import AnswerQuery
-from fedmq.privacy.lattice.base_transfers import TRANSFERS, ChooseSeeds
+from fedmq.privacy.lattice.directions import HideDirections, choice_extent
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.layout import SUM_BYTES, Layout
-from fedmq.privacy.lattice.oblivious_transfer import HideDirections, choice_extent
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.punctured_seeds import SUMS_BYTES, PunctureSeeds
 from fedmq.privacy.lattice.query import query_extent
-from fedmq.privacy.lattice.sampling import Stream, fresh_seed
+from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSeeds
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
+from fedmq.privacy.random_stream import Stream, fresh_seed
 
 __all__ = ["LatticePassive"]
 

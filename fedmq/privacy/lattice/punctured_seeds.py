@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice.base_transfers import TRANSFERS
-from fedmq.privacy.lattice.sampling import Stream
+from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
+from fedmq.privacy.random_stream import Stream
 
 __all__ = ["GROUPS", "GROUP_BITS", "SUMS_BYTES", "GrowSeeds", "PunctureSeeds"]
 

@@ -21,8 +21,9 @@ from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, add_shifted, carried
 from fedmq.privacy.lattice.public_elements import PublicElements
 from fedmq.privacy.lattice.ring import coefficients, transformed
-from fedmq.privacy.lattice.sampling import Stream, draw_secret
+from fedmq.privacy.lattice.sampling import draw_errors, draw_secret
 from fedmq.privacy.plan import PIECE_BYTES, Values
+from fedmq.privacy.random_stream import Stream
 
 __all__ = ["EncryptNode", "Query", "query_extent", "read_query"]
 
@@ -55,14 +56,14 @@ class EncryptNode:
         for block in range(layout.blocks):
             held = layout.rows_of(block)
             sums = coefficients(self.public.blocks[block] * secret)
-            sums[0] += Stream(self.seed, f"fedmq lattice error {block}").errors(layout.degree)
+            sums[0] += draw_errors(Stream(self.seed, f"fedmq lattice error {block}"), layout.degree)
             sums = sums[:, : held.stop - held.start]
             for node, (g, h) in enumerate(asked[..., held]):
                 add_shifted(sums, h, layout.h_offset(node))
                 add_shifted(sums, g, layout.g_offset(node))
             limbs[:, held] = _rounded(sums, layout)
         sums = coefficients(self.public.mask * secret)
-        sums[0] += Stream(self.seed, "fedmq lattice error of masks").errors(layout.degree)
+        sums[0] += draw_errors(Stream(self.seed, "fedmq lattice error of masks"), layout.degree)
         limbs[:, layout.rows :] = _rounded(sums, layout)
         return [_piece(limbs[:, part], layout) for part in _parts(layout)]
 

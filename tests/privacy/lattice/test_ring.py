@@ -8,7 +8,8 @@ import pytest
 from fedmq.errors import Inexact
 from fedmq.privacy.lattice.limbs import carried
 from fedmq.privacy.lattice.ring import coefficients, reversed_element, transformed
-from fedmq.privacy.lattice.sampling import Stream, public_element
+from fedmq.privacy.lattice.sampling import draw_ternary, public_element
+from fedmq.privacy.random_stream import Stream
 from tests.privacy.lattice.computed import integers, negacyclic
 
 SEED = b"s" * 32
@@ -17,7 +18,7 @@ SEED = b"s" * 32
 @pytest.mark.parametrize("degree", [16, 64])
 def test_products_are_the_schoolbooks(degree: int) -> None:
     element = public_element(SEED, 3, degree)
-    ternary = Stream(SEED, "factor").ternary(degree)
+    ternary = draw_ternary(Stream(SEED, "factor"), degree)
     product = coefficients(transformed(element) * transformed(ternary))
     wanted = negacyclic(integers(element), ternary.tolist())
     assert integers(carried(product)) == wanted
@@ -25,7 +26,7 @@ def test_products_are_the_schoolbooks(degree: int) -> None:
 
 def test_the_constant_coefficient_is_an_inner_product() -> None:
     element = public_element(SEED, 0, 64)
-    ternary = Stream(SEED, "factor").ternary(64)
+    ternary = draw_ternary(Stream(SEED, "factor"), 64)
     [constant, *_] = negacyclic(integers(element), ternary.tolist())
     turned = reversed_element(ternary).astype(np.int64)
     assert integers((element.astype(np.int64) @ turned)[:, np.newaxis]) == [constant]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmq.privacy.lattice.sampling import Stream, draw_secret, fresh_seed
+from fedmq.privacy.lattice.sampling import draw_errors, draw_secret, draw_ternary
+from fedmq.privacy.random_stream import Stream, fresh_seed
 
 SEED = b"s" * 32
 
@@ -25,12 +26,12 @@ def test_fresh_seeds_differ() -> None:
 
 
 def test_ternary_numbers_are_uniform() -> None:
-    counts = np.bincount(Stream(SEED, "ternary").ternary(90_000) + 1)
+    counts = np.bincount(draw_ternary(Stream(SEED, "ternary"), 90_000) + 1)
     assert (np.abs(counts - 30_000) < 5 * np.sqrt(20_000)).all()
 
 
 def test_errors_are_centred_binomial() -> None:
-    errors = Stream(SEED, "errors").errors(200_000)
+    errors = draw_errors(Stream(SEED, "errors"), 200_000)
     assert np.abs(errors).max() <= 21
     assert abs(errors.mean()) < 5 * 3.24 / np.sqrt(200_000)
     assert abs(errors.std() - np.sqrt(10.5)) < 0.03

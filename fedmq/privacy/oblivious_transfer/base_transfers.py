@@ -21,7 +21,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice.sampling import Stream
+from fedmq.privacy.random_stream import Stream
 
 __all__ = [
     "ELEMENT_BYTES",

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import Extent
 from fedmq.privacy.lattice.punctured_seeds import GROUP_BITS, GROUPS
+from fedmq.privacy.oblivious_transfer.bit_matrix import transposed
 from fedmq.privacy.plan import PIECE_BYTES, Values
 
 __all__ = ["ChooseRows", "HideDirections", "choice_extent", "read_choice"]
@@ -60,7 +61,7 @@ class ChooseRows:
         pads = [np.empty(0, np.uint8)]
         for part, sums, total in _expanded(self.seeds, self.public_seed, self.purpose, len(packed)):
             columns[:, part] = total ^ packed[part]
-            pads.append(_pads(_transposed(sums), hashing))
+            pads.append(_pads(transposed(sums), hashing))
         pieces: list[Values] = [
             {"choice": np.ascontiguousarray(columns[:, start : start + _PIECE_WIDTH])}
             for start in range(0, columns.shape[1], _PIECE_WIDTH)
@@ -92,7 +93,7 @@ class HideDirections:
         for part, sums, _ in _expanded(self.seeds, self.public_seed, self.purpose, chosen.shape[1]):
             # q ⊕ s is the sum itself where a row was chosen, and its sum with s elsewhere.
             elsewhere = ~chosen[:, np.newaxis, part] & offsets
-            pads.append(_pads(_transposed(sums ^ elsewhere.reshape(len(sums), -1)), hashing))
+            pads.append(_pads(transposed(sums ^ elsewhere.reshape(len(sums), -1)), hashing))
         hidden: NDArray[np.bool_] = _first(pads, len(self.left)) ^ self.left
         return hidden
 
@@ -177,23 +178,3 @@ def _first(pads: Sequence[NDArray[np.uint8]], count: int) -> NDArray[np.bool_]:
     """A bit of each of the first ``count`` pads."""
     bits: NDArray[np.bool_] = (np.concatenate(pads)[:count] & 1).astype(np.bool_)
     return bits
-
-
-def _transposed(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Bits (128 columns, 8 rows a byte) as rows of 128 bits: uint8 (rows, 16).
-
-    In blocks of eight by eight bits, each a number of 64 bits (Warren, Hacker's Delight, 7-3).
-    """
-    groups, width = len(columns) // 8, columns.shape[1]
-    # The highest byte of a little-endian number comes last: columns are turned, and so are rows.
-    turned = columns.reshape(groups, 8, width)[:, ::-1]
-    bits = np.ascontiguousarray(turned.transpose(2, 0, 1)).view("<u8")
-    for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0xF0F0F0F0)):
-        swapped = bits >> np.uint64(shift)
-        swapped ^= bits
-        swapped &= np.uint64(mask)
-        bits ^= swapped
-        swapped <<= np.uint64(shift)
-        bits ^= swapped
-    by_row = bits.view(np.uint8).reshape(width, groups, 8)[..., ::-1].transpose(0, 2, 1)
-    return np.ascontiguousarray(by_row).reshape(8 * width, groups)

@@ -1,30 +1,19 @@
-"""Oblivious transfers give what was chosen, and nothing else."""
+"""Directions of chosen rows arrive, and no others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
 
-import gmpy2
 import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice import base_transfers, oblivious_transfer
-from fedmq.privacy.lattice.base_transfers import (
-    ELEMENT_BYTES,
-    TRANSFERS,
-    ChooseSeeds,
-    MakeOffer,
-    OfferedSeeds,
-    check_elements,
-)
-from fedmq.privacy.lattice.oblivious_transfer import ChooseRows, HideDirections
+from fedmq.privacy.lattice.directions import ChooseRows, HideDirections
 from fedmq.privacy.lattice.punctured_seeds import GROUPS, GrowSeeds, PunctureSeeds
+from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
 from fedmq.privacy.plan import PIECE_BYTES
-
-SENDER, RECEIVER = b"s" * 32, b"r" * 32
-CHOICES = np.random.default_rng(0).random(TRANSFERS) < 0.5
+from tests.privacy.oblivious_transfer.base import CHOICES, SENDER, base
 
 
 @cache
@@ -35,66 +24,12 @@ def groups() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return seeds, sums, PunctureSeeds(sums, keys, CHOICES).run()
 
 
-@cache
-def base() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What was chosen, its seeds, and both seeds of each transfer."""
-    chosen, seeds = ChooseSeeds(MakeOffer(SENDER).run(), CHOICES, RECEIVER).run()
-    return chosen, seeds, OfferedSeeds(chosen, SENDER).run()
-
-
 def choice(rows: np.ndarray, count: int, purpose: str = "0 1") -> ChooseRows:
     return ChooseRows(count, purpose, b"k", rows, groups()[0])
 
 
 def hidden(pieces: list, left: np.ndarray, purpose: str = "0 1") -> HideDirections:
     return HideDirections(pieces, purpose, b"k", left, groups()[2], ~CHOICES)
-
-
-def test_the_group_is_of_prime_order_and_its_generator_of_that_order() -> None:
-    modulus = base_transfers._MODULUS
-    order = (modulus - 1) // 2
-    assert modulus.bit_length() == 2048
-    assert gmpy2.is_prime(modulus)
-    assert gmpy2.is_prime(order)
-    assert gmpy2.powmod(base_transfers._GENERATOR, order, modulus) == 1
-
-
-def test_the_receiver_has_the_seed_of_its_choice_and_not_the_other() -> None:
-    _, seeds, offered = base()
-    for place, choice_made in enumerate(CHOICES.tolist()):
-        assert np.array_equal(seeds[place], offered[place, int(choice_made)])
-        assert not np.array_equal(seeds[place], offered[place, int(not choice_made)])
-    assert len({seed.tobytes() for seed in offered.reshape(-1, 32)}) == 2 * TRANSFERS
-
-
-def test_what_the_receiver_sends_does_not_depend_on_its_choice_to_the_eye() -> None:
-    elements = check_elements(base()[0], TRANSFERS)
-    assert len({element.tobytes() for element in elements}) == TRANSFERS
-
-
-@pytest.mark.parametrize(
-    "elements",
-    [
-        None,
-        np.zeros((2, ELEMENT_BYTES), np.uint8),
-        np.full((2, ELEMENT_BYTES), 255, np.uint8),
-        np.ones((1, ELEMENT_BYTES), np.uint8),
-        np.ones((2, ELEMENT_BYTES - 1), np.uint8),
-        np.ones((2, ELEMENT_BYTES), np.uint16),
-    ],
-    ids=["none", "zero", "large", "few", "short", "wide"],
-)
-def test_an_offer_that_is_not_of_the_group_is_refused(elements: object) -> None:
-    with pytest.raises(MessageError, match="transfers"):
-        ChooseSeeds(elements, CHOICES, RECEIVER).run()  # type: ignore[arg-type]
-
-
-def test_an_element_that_is_no_square_is_refused() -> None:
-    chosen = base()[0].copy()
-    modulus = base_transfers._MODULUS
-    chosen[5] = np.frombuffer((modulus - 4).to_bytes(ELEMENT_BYTES, "little"), np.uint8)
-    with pytest.raises(MessageError, match="not of the group"):
-        OfferedSeeds(chosen, SENDER).run()
 
 
 def test_of_each_group_all_seeds_are_learned_but_that_of_the_secret_place() -> None:
@@ -183,9 +118,3 @@ def test_another_secret_choice_hides_the_same_directions_otherwise() -> None:
     step = hidden(pieces, left)
     other = replace(step, secret=CHOICES)
     assert abs((step.run() == other.run()).mean() - 0.5) < 0.05
-
-
-def test_bits_are_transposed() -> None:
-    columns = np.random.default_rng(0).integers(0, 256, (TRANSFERS, 21)).astype(np.uint8)
-    rows = np.unpackbits(oblivious_transfer._transposed(columns), axis=1)
-    np.testing.assert_array_equal(rows, np.unpackbits(columns, axis=1).T)

@@ -1,0 +1,163 @@
+"""In which order are gates computed, many at once, and where do their results lie?
+
+Gates form layers, none of which needs a result of its own. ANDs wait for as few ANDs as they can,
+and a layer of XORs follows where it must. A result lies in a slot that is taken again when nobody
+needs it any more, so that what is at hand stays small and in a fast cache.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.privacy.garbling.circuit import Circuit
+
+__all__ = ["CONSTANT_SLOT", "Layer", "Schedule", "Slots"]
+
+CONSTANT_SLOT = 0
+
+_LAYER_GATES = 64
+"""At most: the labels that a layer reads and writes stay in the cache."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slots:
+    """Where the bits of a word lie, intp (bits,), and which of them are inverted, bool (bits,)."""
+
+    place: NDArray[np.intp]
+    inverted: NDArray[np.bool_]
+
+    @property
+    def any_inverted(self) -> bool:
+        return bool(self.inverted.any())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """Gates of one kind. ``ands`` counts those of former layers, where these are ANDs."""
+
+    is_and: bool
+    left: Slots
+    right: Slots
+    result: NDArray[np.intp]
+    ands: int
+
+    def __len__(self) -> int:
+        return len(self.result)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """A circuit that is ready to run on many instances at once.
+
+    Inputs lie in slots from 1 on, in the order in which they were named.
+    """
+
+    layers: Sequence[Layer]
+    inputs: Mapping[str, slice]
+    outputs: Mapping[str, Slots]
+    slots: int
+    ands: int
+
+    @classmethod
+    def of(cls, circuit: Circuit) -> Schedule:
+        """Of the gates that the outputs need, and no others."""
+        order = _layers(circuit)
+        ends = _last_uses(circuit, order)
+        places = _Places(circuit)
+        layers, ands = [], 0
+        for number, (is_and, nodes) in enumerate(order):
+            gates = [circuit.gates[node] for node in nodes]
+            left = places.slots(gate.left for gate in gates)
+            right = places.slots(gate.right for gate in gates)
+            places.free(ends.get(number, ()))
+            layers.append(Layer(is_and, left, right, places.take(nodes), ands))
+            ands += len(nodes) * is_and
+        outputs = {name: places.slots(word) for name, word in circuit.outputs.items()}
+        return cls(layers, places.inputs, outputs, places.count, ands)
+
+
+class _Places:
+    """Which slot holds the result of which node."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.inputs = {}
+        self._place = {0: CONSTANT_SLOT}
+        self.count = 1
+        for name, nodes in circuit.inputs.items():
+            self.inputs[name] = slice(self.count, self.count + len(nodes))
+            for node in nodes:
+                self._place[node] = self.count
+                self.count += 1
+        self._free: list[int] = []
+
+    def slots(self, wires: Iterable[int]) -> Slots:
+        listed = list(wires)
+        return Slots(
+            np.array([self._place[wire >> 1] for wire in listed], np.intp),
+            np.array([wire & 1 for wire in listed], np.bool_),
+        )
+
+    def free(self, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            heapq.heappush(self._free, self._place[node])
+
+    def take(self, nodes: Sequence[int]) -> NDArray[np.intp]:
+        for node in nodes:
+            if not self._free:
+                heapq.heappush(self._free, self.count)
+                self.count += 1
+            self._place[node] = heapq.heappop(self._free)
+        return np.array([self._place[node] for node in nodes], np.intp)
+
+
+def _layers(circuit: Circuit) -> list[tuple[bool, list[int]]]:
+    """Nodes of the gates that outputs need, layer by layer, and whether these are ANDs."""
+    depths: dict[int, tuple[int, int]] = {}  # ANDs before it, then XORs since the last of these
+    by_depth: dict[tuple[int, int], list[int]] = {}
+    needed = _needed(circuit)
+    for node, gate in circuit.gates.items():
+        if node not in needed:
+            continue
+        before = [depths.get(wire >> 1, (0, 0)) for wire in (gate.left, gate.right)]
+        ands, xors = max(before)
+        depths[node] = (ands + 1, 0) if gate.kind == "and" else (ands, xors + 1)
+        by_depth.setdefault(depths[node], []).append(node)
+    return [
+        (xors == 0, nodes[start : start + _LAYER_GATES])
+        for (_, xors), nodes in sorted(by_depth.items())
+        for start in range(0, len(nodes), _LAYER_GATES)
+    ]
+
+
+def _needed(circuit: Circuit) -> set[int]:
+    waiting = [wire >> 1 for word in circuit.outputs.values() for wire in word]
+    needed: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if node not in needed:
+            needed.add(node)
+            if node in circuit.gates:
+                waiting += [circuit.gates[node].left >> 1, circuit.gates[node].right >> 1]
+    return needed
+
+
+def _last_uses(circuit: Circuit, order: Sequence[tuple[bool, list[int]]]) -> dict[int, list[int]]:
+    """By the number of a layer: the nodes that no later one reads, and no output."""
+    last: dict[int, int] = {}
+    for number, (_, nodes) in enumerate(order):
+        for node in nodes:
+            gate = circuit.gates[node]
+            last[gate.left >> 1] = last[gate.right >> 1] = number
+    for word in circuit.outputs.values():
+        for wire in word:
+            last.pop(wire >> 1, None)
+    last.pop(0, None)
+    ends: dict[int, list[int]] = {}
+    for node, number in last.items():
+        ends.setdefault(number, []).append(node)
+    return ends

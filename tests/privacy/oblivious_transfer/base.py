@@ -1,0 +1,30 @@
+"""The base transfers between one sender and one receiver, done once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds, MakeOffer, OfferedSeeds
+from fedmq.privacy.oblivious_transfer.extension import (
+    ExtensionReceiver,
+    ExtensionSender,
+    draw_choices,
+)
+
+SENDER, RECEIVER = b"s" * 32, b"r" * 32
+CHOICES = draw_choices(b"c" * 32)
+
+
+@cache
+def base() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What was chosen, its seeds, and both seeds of each transfer."""
+    chosen, seeds = ChooseSeeds(MakeOffer(SENDER).run(), CHOICES, RECEIVER).run()
+    return chosen, seeds, OfferedSeeds(chosen, SENDER).run()
+
+
+def extension() -> tuple[ExtensionReceiver, ExtensionSender]:
+    """Both sides of extensions: who chose in the base transfers sends in these."""
+    _, seeds, pairs = base()
+    return ExtensionReceiver(pairs), ExtensionSender(CHOICES, seeds)
