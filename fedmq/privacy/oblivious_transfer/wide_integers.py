@@ -35,17 +35,20 @@ def wide(numbers: NDArray[np.int64] | NDArray[np.uint64]) -> Wide:
 
 
 def add(left: Wide, right: Wide) -> Wide:
+    """The sum."""
     low = left[..., 0] + right[..., 0]
     carried = low < left[..., 0]
     return np.stack([low, left[..., 1] + right[..., 1] + carried], axis=-1)
 
 
 def negate(numbers: Wide) -> Wide:
+    """Zero less each number."""
     low = ~numbers[..., 0] + np.uint64(1)
     return np.stack([low, ~numbers[..., 1] + (low == 0)], axis=-1)
 
 
 def subtract(left: Wide, right: Wide) -> Wide:
+    """The difference."""
     low = left[..., 0] - right[..., 0]
     borrowed = left[..., 0] < right[..., 0]
     return np.stack([low, left[..., 1] - right[..., 1] - borrowed], axis=-1)
