@@ -26,7 +26,7 @@ from pydantic_core import PydanticUndefined
 from fedmq import errors
 from fedmq.boosting.params import ALIASES, TrainParams
 from fedmq.cli.main import cli
-from fedmq.messages import alignment, body, inference, online, training
+from fedmq.messages import alignment, body, inference, model_request, online, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
@@ -318,6 +318,7 @@ def messages() -> str:
         ("Training", training),
         ("Inference", inference),
         ("Online scores", online),
+        ("Requests about a model", model_request),
     )
     for title, module in rooms:
         kinds = {kind: model for kind, model in KINDS.items() if model in module.BODIES}

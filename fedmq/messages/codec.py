@@ -12,7 +12,7 @@ import msgpack
 from pydantic import BaseModel, ValidationError
 
 from fedmq.errors import MessageError
-from fedmq.messages import alignment, body, inference, online, training
+from fedmq.messages import alignment, body, inference, model_request, online, training
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import PROTOCOL_VERSION, Envelope, Header
 
@@ -48,6 +48,7 @@ KINDS: dict[str, type[Body]] = {
         *training.BODIES,
         *inference.BODIES,
         *online.BODIES,
+        *model_request.BODIES,
     )
 }
 """Every body by its kind: a discriminated union of all messages."""

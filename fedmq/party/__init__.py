@@ -11,6 +11,7 @@
 ``sessions``        which messages are taken, how sessions run, and go on after a crash
 ``services``        trainings, predictions, alignments: what can be asked for
 ``online``          scores while somebody waits, and their limits
+``card``            what a model card says, and who signed it
 ``consent``         the owner's policy, what was spent of it, and the audit log
 ``http``            addresses for scores, health and metrics
 ``operations``      status, health and dead letters

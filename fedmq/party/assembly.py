@@ -31,6 +31,7 @@ from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.alignment import AlignmentService
 from fedmq.party.services.deployment import DeploymentService
 from fedmq.party.services.inference import InferenceService
+from fedmq.party.services.model_request import ModelRequestService
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.services.training import TrainingService
 from fedmq.party.sessions.expiry import Expiry
@@ -123,7 +124,13 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         spans=_online_spans(config, federation.name, telemetry),
     )
     training, deployment = TrainingService(context), DeploymentService(context, online)
-    services = (AlignmentService(context), training, InferenceService(context), deployment)
+    services = (
+        AlignmentService(context),
+        training,
+        InferenceService(context),
+        deployment,
+        ModelRequestService(context),
+    )
     resumption = Resumption(
         store=session_store,
         sessions=context.sessions,

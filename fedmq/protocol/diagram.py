@@ -29,6 +29,12 @@ from fedmq.protocol.inference.states import (
     ActiveInferenceState,
     PassiveInferenceState,
 )
+from fedmq.protocol.model_request.states import (
+    ACTIVE_MODEL_REQUEST,
+    PASSIVE_MODEL_REQUEST,
+    ActiveModelRequestState,
+    PassiveModelRequestState,
+)
 from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
 from fedmq.protocol.table import REFUSES, Key, Table
 from fedmq.protocol.training.states import (
@@ -163,6 +169,12 @@ MACHINES = (
     Drawing("Online scores: a batch at the active party", ONLINE_BATCH, OnlineBatchState),
     Drawing("Serving a model: the active party", ACTIVE_DEPLOYMENT, ActiveDeploymentState),
     Drawing("Serving a model: a passive party", PASSIVE_DEPLOYMENT, PassiveDeploymentState),
+    Drawing(
+        "A request about a model: the active party", ACTIVE_MODEL_REQUEST, ActiveModelRequestState
+    ),
+    Drawing(
+        "A request about a model: a passive party", PASSIVE_MODEL_REQUEST, PassiveModelRequestState
+    ),
 )
 
 

@@ -121,7 +121,7 @@ async def nothing(*_: Any, **__: Any) -> list[Any]:
 LETTERS = fake(dead, _for_letters=lambda *_: [LETTER])
 SHARES = fake(
     models,
-    _Shares=lambda _: SimpleNamespace(
+    OwnShares=lambda _: SimpleNamespace(
         checked=lambda _: SHARE,
         share=lambda _: SHARE,
         party="bank",
@@ -296,6 +296,7 @@ ELSEWHERE = {
     "demo": "test_main.py types it",
     "run": "it goes on, and names fedmq status when it is ready",
     "evaluate": "names its page, which nobody types",
+    "models card": "test_card.py types it",
     "audit": "its table is what was wanted",
     "audit-log verify": "the hash is what was wanted",
     "transcript verify": "the verdict is what was wanted",

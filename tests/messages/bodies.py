@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fedmq.messages import alignment, body, inference, online, training
+from fedmq.messages import alignment, body, inference, model_request, online, training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.messages.codec import KINDS
@@ -244,6 +244,10 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     online.ModelSwitch: st.builds(online.ModelSwitch),
     online.ModelDismiss: st.builds(online.ModelDismiss),
     online.ModelDeployed: st.builds(online.ModelDeployed),
+    model_request.ModelCardOffer: st.builds(model_request.ModelCardOffer, model=models, card=words),
+    model_request.ModelCardSigned: st.builds(model_request.ModelCardSigned, endorsement=words),
+    model_request.ModelDelete: st.builds(model_request.ModelDelete, model=models),
+    model_request.ModelDeleted: st.builds(model_request.ModelDeleted),
     alignment.AlignmentOpen: st.builds(
         alignment.AlignmentOpen,
         name=models,

@@ -37,6 +37,8 @@ from fedmq.protocol.events import (
 from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.passive import PassiveInference
 from fedmq.protocol.machine import Machine, event_type
+from fedmq.protocol.model_request.active import ActiveModelRequest
+from fedmq.protocol.model_request.passive import PassiveModelRequest
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.table import REFUSES, Done, Key, Transition, When, Yields
 from fedmq.protocol.training.active import ActiveTraining
@@ -57,7 +59,13 @@ MACHINES: list[type[Machine]] = [
     ActiveInference,
     PassiveInference,
 ]
-SERVING: list[type[Machine]] = [OnlineBatch, ActiveDeployment, PassiveDeployment]
+SERVING: list[type[Machine]] = [
+    OnlineBatch,
+    ActiveDeployment,
+    PassiveDeployment,
+    ActiveModelRequest,
+    PassiveModelRequest,
+]
 """Their own tests drive these; here their tables are looked at."""
 LOCAL: list[Event] = [
     Start(),

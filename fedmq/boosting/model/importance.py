@@ -72,7 +72,10 @@ def owned_importance(share: ActiveShare, kind: ImportanceKind) -> dict[tuple[str
     features = [
         np.where(
             tree.owner == LABEL_HOLDER,
-            np.append(column_of[table.feature], 0)[tree.record],  # a leaf has record -1
+            # Of leaves and of others' splits any number will do, for theirs are not of this table.
+            np.append(column_of[table.feature], 0)[
+                np.where(tree.owner == LABEL_HOLDER, tree.record, -1)
+            ],
             len(names) + tree.owner - 1,
         )
         for tree in share.used_trees

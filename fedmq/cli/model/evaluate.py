@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ from fedmq.party.data.text_column import ReadTextColumn
 from fedmq.party.store.held_out import HeldOutRows
 from fedmq.party.store.models import ModelStore
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "held_out_report"]
+
+_UNKNOWN = np.empty(0)
+"""Stands for scores that are yet to be asked for."""
 
 
 @click.command(epilog=PARTY_HELP)
@@ -96,18 +100,14 @@ def evaluate(
     groups = None
     if group is not None:
         groups = _groups(party, rows, ids, group)
-    request = {"do": "predict", "model": share.model_id, "ids": list(ids), "strict": False}
-    result = request_scores(config.state, request, as_json)
-    scored = np.array([score is not None for score in result["scores"]], np.bool_)
-    found = [score for score in result["scores"] if score is not None]
-    all_rows = ScoredRows(ids, sets, labels, np.full(len(ids), np.nan), groups)
-    usable = all_rows.taken(np.flatnonzero(scored))
-    usable = ScoredRows(usable.ids, usable.sets, usable.label, np.array(found), usable.groups)
+    usable, without_score = scored_rows(
+        config.state, share.model_id, ScoredRows(ids, sets, labels, _UNKNOWN, groups), as_json
+    )
     report = evaluated(
         share.model_id,
         kind,
         usable,
-        _facts(share, int((~scored).sum())),
+        _facts(share, without_score),
         share.history,
         samples,
         (false_positive, false_negative),
@@ -119,12 +119,39 @@ def evaluate(
     summary = {
         "model": report.model,
         "rows": len(usable),
-        "without_score": int((~scored).sum()),
+        "without_score": without_score,
         "output": str(output),
         "metrics": {name: figure.model_dump() for name, figure in report.metrics.items()},
     }
     print_result(summary, as_json, _in_words)
     print_next_step(as_json, output / "report.html", program="open")
+
+
+def held_out_report(config: PartyFile, share: ActiveShare, quiet: bool) -> Report:
+    """The report of a model on the rows that its training held out; its daemon scores them.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+        DataError: no such rows are kept.
+        DaemonError: the daemon does not score them.
+    """
+    held_out = HeldOutRows.read(config.state, share.model_id)
+    labels = held_out.label.astype(np.float64)
+    rows = ScoredRows(held_out.ids, held_out.sets, labels, _UNKNOWN, None)
+    usable, without_score = scored_rows(config.state, share.model_id, rows, quiet)
+    kind = kind_of(share.params.objective)
+    return evaluated(share.model_id, kind, usable, _facts(share, without_score), share.history)
+
+
+def scored_rows(state: Path, model: str, rows: ScoredRows, quiet: bool) -> tuple[ScoredRows, int]:
+    """Those of ``rows`` that have a score by ``model``, with it; and how many have none."""
+    request = {"do": "predict", "model": model, "ids": list(rows.ids), "strict": False}
+    scores = request_scores(state, request, quiet)["scores"]
+    scored = np.array([score is not None for score in scores], np.bool_)
+    found = np.array([score for score in scores if score is not None])
+    blank = replace(rows, score=np.full(len(scores), np.nan))
+    usable = replace(blank.taken(np.flatnonzero(scored)), score=found)
+    return usable, int((~scored).sum())
 
 
 def _check_folder(folder: Path) -> None:

@@ -10,20 +10,19 @@ import click
 from rich.text import Text
 
 from fedmq.boosting.model.importance import ImportanceKind, owned_importance, split_counts
-from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.share import ActiveShare
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.model.card import card, verify_card
 from fedmq.cli.model.departures import departures_in_words
+from fedmq.cli.model.own_shares import OwnShares
 from fedmq.cli.model.shown_model import differences, shown
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import joined, table
-from fedmq.errors import ConfigError, DataError
-from fedmq.party.configuration.party import PartyFile
-from fedmq.party.store.deployments import Deployments
-from fedmq.party.store.held_out import held_out_path
-from fedmq.party.store.models import ModelStore
-from fedmq.party.store.share_file import check_owner, read_share, write_share
+from fedmq.errors import ConfigError
+from fedmq.party.store import model_deletion as deletion
+from fedmq.party.store.share_file import read_share, write_share
 
 __all__ = ["models"]
 
@@ -41,7 +40,10 @@ class _ListsByDefault(click.Group):
 
 @click.group(cls=_ListsByDefault)
 def models() -> None:
-    """List, show and compare models; export, import, verify or delete a party's share."""
+    """List, show, describe and compare models; export, import, verify or delete shares."""
+
+
+models.add_command(card)
 
 
 @models.command("list", epilog=PARTY_HELP)
@@ -70,7 +72,7 @@ def export_share(party: Path, model: str, file: Path, as_json: bool) -> None:
     It is for a backup or another machine of the same party: no other party takes it, and none
     should see it.
     """
-    shares = _Shares(party)
+    shares = OwnShares(party)
     digest = write_share(shares.checked(model), file)
     result = {"model": model, "party": shares.party, "file": str(file), "sha256": digest}
     print_result(result, as_json, lambda share: f"{share['file']}: sha256 {share['sha256']}")
@@ -83,7 +85,7 @@ def export_share(party: Path, model: str, file: Path, as_json: bool) -> None:
 @json_option
 def import_share(party: Path, file: Path, as_json: bool) -> None:
     """Take PARTY's own share of a model from an exported FILE."""
-    shares = _Shares(party)
+    shares = OwnShares(party)
     share = read_share(file, shares.party, shares.is_active)
     if shares.store.path(share.model_id).exists():
         raise ConfigError(f"{file}: {shares.party} has a share of model {share.model_id} already")
@@ -100,14 +102,30 @@ def import_share(party: Path, file: Path, as_json: bool) -> None:
 @party_argument
 @click.argument("model", required=False)
 @click.option("--local", is_flag=True, help="Do not ask the other parties.")
+@click.option(
+    "--federation",
+    "federation_file",
+    type=click.Path(path_type=Path),
+    help="Of a card alone: the federation file, with the keys that parties sign with.",
+)
 @json_option
-def verify(party: Path, model: str | None, local: bool, as_json: bool) -> None:
-    """Verify PARTY's share of MODEL, or of all its models.
+def verify(
+    party: Path, model: str | None, local: bool, federation_file: Path | None, as_json: bool
+) -> None:
+    """Verify PARTY's share of MODEL, or of all its models; or a model card.
 
     At the active party its daemon then asks whether every other party could serve the model: each
-    loads its share, counts its records and looks up its rows, and nothing changes.
+    loads its share, counts its records and looks up its rows, and nothing changes. With a card's
+    .json in place of MODEL, or of PARTY, its signatures are verified, and that the hash of PARTY's
+    own share is the one it has signed.
     """
-    shares = _Shares(party)
+    if model is not None and model.endswith(".json"):
+        verify_card(Path(model), party, None, as_json)
+        return
+    if party.suffix == ".json":
+        verify_card(party, None, federation_file, as_json)
+        return
+    shares = OwnShares(party)
     result = []
     for name in [model] if model else shares.store.ids():
         share = shares.checked(name)
@@ -133,7 +151,7 @@ def show_model(party: Path, model: str | None, as_json: bool) -> None:
     The active party sees the trees' shapes, its own splits by name, and whose the others are; a
     passive party sees its own splits.
     """
-    shares = _Shares(party)
+    shares = OwnShares(party)
     share = shares.share(model)
     print_result(shown(share), as_json, _model_in_words)
     print_next_step(as_json, "models importance", party, share.model_id)
@@ -146,7 +164,7 @@ def show_model(party: Path, model: str | None, as_json: bool) -> None:
 @json_option
 def diff_models(party: Path, one: str, other: str, as_json: bool) -> None:
     """Show where the models ONE and OTHER differ, as far as PARTY may see them."""
-    shares = _Shares(party)
+    shares = OwnShares(party)
     found = differences(shown(shares.checked(one)), shown(shares.checked(other)))
     result = [{"key": key, one: first, other: second} for key, first, second in found]
     print_result(
@@ -165,27 +183,45 @@ def diff_models(party: Path, one: str, other: str, as_json: bool) -> None:
 @party_argument
 @click.argument("model")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--everywhere", is_flag=True, help="At all parties: each by its own policy, this one last."
+)
+@click.option("--wait", default=60.0, show_default=True, help="Seconds to wait for each party.")
 @json_option
-def delete_model(party: Path, model: str, yes: bool, as_json: bool) -> None:
-    """Delete PARTY's share of MODEL, and the rows that it held out.
+def delete_model(
+    party: Path, model: str, yes: bool, everywhere: bool, wait: float, as_json: bool
+) -> None:
+    """Delete PARTY's share of MODEL, and what is kept beside it.
 
-    No party can score by MODEL any more. The shares of others stay with them. A model that is
-    served, or that a name can be rolled back to, is not deleted.
+    No party can score by MODEL any more. A model that is served, or that a name can be rolled back
+    to, is not deleted. With --everywhere the active party asks the others to delete theirs, and
+    keeps its own until all have.
     """
-    shares = _Shares(party)
+    shares = OwnShares(party)
     shares.checked(model)
-    names = Deployments.read(shares.state).names_of(model)
-    if names:
-        raise ConfigError(
-            f"model {model!r} is served as {', '.join(names)}, or was: activate another model "
-            "until it can no longer be rolled back to"
-        )
+    deletion.check_unserved(shares.state, model)
+    whose = "all shares" if everywhere else f"{shares.party}'s share"
     if not yes:
-        click.confirm(f"Delete {shares.party}'s share of {model} for good?", abort=True, err=True)
-    held_out_path(shares.state, model).unlink(missing_ok=True)
-    shares.store.path(model).unlink()
-    result = {"model": model, "party": shares.party, "deleted": True}
-    print_result(result, as_json, lambda _: f"{shares.party} has no share of {model} any more")
+        click.confirm(f"Delete {whose} of {model} for good?", abort=True, err=True)
+    left: dict[str, str] = {}
+    asked: dict[str, Any] = {}
+    if everywhere:
+        request = {"do": "delete_everywhere", "model": model, "seconds": wait}
+        asked = request_daemon(shares.state, request)
+        left = {name: answer["refused"] for name, answer in asked.items() if "refused" in answer}
+        if left:
+            left[shares.party] = "kept until all others have deleted theirs"
+    else:
+        deletion.delete_model(shares.state, model)
+    deleted = [name for name in (shares.party, *asked) if name not in left]
+    result = {
+        "model": model,
+        "party": shares.party,
+        "deleted": shares.party in deleted,
+        "deleted_at": deleted,
+        "left": left,
+    }
+    print_result(result, as_json, _deleted)
     print_next_step(as_json, "models list", party)
 
 
@@ -207,7 +243,7 @@ def show_importance(party: Path, model: str | None, kind: ImportanceKind, as_jso
     The active party sees its own columns by name, and each other party as a whole. A passive party
     sees how often its own columns split: gains are not sent to it.
     """
-    shares = _Shares(party)
+    shares = OwnShares(party)
     share = shares.share(model)
     found: Mapping[tuple[str, str], float]
     if isinstance(share, ActiveShare):
@@ -225,30 +261,6 @@ def show_importance(party: Path, model: str | None, kind: ImportanceKind, as_jso
         print_next_step(as_json, "evaluate", party, share.model_id, "--output report")
     else:
         print_next_step(as_json, "models verify", party, share.model_id)
-
-
-class _Shares:
-    """The shares of the party configured in the file ``path``; no daemon is needed."""
-
-    def __init__(self, path: Path) -> None:
-        config, federation = PartyFile.read(path)
-        self.party = config.party
-        self.is_active = config.party == federation.active
-        self.state = config.state
-        self.store = ModelStore(config.state)
-
-    def share(self, model: str | None) -> ActiveShare | PassiveShare:
-        """The share of ``model``, or of the newest one; DataError if there is none."""
-        return self.checked(self.store.newest() if model is None else model)
-
-    def checked(self, model: str) -> ActiveShare | PassiveShare:
-        """The share of ``model``; DataError if it is missing, damaged or another party's."""
-        share = self.store.active(model) if self.is_active else self.store.passive(model)
-        where = str(self.store.path(model))
-        if share.model_id != model:
-            raise DataError(f"{where}: the share of model {share.model_id}")
-        check_owner(share, self.party, where)
-        return share
 
 
 def _in_words(result: Any) -> str | Text:
@@ -312,6 +324,11 @@ def _importances(result: Any) -> Text:
         for row in result["columns"]
     ]
     return table(("party", "column", kind), rows)
+
+
+def _deleted(result: Any) -> Text:
+    rows = [(party, "deleted") for party in result["deleted_at"]]
+    return table(("party", f"share of {result['model']}"), [*rows, *result["left"].items()])
 
 
 def _verified(result: Any) -> str:

@@ -104,6 +104,11 @@ class PolicySection(Section):
     transcript_bytes: Annotated[int, Field(ge=0)] = 2**30
     """Of each training, for the transcript with which an auditor can replay what this party
     answered; a party that takes part with 0 commits to nothing and signs nothing."""
+    sign_cards: bool = False
+    """Whether a model card that the label holder sends is signed at once, if it fits this party's
+    share. Otherwise its owner signs with ``fedmq models card --sign``."""
+    delete_models: bool = False
+    """Whether this party's share of a model is deleted when the label holder asks for it."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
     allow_leaky_engines: bool = False

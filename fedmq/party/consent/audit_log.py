@@ -97,7 +97,7 @@ class AuditLog:
         Raises:
             DataError: one of them does not follow from the one before it.
         """
-        for entry, _ in self._chain():
+        for entry, _ in self.chain():
             yield entry
 
     def latest(self) -> Iterator[dict[str, Any]]:
@@ -108,11 +108,11 @@ class AuditLog:
     def verified(self) -> tuple[int, str]:
         """How many entries there are, and the hash of the last; DataError as for ``entries``."""
         number, last = 0, _BEGINNING
-        for entry, hashed in self._chain():
+        for entry, hashed in self.chain():
             number, last = entry["number"], hashed
         return number, last
 
-    def _chain(self) -> Iterator[tuple[dict[str, Any], str]]:
+    def chain(self) -> Iterator[tuple[dict[str, Any], str]]:
         """Each entry with its hash; DataError as for ``entries``."""
         previous = _BEGINNING
         for number, line in enumerate(self._lines(), start=1):

@@ -168,6 +168,28 @@ class Consent:
         await self._ask(header, model=model, mode=mode, explain=self._policy.explain)
         self._check_peer(header, "inference")
 
+    async def card(self, header: Header, model: str) -> None:
+        """Raises Refused if this party does not sign cards of models at once."""
+        await self._ask(header, model=model)
+        self._check_sender(header)
+        if not self._policy.sign_cards:
+            raise self._refusal(
+                "sign cards by itself: pass the file on to its owner, who signs it with: "
+                "fedmq models card --sign; sign_cards = true in its [policy] would allow it"
+            )
+        await self.audit.record("agreed", header, card=model)
+
+    async def deletion(self, header: Header, model: str) -> None:
+        """Raises Refused if this party does not delete its share of ``model`` when asked."""
+        await self._ask(header, model=model)
+        self._check_sender(header)
+        if not self._policy.delete_models:
+            raise self._refusal(
+                "delete its share when others ask; its owner does with: fedmq models delete; "
+                "delete_models = true in its [policy] would allow it"
+            )
+        await self.audit.record("agreed", header, deleted=model)
+
     def answering(self, header: Header) -> None:
         """Raises Refused if policy no longer allows answers to questions for scores; not audited.
 
@@ -205,11 +227,14 @@ class Consent:
         await self.audit.record("asked", header, kind=header.kind, **terms)
 
     def _check_peer(self, header: Header, what: str) -> None:
-        policy = self._policy
-        if policy.peers is not None and header.sender not in policy.peers:
-            raise self._refusal(f"join sessions of {header.sender}")
-        if what not in policy.sessions:
+        self._check_sender(header)
+        if what not in self._policy.sessions:
             raise self._refusal(f"take part in {what}")
+
+    def _check_sender(self, header: Header) -> None:
+        peers = self._policy.peers
+        if peers is not None and header.sender not in peers:
+            raise self._refusal(f"join sessions of {header.sender}")
 
     def _check_columns(self, terms: TrainingOpen) -> None:
         if terms.together and not self._policy.interaction_constraints:

@@ -41,6 +41,7 @@ _LANES: Mapping[Purpose, Lane] = {
     "training": "training",
     "inference": "inference",
     "activation": "inference",
+    "model request": "inference",
 }
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
 _CLOSE_SECONDS = 3.0

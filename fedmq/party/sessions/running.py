@@ -15,7 +15,7 @@ __all__ = ["OnProgress", "Purpose", "RunningSession"]
 
 OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Takes one event of the kind that the command line shows, such as a finished tree."""
-Purpose = Literal["alignment", "training", "inference", "activation"]
+Purpose = Literal["alignment", "training", "inference", "activation", "model request"]
 
 
 @dataclass

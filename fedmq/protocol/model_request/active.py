@@ -1,0 +1,50 @@
+"""How does the label holder ask one party about a model?"""
+
+from __future__ import annotations
+
+from fedmq.errors import ProtocolError
+from fedmq.messages.body import Body, SessionRefuse
+from fedmq.messages.model_request import (
+    ModelCardOffer,
+    ModelCardSigned,
+    ModelDelete,
+    ModelDeleted,
+)
+from fedmq.protocol.events import Finish, Start
+from fedmq.protocol.handlers import on, on_message
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.model_request.states import ACTIVE_MODEL_REQUEST, ActiveModelRequestState
+
+__all__ = ["ActiveModelRequest"]
+
+
+class ActiveModelRequest(Machine):
+    """The label holder's side: puts ``question`` to ``peer``, and finishes with the answer."""
+
+    TABLE = ACTIVE_MODEL_REQUEST
+    failed_state = ActiveModelRequestState.FAILED
+
+    def __init__(self, peer: str, question: ModelCardOffer | ModelDelete) -> None:
+        super().__init__(ActiveModelRequestState.READY, (peer,))
+        self._question = question
+
+    @on(Start)
+    def _on_start(self, _: Start) -> None:
+        self._send(self.peers[0], self._question)
+
+    @on_message(ModelCardSigned)
+    def _on_signed(self, _: str, body: ModelCardSigned) -> None:
+        self._finish(body, ModelCardOffer)
+
+    @on_message(ModelDeleted)
+    def _on_deleted(self, _: str, body: ModelDeleted) -> None:
+        self._finish(body, ModelDelete)
+
+    @on_message(SessionRefuse)
+    def _on_refuse(self, peer: str, body: SessionRefuse) -> None:
+        self._refused(peer, body, "does not do that")
+
+    def _finish(self, answer: Body, question: type[Body]) -> None:
+        if not isinstance(self._question, question):
+            raise ProtocolError("that was not asked")
+        self._emit(Finish(answer))

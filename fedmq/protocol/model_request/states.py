@@ -1,0 +1,69 @@
+"""What is legal when, while one party is asked something about a model?"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fedmq.messages import model_request
+from fedmq.messages.body import SessionRefuse
+from fedmq.protocol.events import Start
+from fedmq.protocol.table import REFUSES, When, session_table
+
+__all__ = [
+    "ACTIVE_MODEL_REQUEST",
+    "ANSWERS",
+    "PASSIVE_MODEL_REQUEST",
+    "ActiveModelRequestState",
+    "PassiveModelRequestState",
+]
+
+
+class ActiveModelRequestState(Enum):
+    """Where the label holder stands in asking a party about a model."""
+
+    READY = "not begun"
+    ASKING = "the party decides, and does it"
+    FINISHED = "it has answered"
+    FAILED = "it refused, or gave no answer"
+
+
+class PassiveModelRequestState(Enum):
+    """Where a party stands that is asked about a model."""
+
+    READY = "not begun"
+    DECIDED = "its owner's policy has decided, and what was allowed is done"
+    FINISHED = "answered"
+    FAILED = "refused, or not asked any more"
+
+
+_A = ActiveModelRequestState
+
+ACTIVE_MODEL_REQUEST = session_table(
+    {
+        _A.READY: {Start: _A.ASKING},
+        _A.ASKING: {
+            model_request.ModelCardSigned: _A.FINISHED,
+            model_request.ModelDeleted: _A.FINISHED,
+            SessionRefuse: _A.FAILED,
+        },
+    },
+    (_A.FINISHED, _A.FAILED),
+    ActiveModelRequestState,
+)
+
+
+_P = PassiveModelRequestState
+
+ANSWERS = When("it answers")
+
+PASSIVE_MODEL_REQUEST = session_table(
+    {
+        _P.READY: {
+            model_request.ModelCardOffer: _P.DECIDED,
+            model_request.ModelDelete: _P.DECIDED,
+        },
+        _P.DECIDED: {ANSWERS: _P.FINISHED, REFUSES: _P.FAILED},
+    },
+    (_P.FINISHED, _P.FAILED),
+    PassiveModelRequestState,
+)

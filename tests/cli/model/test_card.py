@@ -1,0 +1,248 @@
+"""``fedmq models card``, signed by message and by file, and ``delete --everywhere``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from fedmq.boosting.params import TrainParams
+from fedmq.party.card.card_file import CardFile
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.store.models import ModelStore
+from fedmq.transport.sealing.keys import PrivateKeys
+from tests.cli.command import Outcome, fedmq
+from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def federation(
+    tmp_path_factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch
+) -> AsyncIterator[DaemonsInMemory]:
+    """Three parties with keys and a model; telco signs and deletes when it is asked."""
+    keys = {party: PrivateKeys.generate() for party in PARTIES}
+    made = DaemonsInMemory(tmp_path_factory.mktemp("card"), patch, keys=keys)
+    with (made.folder / "telco" / "party.toml").open("a") as file:
+        file.write("sign_cards = true\ndelete_models = true\n")
+    await made.start()
+    params = TrainParams(
+        num_boost_round=3, max_depth=2, max_bin=8, eval_metric="auc", base_score=0.5
+    )
+    job = TrainingJob(
+        model="credit", engine="plain", params=params, evaluation=0.5, split="stratified"
+    )
+    await made.ask("bank", "train", job=job.model_dump(mode="json"))
+    yield made
+    await made.stop()
+
+
+@pytest.fixture(scope="module")
+def path(federation: DaemonsInMemory) -> Path:
+    return federation.folder / "credit.card.json"
+
+
+def document_in(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def party(federation: DaemonsInMemory, name: str) -> Path:
+    return federation.folder / name / "party.toml"
+
+
+async def typed(*words: str | Path) -> Outcome:
+    return await asyncio.to_thread(fedmq, *words)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def written(federation: DaemonsInMemory, path: Path) -> Any:
+    """What the label holder is told when it has a card made, and asks the others to sign it."""
+    bank = party(federation, "bank")
+    done = await typed("models", "card", bank, "-o", path, "--ask", "--worth", "--json")
+    return done.result
+
+
+async def test_a_card_says_who_trained_what_and_how_good_it_is(
+    federation: DaemonsInMemory, path: Path, written: Any
+) -> None:
+    card = document_in(path)["card"]
+    share = ModelStore(federation.folder / "bank" / "state").active("credit")
+    assert card["parties"] == ["bank", "telco", "retail"]
+    assert card["training"]["rows"] + card["training"]["held_out"] == 40
+    assert card["training"]["engine"]["passive_learns"].startswith("every g and h")
+    assert card["params"]["max_depth"] == 2
+    assert card["evaluation"]["metrics"]["auc"]["value"] == pytest.approx(share.metrics["eval-auc"])
+    assert sum(rows for _, _, rows in card["evaluation"]["calibration"]) == 21
+    gained = sum(float(tree.gain[~tree.is_leaf].sum()) for tree in share.trees)
+    assert sum(card["total_gain"].values()) == pytest.approx(gained, rel=1e-5)
+    page = path.with_suffix(".md").read_text()
+    assert "| bank learned beyond the model | the sums of g and h" in page
+    assert written["file"] == str(path)
+
+
+async def test_a_card_says_what_the_model_is_without_each_partner(
+    federation: DaemonsInMemory, path: Path, written: Any
+) -> None:
+    card = CardFile.read(path).card
+    store = ModelStore(federation.folder / "bank" / "state")
+    for partner in ("telco", "retail"):
+        worth, without = card.worth[partner], store.active(f"credit-without-{partner}")
+        assert partner not in without.parties
+        assert worth.without == without.metrics["eval-auc"]
+        assert worth.value is not None
+        assert worth.difference == pytest.approx(worth.value - worth.without)
+    # They were measured on the same people.
+    held_out = [
+        (federation.folder / "bank" / "state" / "models" / f"{name}.held-out.csv").read_text()
+        for name in ("credit", "credit-without-telco")
+    ]
+    assert held_out[0] == held_out[1]
+
+
+async def test_a_party_signs_by_message_if_its_policy_says_so(path: Path, written: Any) -> None:
+    states = {found["party"]: found["state"] for found in written["signatures"]}
+    assert states == {"bank": "signed", "telco": "signed", "retail": "not signed"}
+    assert list(written["refused"]) == ["retail"]
+    assert "fedmq models card --sign" in written["refused"]["retail"]
+    telco = CardFile.read(path).of("telco")
+    assert telco is not None
+    assert telco.agreed is not None
+
+
+async def test_a_card_holds_no_column_s_name_and_no_person(
+    federation: DaemonsInMemory, path: Path, written: Any
+) -> None:
+    for file in (path, path.with_suffix(".md")):
+        text = file.read_text()
+        assert "x0" not in text
+        assert "x1" not in text
+        assert "p00" not in text
+
+
+async def test_another_party_signs_the_file_and_anybody_verifies_it(
+    federation: DaemonsInMemory, path: Path, written: Any, tmp_path: Path
+) -> None:
+    passed_on = tmp_path / "card.json"
+    shutil.copy(path, passed_on)
+    retail = party(federation, "retail")
+    signed = await typed("models", "card", retail, passed_on, "--sign")
+    assert signed.out.count(" signed ") == 3
+    assert signed.err.splitlines()[-1] == f"next: fedmq models verify {retail} {passed_on}"
+
+    verified = (await typed("models", "verify", retail, passed_on, "--json")).result
+    assert verified["own_share"] is True
+    exported = await typed(
+        "models", "export", party(federation, "telco"), "credit", tmp_path / "s", "--json"
+    )
+    shares = {found["party"]: found["share"] for found in verified["signatures"]}
+    assert shares["telco"] == exported.result["sha256"]
+    fingerprints = {found["party"]: found["fingerprint"] for found in verified["signatures"]}
+    shown = await typed("keys", "show", party(federation, "telco"))
+    assert fingerprints["telco"] in shown.out
+
+    pinned = ("--federation", federation.folder / "federation.toml")
+    auditor = await typed("models", "verify", passed_on, *pinned)
+    assert auditor.code == 0, auditor.err
+    assert auditor.out.count("signed") == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("trees", 4), ("departures", ["none"]), ("made", "2020-01-01")],
+    ids=["trees", "departures", "made"],
+)
+async def test_an_altered_card_is_found_out(
+    federation: DaemonsInMemory, path: Path, written: Any, tmp_path: Path, key: str, value: Any
+) -> None:
+    document = document_in(path)
+    document["card"][key] = value
+    altered = tmp_path / "altered.json"
+    altered.write_text(json.dumps(document))
+    found = await typed("models", "verify", party(federation, "bank"), altered)
+    assert found.code == 4
+    assert "the signature of bank, telco is wrong" in found.error
+    refused = await typed("models", "card", party(federation, "retail"), altered, "--sign")
+    assert "the signature of bank is wrong" in refused.error
+
+
+async def test_a_share_that_changed_since_is_found_out(
+    federation: DaemonsInMemory, path: Path, written: Any
+) -> None:
+    store = ModelStore(federation.folder / "telco" / "state")
+    before = store.path("credit").read_text()
+    share = store.passive("credit")
+    table = share.lookup_table
+    moved = table.model_copy(update={"threshold": table.threshold + 1})
+    store.save(share.model_copy(update={"lookup_table": moved}))
+    found = await typed("models", "verify", party(federation, "telco"), path)
+    store.path("credit").write_text(before)
+    assert found.code == 4
+    assert "telco's share of credit is not the one that was signed" in found.error
+
+
+async def test_what_no_card_can_be_made_of_is_said_in_a_line(
+    federation: DaemonsInMemory, path: Path, written: Any, tmp_path: Path
+) -> None:
+    bank, telco = party(federation, "bank"), party(federation, "telco")
+    notes = tmp_path / "notes.json"
+    notes.write_text("{}")
+    for words, error in [
+        (("card", telco), "only bank writes cards"),
+        (("card", bank, "nobody"), "model 'nobody' has no share here"),
+        (("card", bank, "credit", "-o", "card.txt"), "ends in .json"),
+        (("card", telco, notes, "--sign"), "not a model card: card: Field required"),
+        (("verify", telco, notes), "not a model card: card: Field required"),
+        (("verify", path), "who verifies it?"),
+    ]:
+        assert error in (await typed("models", *words)).error
+
+
+async def test_a_model_is_deleted_everywhere_as_far_as_policies_go(
+    federation: DaemonsInMemory, written: Any
+) -> None:
+    bank = party(federation, "bank")
+    name = "credit-without-telco"
+    words = ("models", "delete", bank, name, "--everywhere", "--yes", "--json")
+    first = (await typed(*words)).result
+    assert set(first["left"]) == {"retail", "bank"}
+    assert "delete_models = true" in first["left"]["retail"]
+    assert first["deleted"] is False
+    assert name in federation.models()["bank"]
+
+    other = (await typed(*words[:3], "credit-without-retail", *words[4:])).result
+    assert other == {
+        "model": "credit-without-retail",
+        "party": "bank",
+        "deleted": True,
+        "deleted_at": ["bank", "telco"],
+        "left": {},
+    }
+    assert "credit-without-retail" not in federation.models()["telco"]
+    assert "credit-without-retail" not in federation.models()["bank"]
+    kept = {path.stem for path in (federation.folder / "bank" / "state" / "trained").iterdir()}
+    assert kept == {"credit", "credit-without-telco"}
+
+
+async def test_a_model_that_a_party_serves_is_not_deleted_there(
+    federation: DaemonsInMemory, written: Any
+) -> None:
+    await federation.ask("bank", "activate", model="credit")
+    refused = await typed(
+        "models", "delete", party(federation, "bank"), "credit", "--everywhere", "--yes"
+    )
+    assert refused.code == 3
+    assert "is served as production" in refused.error
+    assert "credit" in federation.models()["telco"]

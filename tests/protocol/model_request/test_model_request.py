@@ -1,0 +1,60 @@
+"""One party is asked about a model, and does it or refuses, whatever befalls the messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedmq.errors import Refused
+from fedmq.messages.body import Body
+from fedmq.messages.model_request import (
+    ModelCardOffer,
+    ModelCardSigned,
+    ModelDelete,
+    ModelDeleted,
+)
+from fedmq.protocol.model_request.active import ActiveModelRequest
+from fedmq.protocol.model_request.passive import PassiveModelRequest
+from tests.simulator import Link, Simulation
+
+CARD = ModelCardOffer(model="credit", card="{}")
+DELETE = ModelDelete(model="credit")
+
+
+def run(
+    question: ModelCardOffer | ModelDelete,
+    answer: ModelCardSigned | ModelDeleted | Refused,
+    seed: int = 0,
+    link: Link | None = None,
+) -> Simulation:
+    machines = {
+        "bank": ActiveModelRequest("telco", question),
+        "telco": PassiveModelRequest("bank", answer),
+    }
+    simulation = Simulation(machines, seed=seed, link=link)
+    simulation.run()
+    return simulation
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [(CARD, ModelCardSigned(endorsement="{}")), (DELETE, ModelDeleted())],
+    ids=["card", "delete"],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_answer_arrives(question: Body, answer: Body, seed: int) -> None:
+    simulation = run(question, answer, seed, Link(drop=0.2, repeat=0.2, delay=1.0))  # type: ignore[arg-type]  # parametrised
+    assert simulation.results == {"bank": answer, "telco": answer}
+
+
+def test_a_refusal_says_why() -> None:
+    simulation = run(DELETE, Refused("telco does not delete its share when others ask"))
+    assert simulation.results == {}
+    assert isinstance(simulation.errors["bank"], Refused)
+    assert "telco does not delete its share" in str(simulation.errors["bank"])
+
+
+def test_an_answer_to_another_question_is_no_answer() -> None:
+    simulation = run(CARD, ModelDeleted())
+    assert "bank" not in simulation.results
+    assert "telco" not in simulation.errors or "bank" in simulation.errors
+    assert simulation.errors["bank"]
