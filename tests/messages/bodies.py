@@ -373,6 +373,8 @@ _FIELDS: dict[str, Any] = {
     "right": _RECORDS,
     "explain": False,
     "columns": RecordColumns(column=_NUMBERS, texts=("often late",)),
+    "card": "{}",
+    "endorsement": "{}",
 }
 
 
