@@ -62,7 +62,7 @@ class CardFile(BaseModel):
     @property
     def content(self) -> str:
         """The card in its canonical form, as it is sent to be signed."""
-        return canonical(self.card.model_dump(mode="json"))
+        return canonical(self.card)
 
     def of(self, party: str) -> Endorsement | None:
         """What ``party`` says, if it has signed."""

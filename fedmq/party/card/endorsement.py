@@ -56,7 +56,8 @@ class Endorsement(BaseModel):
 
     def signed(self, card: ModelCard) -> bytes:
         """What the signature is about."""
-        return _signed(card, self.model_dump(mode="json", exclude={"signature"}))
+        own = canonical(self.model_copy(update={"signature": ""}))
+        return _CARD + f"{len(own)}\n{own}\n{canonical(card)}".encode()
 
 
 def endorse(
@@ -117,8 +118,3 @@ def _agreed(audit_log: AuditLog, model: str) -> AgreedEntry | None:
                 number=entry["number"], at=entry["at"], session=entry["session"], sha256=digest
             )
     return found
-
-
-def _signed(card: ModelCard, content: dict[str, object]) -> bytes:
-    text = canonical({"card": card.model_dump(mode="json"), "endorsement": content})
-    return _CARD + text.encode()

@@ -108,10 +108,18 @@ class ModelCard(_Part):
     worth: dict[PartyName, Worth] = {}
 
 
-def canonical(document: Any) -> str:
-    """``document`` as JSON that has one form alone: keys in order, no spaces, ASCII."""
+def canonical(document: BaseModel) -> str:
+    """``document`` as JSON that has one form alone: keys in order, no spaces, ASCII.
+
+    What has its default is left out, so that cards of today fit their signatures when a later
+    fedmq knows more fields.
+    """
     return json.dumps(
-        document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+        document.model_dump(mode="json", exclude_defaults=True),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,
+        allow_nan=False,
     )
 
 
@@ -119,7 +127,7 @@ def card_in(text: str) -> ModelCard:
     """The card of which ``text`` is the canonical form; DataError where there is none."""
     try:
         card = ModelCard.model_validate_json(text)
-        if canonical(card.model_dump(mode="json")) != text:
+        if canonical(card) != text:
             raise ValueError
     except (ValidationError, ValueError, RecursionError):
         raise DataError("this is no model card of this fedmq, or it was altered") from None
