@@ -44,9 +44,8 @@ from fedmq.party.sessions.stray_messages import Opening
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.cross_validations import CrossValidationStore
-from fedmq.party.store.held_out import HeldOutRows
 from fedmq.party.store.sessions import StoredSession
-from fedmq.party.store.training_records import TrainingRecord
+from fedmq.party.store.training_results import keep_result
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.registry import ENGINES, engine_named
@@ -308,7 +307,7 @@ class TrainingService(Service):
                 checkpointer=StoreCheckpointer(
                     store,
                     current,
-                    partial(self._save, table, current),
+                    partial(keep_result, self.context.config.state, current, job, table),
                     transcript=TranscriptWriter(self.context.config.state, session.id, number),
                 ),
             )
@@ -321,25 +320,6 @@ class TrainingService(Service):
         self._driven[session.id] = attempts
         attempts.ended.add_done_callback(lambda _: self._driven.pop(session.id, None))
         return self.context.sessions.drive(attempts)
-
-    def _save(
-        self, table: ActiveTable, session: StoredSession, share: ActiveShare | CrossValidated
-    ) -> None:
-        """Keep how it was trained and the rows that were held out, and then the share.
-
-        A model is there with them or not. Of a cross-validation only the figures and the folds are
-        kept.
-        """
-        state, held_out = self.context.config.state, int(table.evaluation.sum())
-        if isinstance(share, CrossValidated):
-            CrossValidationStore(state).save(share, table)
-            return
-        rows = len(table.label) - held_out
-        record = TrainingRecord.of(session.id, _job_of(session), rows, held_out, session.begun)
-        record.write(state, share.model_id)
-        if held_out:
-            HeldOutRows.of(table).write(state, share.model_id)
-        self.context.model_store.save(share)
 
     def _machine(
         self,
