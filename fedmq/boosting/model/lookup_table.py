@@ -165,9 +165,9 @@ class LookupTable(BaseModel):
         left: NDArray[np.bool_] = values <= self.threshold[records]
         if self.category_sets:
             for record in np.unique(records).tolist():
-                if features := self.category_sets[record]:
+                if self.category_sets[record]:
                     here = records == record
-                    left[here] = ~(X[np.ix_(rows[here], features)] > 0).any(axis=1)
+                    left[here] = self.directions_at(X, rows[here], record)
         return np.where(np.isnan(values), self.default_left[records], left)
 
     def directions_at(
@@ -176,6 +176,8 @@ class LookupTable(BaseModel):
         """Whether ``X[rows[i]]`` goes left at the one ``record``, which the table has."""
         values = X[rows, self.feature[record]]
         left: NDArray[np.bool_] = values <= self.threshold[record]
+        if self.category_sets and (right := self.category_sets[record]):
+            left = ~np.isnan(values) & ~(X[rows[:, np.newaxis], list(right)] > 0).any(axis=1)
         if self.default_left[record]:
             left |= np.isnan(values)
         return left

@@ -147,3 +147,18 @@ def test_what_is_no_lookup_table_is_refused(changed: dict[str, object], complain
     table = LookupTable.empty(("x",)).appended(0, 1.5, True)
     with pytest.raises(ValidationError, match=complaint):
         LookupTable.model_validate(table.model_dump() | changed)
+
+
+def test_a_set_of_categories_goes_right_wherever_it_is_asked_for() -> None:
+    table = LookupTable.empty(("a", "b", "c")).appended(
+        [0, 1, 0], [0.0] * 3, [True, False, False], [(0, 2), (), (0, 1)]
+    )
+    X = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [np.nan] * 3], np.float32)
+    rows = np.arange(5)
+    left = [[False, True, False, True, True], [True, False, True, True, False]]
+    left += [[False, False, True, True, False]]
+    for record, expected in enumerate(left):
+        assert table.directions_at(X, rows, record).tolist() == expected
+        assert table.directions(X, rows, np.full(5, record)).tolist() == expected
+    together = table.directions(X, np.repeat(rows, 3), np.tile(np.arange(3), 5))
+    assert together.tolist() == np.array(left).T.ravel().tolist()
