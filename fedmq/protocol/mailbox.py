@@ -28,7 +28,7 @@ __all__ = ["Acknowledgement", "Address", "Lost", "Mailbox", "Probing", "Resend"]
 _WINDOW = 4096  # messages that may arrive early; a gap this long means a foreign sender
 _EARLY_BYTES = 96 * 2**20  # put aside of one peer: a hundred full messages, as of a broadcast
 _RESENT_AT_ONCE = 8
-_ACKNOWLEDGE_EVERY = 16
+_ACKNOWLEDGE_EVERY = 32
 
 
 @dataclass(frozen=True, slots=True)
