@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.left_behind import watch
 from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
 
 # How long an example takes depends on what else the machine does; where time matters, tests
@@ -26,6 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
         chosen = {value for value in parameters.values() if isinstance(value, str)}
         if STARTS_A_NODE.intersection(item.fixturenames) - parameters.keys() or "rabbit" in chosen:
             item.add_marker("broker")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Brokers, databases and daemons end with this process, also where it is killed."""
+    watcher = watch(tmp_path_factory.getbasetemp())
+    yield
+    watcher.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from loky.process_executor import BrokenProcessPool
 
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError
+from fedmq.party.compute.orphaned_semaphores import remove_orphaned_semaphores
 from fedmq.party.compute.pool import ComputePool, OnDone
 from fedmq.party.compute.priority_queue import PriorityQueue
 from fedmq.party.compute.shared_arrays import SharedArrays
@@ -45,6 +46,8 @@ class ProcessPool(ComputePool):
         self._priority_gate: PriorityGate | None = None
         # One computation running and one ready for each worker; the rest can be overtaken.
         self._queue = PriorityQueue(2 * self.parallelism)
+        if removed := remove_orphaned_semaphores():
+            log.info("%d semaphores of killed processes removed", removed)
         self._executor = self._started()
 
     def _started(self) -> loky.ProcessPoolExecutor:

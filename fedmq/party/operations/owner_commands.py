@@ -122,8 +122,16 @@ class OwnerCommands(Service):
             for session, at in stored
             if session.id not in known
         ]
-        shown = ("session", "purpose", "model", "ended", "reason")
-        after = [{name: session.status()[name] for name in shown} for session in recent]
+        after = [
+            {
+                "session": session.id,
+                "purpose": session.purpose,
+                "model": session.model,
+                "ended": session.ended.isoformat(timespec="seconds"),
+                "reason": session.reason,
+            }
+            for session in recent
+        ]
         return [*before, *after][-_ENDED_SHOWN:]
 
     async def _cancel(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.observer import Observation
 from fedmq.party.sessions.runner import SessionRunner
-from fedmq.party.sessions.running import Purpose, RunningSession
+from fedmq.party.sessions.running import EndedSession, Purpose, RunningSession
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.protocol.events import Report, Waiting
 from fedmq.protocol.machine import Machine
@@ -68,7 +67,7 @@ class Sessions:
         on_idle: Callable[[str, bool], None] = lambda _, __: None,
     ) -> None:
         self.running: dict[str, RunningSession] = {}
-        self.ended: deque[RunningSession] = deque(maxlen=_REMEMBERED)
+        self.ended: deque[EndedSession] = deque(maxlen=_REMEMBERED)
         """The last that ended, the newest last; some may still be among ``running``."""
         self._federation = federation
         self._link = link
@@ -192,9 +191,9 @@ class Sessions:
                 await asyncio.wait([runner.outcome])
                 if runner.outcome.cancelled():
                     return
-        running.ended = datetime.now().astimezone()
+        ended = running.end()
         if runner.outcome.done():
-            self.ended.append(running)
+            self.ended.append(ended)
         try:
             if runner.outcome.done():
                 runner.outcome.result()

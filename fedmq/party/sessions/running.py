@@ -11,11 +11,23 @@ from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import Report, Waiting
 
-__all__ = ["OnProgress", "Purpose", "RunningSession"]
+__all__ = ["EndedSession", "OnProgress", "Purpose", "RunningSession"]
 
 OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Takes one event of the kind that the command line shows, such as a finished tree."""
 Purpose = Literal["alignment", "training", "inference", "activation", "model request"]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSession:
+    """What is remembered of a session when its tables and trees are gone."""
+
+    id: str
+    purpose: Purpose
+    model: str
+    ended: datetime
+    reason: str
+    """Why it ended without a result; empty where it has finished."""
 
 
 @dataclass
@@ -63,6 +75,11 @@ class RunningSession:
         if not outcome.done() or outcome.cancelled() or outcome.exception() is None:
             return ""
         return str(outcome.exception())
+
+    def end(self) -> EndedSession:
+        """It has ended, however it did: what is to be remembered."""
+        self.ended = datetime.now().astimezone()
+        return EndedSession(self.id, self.purpose, self.model, self.ended, self.reason)
 
     @property
     def waits(self) -> list[str]:

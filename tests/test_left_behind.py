@@ -1,0 +1,41 @@
+"""A test run that is killed leaves no broker, database or daemon behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.left_behind import watch
+
+SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
+
+
+@pytest.mark.parametrize("knows", ["by its command", "by its directory", "by its environment"])
+def test_what_a_run_has_started_ends_with_it(tmp_path: Path, knows: str) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    inside = {
+        "by its command": {"args": (*SLEEP, str(folder / "file"))},
+        "by its directory": {"args": SLEEP, "cwd": folder},
+        "by its environment": {"args": SLEEP, "env": {**os.environ, "NODE": str(folder)}},
+    }
+    watcher = watch(folder)
+    started = subprocess.Popen(start_new_session=True, **inside[knows])
+    other = subprocess.Popen((*SLEEP, f"{folder}-of-another-run"), start_new_session=True)
+    try:
+        time.sleep(0.2)
+        assert started.poll() is None
+
+        watcher.communicate()
+
+        assert started.wait(timeout=5) < 0
+        assert other.poll() is None
+    finally:
+        for process in (started, other):
+            process.kill()
+            process.wait()
