@@ -15,8 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest oldest rabbitmq4 chaos fuzz circuits histories bench bench-training bench-safety
-.PHONY: bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers release docs clean rabbitmq postgresql
+.PHONY: help demo test lint pytest oldest rabbitmq4 chaos fuzz circuits histories bench
+.PHONY: bench-training bench-safety bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers release docs clean rabbitmq postgresql soak-sessions
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -103,6 +103,9 @@ bench-garbling: $(VENV)/bench.stamp ## how fast circuits are garbled, and transf
 
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python -m benchmarks.soak
+
+soak-sessions: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over trainings, scores, alignments; TRAININGS=
+	@$(BIN)/python -m benchmarks.soak_sessions --trainings $(or $(TRAININGS),60)
 
 bench-alignment: $(VENV)/bench.stamp ## seconds of alignments of 10^4, 10^5 and 10^6 ids
 	@$(BIN)/python -m benchmarks.alignment
