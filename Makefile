@@ -15,8 +15,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest oldest rabbitmq4 chaos fuzz circuits histories bench
+<<<<<<< HEAD
+.PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories bench
 .PHONY: bench-training bench-safety bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers release docs clean rabbitmq postgresql soak-sessions
+=======
+.PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz histories bench bench-training bench-safety
+.PHONY: bench-apart bench-estimate bench-gradient-bits bench-wide bench-classes bench-merged-cells soak soak-sessions bench-alignment bench-online papers release docs clean rabbitmq postgresql
+>>>>>>> d5fc38b (make test-matrix: each Python at hand, oldest and newest dependencies)
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -34,11 +39,11 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 pytest: $(VENV)/test.stamp rabbitmq postgresql lint
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-oldest: rabbitmq postgresql ## the tests with the oldest versions of all that pyproject.toml allows
-	@test -x .oldest/bin/uv || { $(PYTHON) -m venv .oldest && .oldest/bin/pip install --quiet uv; }
-	@.oldest/bin/uv pip install --quiet --python .oldest/bin/python --resolution lowest-direct \
-		--editable '.[test,bench,papers]'
-	@.oldest/bin/python -m pytest --numprocesses 2 --dist loadfile
+test-matrix: $(VENV)/test.stamp rabbitmq postgresql ## the tests with each Python, oldest and newest dependencies; PYTHONS= TESTS=
+	@.ci/test-matrix $(TESTS)
+
+oldest: $(VENV)/test.stamp rabbitmq postgresql ## the tests with the oldest versions of all that pyproject.toml allows
+	@PYTHONS=3.11 VERSIONS=lowest-direct .ci/test-matrix $(TESTS)
 
 rabbitmq4: $(VENV)/test.stamp rabbitmq ## the tests that start a broker, with RabbitMQ 4 of Debian 13
 	@command -v debootstrap >/dev/null || { $(call debian_package,debootstrap,for RabbitMQ 4); }
@@ -125,7 +130,7 @@ docs: $(VENV)/test.stamp ## write docs/reference and the map in CONTRIBUTING.md
 	@$(BIN)/python docs/reference/generate.py
 
 clean: ## remove the virtual environment and all caches
-	@rm -rf $(VENV) .oldest .rabbitmq4 build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .matrix .rabbitmq4 build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than pyproject.toml when what that file asks for is installed.
