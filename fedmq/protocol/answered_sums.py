@@ -95,10 +95,10 @@ class AnsweredSums:
 
         A session counts in full if it has rows in common with them: for some of them it does.
         """
-        meets: dict[bytes, bool] = {}  # of the few sets that many sessions were about
+        meets: dict[int, bool] = {}  # of the few sets that many sessions were about
         total = 0.0
         for training in self.trainings:
-            key = training.row_set.sketch.tobytes()
+            key = id(training.row_set)
             if key not in meets:
                 meets[key] = training.row_set.meets(row_set)
             if meets[key] and training.session != self.session:

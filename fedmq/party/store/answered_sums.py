@@ -89,13 +89,15 @@ def _trainings(connection: sqlite3.Connection) -> tuple[AnsweredTraining, ...]:
         "SELECT session, row_count, sketch, reserved * EXISTS (SELECT 1 FROM sessions "
         "WHERE id = session AND state = 'running') FROM answered_rows ORDER BY rowid"
     )
+    row_sets: dict[tuple[int, bytes], RowSet] = {}  # of many trainings few, and each is large
+
+    def row_set(rows: int, sketch: bytes) -> RowSet:
+        if (rows, sketch) not in row_sets:
+            row_sets[rows, sketch] = RowSet(rows, np.frombuffer(sketch, "<u8").astype(np.uint64))
+        return row_sets[rows, sketch]
+
     return tuple(
-        AnsweredTraining(
-            session,
-            RowSet(rows, np.frombuffer(sketch, "<u8").astype(np.uint64)),
-            sums[session],
-            reserved,
-        )
+        AnsweredTraining(session, row_set(rows, sketch), sums[session], reserved)
         for session, rows, sketch, reserved in connection.execute(sets)
     )
 
