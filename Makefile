@@ -15,13 +15,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-<<<<<<< HEAD
-.PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories bench
-.PHONY: bench-training bench-safety bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide bench-classes bench-merged-cells soak bench-alignment bench-online papers release docs clean rabbitmq postgresql soak-sessions
-=======
-.PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz histories bench bench-training bench-safety
-.PHONY: bench-apart bench-estimate bench-gradient-bits bench-wide bench-classes bench-merged-cells soak soak-sessions bench-alignment bench-online papers release docs clean rabbitmq postgresql
->>>>>>> d5fc38b (make test-matrix: each Python at hand, oldest and newest dependencies)
+.PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories docs clean release
+.PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide
+.PHONY: bench-classes bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
