@@ -85,6 +85,7 @@ class _BaseClient(ABC):
         output: str,
         seconds: float | None,
         explain: int | None,
+        base_margin: Sequence[Any] | None,
     ) -> dict[str, Any]:
         names = [ids] if isinstance(ids, str) else list(ids)
         body: dict[str, Any] = {"ids": names, "output": output}
@@ -92,6 +93,11 @@ class _BaseClient(ABC):
             body["features"] = [dict(row) for row in features]
         if explain is not None:
             body["explain"] = explain
+        if base_margin is not None:
+            body["base_margin"] = [
+                list(map(float, row)) if isinstance(row, Sequence) else float(row)
+                for row in base_margin
+            ]
         if seconds is not None:
             body["deadline_ms"] = seconds * 1000
         return {
@@ -156,18 +162,21 @@ class Client(_BaseClient):
         output: str = "prediction",
         seconds: float | None = None,
         explain: int | None = None,
+        base_margin: Sequence[float] | Sequence[Sequence[float]] | None = None,
     ) -> ScoreList:
         """Scores of ``ids``, within ``seconds``; ``output`` is ``prediction`` or ``margin``.
 
         ``explain``: how many reasons each score comes with, what weighed most in the margin.
+        ``base_margin``: where each row starts, instead of at the model's base score.
 
         Raises:
-            DataError: no such model, an unknown id, a wrong feature, or no reasons for this model.
+            DataError: no such model, an unknown id, a wrong feature or margin, or no reasons for
+                this model.
             Overloaded: ask again later.
             PeerSilent: a party is away, or there was no score in time.
             DaemonError: no service, or the token is wrong.
         """
-        request = self._request(ids, features, model, output, seconds, explain)
+        request = self._request(ids, features, model, output, seconds, explain, base_margin)
         try:
             response = self._http.post(**request)
         except self._httpx.TransportError as error:
@@ -205,9 +214,10 @@ class AsyncClient(_BaseClient):
         output: str = "prediction",
         seconds: float | None = None,
         explain: int | None = None,
+        base_margin: Sequence[float] | Sequence[Sequence[float]] | None = None,
     ) -> ScoreList:
         """As :meth:`Client.predict`."""
-        request = self._request(ids, features, model, output, seconds, explain)
+        request = self._request(ids, features, model, output, seconds, explain, base_margin)
         try:
             response = await self._http.post(**request)
         except self._httpx.TransportError as error:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedmq.errors import DataError
 
-__all__ = ["base_margins", "row_weights"]
+__all__ = ["base_margins", "first_margins", "row_weights"]
 
 
 def row_weights(values: ArrayLike, where: str) -> NDArray[np.float32]:
@@ -32,6 +32,24 @@ def base_margins(values: ArrayLike, where: str) -> NDArray[np.float32]:
         margins = np.array(values, dtype=np.float32)
     _check(margins, np.isfinite(margins), f"{where}: base_margin", "finite")
     return margins
+
+
+def first_margins(values: ArrayLike, rows: int, outputs: int, where: str) -> NDArray[np.float32]:
+    """``values`` as the margins where so many ``rows`` start: float32 (rows,), or (rows, outputs).
+
+    Raises:
+        DataError: they are no numbers, or of another shape; or as of `base_margins`.
+    """
+    try:
+        given = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{where}: base_margin is no array of numbers") from None
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    shape = (rows,) if outputs == 1 else (rows, outputs)
+    if given.shape != shape:
+        raise DataError(f"{where}: base_margin has shape {given.shape}, {shape} is needed")
+    return base_margins(given, where)
 
 
 def _check(values: NDArray[np.float32], fits: NDArray[np.bool_], what: str, wanted: str) -> None:

@@ -42,7 +42,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         if classes < 2:
             raise ValueError("y has one class; a classifier needs at least two")
         fitting = _TWO if classes == 2 else _MORE
-        asked = self.objective
+        asked = None if callable(self.objective) else self.objective
         if asked is not None and asked not in fitting:
             raise ConfigError(
                 f"objective: {asked} is not for {classes} classes; leave it out, or take "
@@ -57,21 +57,23 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
             raise ValueError(f"eval_set: class {y[unknown][0]!r} is not among the labels of fit")
         return np.searchsorted(self.classes_, y)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+    def predict_proba(self, X: Any, *, base_margin: Any = None) -> NDArray[np.float32]:
         """The probability of each class: float32 (rows, classes), in the order of ``classes_``.
 
+        ``base_margin``, (rows,) or (rows, classes): where each row starts.
+
         Raises:
             DataError, ValueError: ``X`` has other columns than in ``fit``.
         """
-        found = self._scores(X).predictions
+        found = self._scores(X, base_margin).predictions
         return found if found.ndim > 1 else np.stack((1 - found, found), axis=1)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row: (rows,).
+    def predict(self, X: Any, *, base_margin: Any = None) -> NDArray[Any]:
+        """The likeliest class of each row: (rows,); ``base_margin`` as in `predict_proba`.
 
         Raises:
             DataError, ValueError: ``X`` has other columns than in ``fit``.
         """
-        likeliest = self.predict_proba(X).argmax(axis=1)
+        likeliest = self.predict_proba(X, base_margin=base_margin).argmax(axis=1)
         classes: NDArray[Any] = self.classes_[likeliest]
         return classes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
+from fedmq.estimators.functions import metric_function, named_metrics, objective_function
 from fedmq.estimators.parameters import (
     DEFAULT_ROUNDS,
     TRAINING_PARAMETERS,
@@ -26,7 +28,7 @@ from fedmq.estimators.trained_columns import TrainedColumns
 from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.inference.computations import Scores
-from fedmq.simulation.active_table import ACTIVE, active_table
+from fedmq.simulation.active_table import ACTIVE, SEVERAL_TARGETS, active_table
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.scoring import scored
 from fedmq.simulation.training import Surroundings, train
@@ -87,6 +89,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         eval_set: Sequence[tuple[Any, Any]] | None = None,
         sample_weight_eval_set: Sequence[Any] | None = None,
         base_margin_eval_set: Sequence[Any] | None = None,
+        xgb_model: Any = None,
     ) -> Self:
         """Train on ``X``, (rows, features), and the labels ``y``, (rows,).
 
@@ -94,7 +97,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         per party, the label holder's being "active". pandas objects are matched by their indexes.
         ``sample_weight`` (rows,): how often each row counts; ``base_margin`` (rows,): where each
         row starts. ``eval_set``: pairs of such an X and y that are scored after each round, as
-        "validation_0", "validation_1", ...; early stopping watches the last.
+        "validation_0", "validation_1", ...; early stopping watches the last. ``xgb_model``: a model
+        whose trees come first: a :class:`fedmq.SimulatedModel`, the file of one, or an estimator
+        that was fitted.
 
         Raises:
             ConfigError, DataError, ValueError: a parameter, table or label is wrong.
@@ -104,6 +109,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         columns, values, beside = TrainedColumns.of(X, self.parties, given)
         decided = self._learn_labels(_labels(beside["y"]))
         params = TrainParams.parse(self._parameters(columns) | decided, type(self).__name__)
+        earlier = _earlier(xgb_model)
         sets = [self._row_set(values, beside)]
         for number, (table, labels) in enumerate(eval_set or ()):
             weight = _of_set(sample_weight_eval_set, number, "sample_weight_eval_set")
@@ -124,18 +130,23 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             weight=rows.weight,
             base_margin=rows.base_margin,
             evaluation=evaluation,
+            obj=objective_function(self.objective, weighted=rows.weight is not None),
+            custom_metric=metric_function(self.eval_metric),
         )
         engine = engine_named(self.engine, self.engine_options or {}, type(self).__name__)
         surroundings = Surroundings(workers=self.workers, smallest_cell=self.smallest_cell)
-        self.model_ = train(own, others, params, engine, surroundings, self.callbacks or ())
+        callbacks = self.callbacks or ()
+        self.model_ = train(own, others, params, engine, surroundings, callbacks, earlier)
         self._columns = columns
         return self
 
-    def _scores(self, X: Any) -> Scores:
+    def _scores(self, X: Any, base_margin: Any = None) -> Scores:
         """Margins and predictions of the rows of ``X``, by every party's share."""
         check_is_fitted(self)
-        values, _ = self._columns.values(self._checked(X, reset=False), {})
-        return scored(self.model_.share, self.model_.passive_shares, values)
+        beside = {} if base_margin is None else {"base_margin": base_margin}
+        values, given = self._columns.values(self._checked(X, reset=False), beside)
+        model = self.model_
+        return scored(model.share, model.passive_shares, values, given.get("base_margin"))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """``X`` if it is a table by scikit-learn's rules; with ``reset`` its columns are noted."""
@@ -166,6 +177,12 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             for name, field in TRAINING_PARAMETERS.items()
             if getattr(self, name) is not None
         }
+        if callable(given.get("objective")):
+            del given["objective"]
+        if "eval_metric" in given:
+            given["eval_metric"] = named_metrics(given["eval_metric"])
+            if not given["eval_metric"]:
+                del given["eval_metric"]
         given.setdefault("num_boost_round", DEFAULT_ROUNDS)
         if isinstance(given.get("seed"), np.random.RandomState):
             given["seed"] = check_random_state(given["seed"]).randint(_SEEDS)
@@ -178,10 +195,27 @@ def _beside(y: Any, sample_weight: Any, base_margin: Any) -> dict[str, Any]:
     return {"y": y, "sample_weight": sample_weight, "base_margin": base_margin}
 
 
+def _earlier(model: Any) -> SimulatedModel | None:
+    """The model to continue, as `fit` takes it."""
+    if isinstance(model, FederatedEstimator):
+        check_is_fitted(model)
+        return model.model_
+    if isinstance(model, str | Path):
+        return SimulatedModel.load(model)
+    if model is not None and not isinstance(model, SimulatedModel):
+        raise ConfigError(
+            f"xgb_model: {type(model).__name__} is no model of fedmq; its trees must know whose "
+            "columns they split"
+        )
+    return model
+
+
 def _labels(y: Any) -> NDArray[Any]:
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     checked = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+    if checked.ndim == 2 and checked.shape[1] > 1:
+        raise ConfigError(f"y: {SEVERAL_TARGETS}")
     labels: NDArray[Any] = column_or_1d(checked, warn=True)
     return labels
 

@@ -24,7 +24,7 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
     """
 
     def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
-        asked = self.objective
+        asked = None if callable(self.objective) else self.objective
         objective = _DEFAULT if asked is None else asked
         if str(objective).startswith(("multi:", "survival:")):
             raise ConfigError(f"objective: {objective} is not for a regressor")
@@ -33,10 +33,10 @@ class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[mi
     def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
         return y.astype(np.float64)
 
-    def predict(self, X: Any) -> NDArray[np.float32]:
-        """The prediction of each row: float32 (rows,).
+    def predict(self, X: Any, *, base_margin: Any = None) -> NDArray[np.float32]:
+        """The prediction of each row, which starts at its ``base_margin``: float32 (rows,).
 
         Raises:
             DataError, ValueError: ``X`` has other columns than in ``fit``.
         """
-        return self._scores(X).predictions
+        return self._scores(X, base_margin).predictions

@@ -21,10 +21,12 @@ from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.protocol.training.tables import ActiveTable
 
-__all__ = ["ACTIVE", "active_table"]
+__all__ = ["ACTIVE", "SEVERAL_TARGETS", "active_table"]
 
 ACTIVE = "active"
 """The label holder's name in a simulation."""
+
+SEVERAL_TARGETS = "XGBoost has models of several targets, fedmq does not yet"
 
 
 def active_table(
@@ -86,6 +88,8 @@ def _column(given: Any, what: str, most_columns: int = 1) -> Any:
         raise DataError(f"{ACTIVE}: the {what} is no array, one value per row is needed") from None
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
+    if what == "label" and values.ndim == 2 and values.shape[1] != most_columns:
+        raise ConfigError(f"label: {SEVERAL_TARGETS}")
     if values.ndim != 1 and not (values.ndim == 2 and values.shape[1] == most_columns):
         raise DataError(
             f"{ACTIVE}: the {what} has shape {values.shape}, one value per row is needed"

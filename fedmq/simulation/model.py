@@ -13,6 +13,7 @@ from fedmq.boosting.callbacks import evals_log
 from fedmq.boosting.model.importance import importance, importance_kind
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.row_weights import first_margins
 from fedmq.boosting.xgboost.export import to_booster
 from fedmq.boosting.xgboost.pooled_contributions import margin_contributions
 from fedmq.boosting.xgboost.pooled_tree import (
@@ -150,6 +151,7 @@ class SimulatedModel:
         passive: Mapping[str, Any],
         output_margin: bool = False,
         pred_contribs: bool = False,
+        base_margin: ArrayLike | None = None,
     ) -> NDArray[np.float32]:
         """Scores of rows that all parties hold: float32 (rows,), in the order of ``active``.
 
@@ -159,34 +161,46 @@ class SimulatedModel:
         A probability for ``binary:logistic``; the raw margin with ``output_margin``. Every party
         answers for its own splits through the daemons' machines. With ``pred_contribs`` what each
         column adds to the margin, as XGBoost has it of `to_xgboost`: (rows, columns + 1), of
-        several classes (rows, classes, columns + 1); the last is the bias.
+        several classes (rows, classes, columns + 1); the last is the bias. ``base_margin``, (rows,)
+        or (rows, classes), is where each row starts instead of at the base score, as that of
+        ``xgboost.DMatrix``.
 
         Raises:
             ConfigError: ``pred_contribs`` of a model of vector leaves.
-            DataError: a table has other columns, or another number of rows.
+            DataError: a table has other columns, or another number of rows, or ``base_margin`` has.
         """
         if not isinstance(passive, Mapping):
             raise DataError("passive: a dict of tables by the parties' names is needed")
-        values = self._values(active, passive)
+        values, given = self._values(active, passive, base_margin)
         if pred_contribs:
-            return margin_contributions(self.share, self._tables(), values)
+            first = None
+            if given is not None:
+                first = first_margins(given, len(values[0]), self.share.params.outputs, ACTIVE)
+            return margin_contributions(self.share, self._tables(), values, first)
         by_party = dict(zip(self.share.parties, values, strict=True))
-        scores = scored(self.share, self.passive_shares, by_party)
+        scores = scored(self.share, self.passive_shares, by_party, given)
         return scores.margins if output_margin else scores.predictions
 
     def evaluate(
-        self, *, active: Any, label: ArrayLike, passive: Mapping[str, Any], samples: int = 200
+        self,
+        *,
+        active: Any,
+        label: ArrayLike,
+        passive: Mapping[str, Any],
+        samples: int = 200,
+        base_margin: ArrayLike | None = None,
     ) -> Report:
         """Metrics with intervals, curves and tables of rows whose ``label`` (rows,) is known.
 
         ``samples``: bootstrap samples of the intervals. `fedmq.evaluation.page.html_of` makes a
-        page of the report.
+        page of the report. ``base_margin`` is that of :meth:`predict`.
 
         Raises:
             ConfigError: scikit-learn is not installed.
             DataError: a table has other columns, there are no rows, or labels of one class only.
         """
-        score = self.predict(active=active, passive=passive).astype(np.float64)
+        predicted = self.predict(active=active, passive=passive, base_margin=base_margin)
+        score = predicted.astype(np.float64)
         known = np.asarray(label, np.float64)
         if known.shape != (len(score),):
             raise DataError(f"label has the shape {known.shape}, and there are {len(score)} rows")
@@ -214,7 +228,7 @@ class SimulatedModel:
             raise ConfigError("leaf_weights: the attacks know trees that add up, not those of dart")
         if isinstance(score, tuple):
             raise ConfigError("leaf_weights: the attacks know one number a row, not classes")
-        tables, values = self._tables(), self._values(active, passive)
+        tables, (values, _) = self._tables(), self._values(active, passive)
         weights = [tree.weight[walk_pooled(tree, tables, values)] for tree in self.share.used_trees]
         params = self.share.params
         per_tree = (
@@ -270,19 +284,26 @@ class SimulatedModel:
         Raises:
             DataError: a table has other columns.
         """
-        return joined_values(self._tables(), self._values(active, passive))
+        return joined_values(self._tables(), self._values(active, passive)[0])
 
     def _tables(self) -> list[LookupTable]:
         others = (self.passive_shares[party] for party in self.share.parties[1:])
         return [self.share.lookup_table, *(share.lookup_table for share in others)]
 
-    def _values(self, active: Any, passive: Mapping[str, Any]) -> list[NDArray[np.float32]]:
-        """The parties' columns of the same rows; DataError where they do not fit."""
+    def _values(
+        self, active: Any, passive: Mapping[str, Any], base_margin: Any = None
+    ) -> tuple[list[NDArray[np.float32]], Any]:
+        """The parties' columns of the same rows, and their margins in that order.
+
+        DataError where they do not fit.
+        """
         missing = self.passive_shares.keys() - passive.keys()
         if missing:
             raise DataError(f"passive: the columns of {sorted(missing)[0]} are missing")
         others = {party: passive[party] for party in self.share.parties[1:]}
-        given = by_index({ACTIVE: active, **others}).tables.values()
+        beside = {} if base_margin is None else {"base_margin": base_margin}
+        matched = by_index({ACTIVE: active, **others}, beside)
+        given = matched.tables.values()
         values = [
             self._table(party, data, table)
             for party, data, table in zip(self.share.parties, given, self._tables(), strict=True)
@@ -290,7 +311,7 @@ class SimulatedModel:
         for party, columns in zip(self.share.parties, values, strict=True):
             if len(columns) != len(values[0]):
                 raise DataError(f"{party} has {len(columns)} rows, {ACTIVE} has {len(values[0])}")
-        return values
+        return values, matched.beside.get("base_margin")
 
     def _file(self) -> ModelFile:
         return ModelFile(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.row_weights import first_margins
 from fedmq.computation import Given
 from fedmq.errors import DataError
 from fedmq.party.compute.pool import ThreadPool
@@ -27,14 +28,20 @@ def scored(
     share: ActiveShare,
     passive_shares: Mapping[str, PassiveShare],
     values: Mapping[str, NDArray[np.float32]],
+    base_margin: Any = None,
 ) -> Scores:
     """Margins and predictions of rows; ``values`` float32 (rows, trained features) by party.
 
+    ``base_margin``, (rows,) or (rows, classes): where each row starts, not at the base score.
+
     Raises:
-        DataError: a party has another number of rows.
+        DataError: a party has another number of rows, or ``base_margin`` has.
     """
     rows = len(values[ACTIVE])
-    machine = ActiveInference(share, values[ACTIVE])
+    first = None
+    if base_margin is not None:
+        first = first_margins(base_margin, rows, share.params.outputs, ACTIVE)
+    machine = ActiveInference(share, values[ACTIVE], base_margin=first)
     machines: dict[str, Machine] = {ACTIVE: machine}
     for party, held in passive_shares.items():
         if len(values[party]) != rows:

@@ -48,6 +48,8 @@ class Explainer:
     players: tuple[Player, ...]
     shap: TreeShap
     bias: NDArray[np.float64]
+    base: NDArray[np.float64]
+    """What of it is the base score's margin, (outputs,)."""
 
     @classmethod
     def of(
@@ -88,22 +90,28 @@ class Explainer:
         shap = TreeShap.of(trees, by_tree if trees else [], len(players), outputs)
         bias = np.zeros(share.params.outputs)
         bias += objective_of(share.params).first_margin(share.base_score)
+        base = bias.copy()
         bias[: len(shap.expected)] += shap.expected
-        return cls(tuple(players), shap, bias)
+        return cls(tuple(players), shap, bias, base)
 
     @property
     def factors(self) -> int:
         """How many factors a row's values take: players on the ways to all leaves."""
         return len(self.shap.way)
 
-    def contributions(self, left: NDArray[np.bool_]) -> NDArray[np.float32]:
+    def contributions(
+        self, left: NDArray[np.bool_], base_margin: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
         """What each player adds to the margins of rows: float32 (rows, outputs, players + 1).
 
         ``left`` (rows, nodes) is of :meth:`ServedForest.directions`. The bias, which comes last, is
-        what rows get of which nothing is known; a row's values add up to its margins.
+        what rows get of which nothing is known; a row's values add up to its margins. Rows may
+        start at a ``base_margin`` of their own, (rows,) or (rows, outputs).
         """
         values = np.zeros((len(left), len(self.bias), len(self.players) + 1), np.float32)
         found = self.shap.values(left)
         values[:, : found.shape[1], :-1] = found
         values[:, :, -1] = self.bias
+        if base_margin is not None:
+            values[:, :, -1] += base_margin.reshape(len(left), -1) - self.base
         return values

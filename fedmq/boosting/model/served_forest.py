@@ -133,9 +133,17 @@ class ServedForest:
             nodes[:, walking] = np.where(self.forest.is_leaf(here), here, below)
         return nodes
 
-    def scores(self, leaves: NDArray[np.int32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Leaves (rows, trees) to margins and predictions: float32 (rows,), or (rows, classes)."""
+    def scores(
+        self, leaves: NDArray[np.int32], base_margin: NDArray[np.float32] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Leaves (rows, trees) to margins and predictions: float32 (rows,), or (rows, classes).
+
+        ``base_margin``, of their shape, is where rows start instead of at the base score.
+        """
         objective = objective_of(self.share.params)
-        base = objective.first_margin(self.share.base_score)
-        margins = self.forest.margins(leaves, base)
+        if base_margin is not None:
+            margins = self.forest.added(leaves, base_margin)
+        else:
+            base = objective.first_margin(self.share.base_score)
+            margins = self.forest.margins(leaves, base)
         return margins, objective.predictions(margins)

@@ -25,12 +25,16 @@ _MOST_DIRECTIONS = 2**26
 
 
 def margin_contributions(
-    share: ActiveShare, tables: Sequence[LookupTable], values: Sequence[NDArray[np.float32]]
+    share: ActiveShare,
+    tables: Sequence[LookupTable],
+    values: Sequence[NDArray[np.float32]],
+    base_margin: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
     """Shapley values of the joined columns: float32 (rows, columns + 1), the bias last.
 
     Of several classes (rows, classes, columns + 1). ``tables`` and ``values``, float32 (rows,
-    features), are those of all owners, by index. A row's values add up to its margin.
+    features), are those of all owners, by index. A row's values add up to its margin, which begins
+    at ``base_margin``, (rows,) or (rows, classes), where there is one.
 
     Raises:
         ConfigError: leaves are vectors.
@@ -50,7 +54,10 @@ def margin_contributions(
     )
     classes = share.params.outputs
     sums = np.zeros((rows, classes, columns + 1))
-    sums[:, :, -1] = objective_of(share.params).first_margin(share.base_score)
+    if base_margin is None:
+        sums[:, :, -1] = objective_of(share.params).first_margin(share.base_score)
+    else:
+        sums[:, :, -1] = base_margin.reshape(rows, classes)
     sums[:, : len(shap.expected), -1] += shap.expected
     most = max(1, _MOST_DIRECTIONS // max(1, sum(map(len, trees))))
     for start in range(0, rows, most):

@@ -6,6 +6,7 @@ import csv
 import io
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ import numpy as np
 from rich.text import Text
 
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.cli.model.base_margin import asked_margins, base_margin_option
 from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.model.predict import read_ids, request_scores
 from fedmq.cli.next_step import print_next_step
@@ -62,6 +64,7 @@ _UNKNOWN = np.empty(0)
     type=click.IntRange(0, 10_000),
     help="Bootstrap samples that the intervals come from; 0: no intervals.",
 )
+@base_margin_option
 @json_option
 def evaluate(
     party: Path,
@@ -75,6 +78,7 @@ def evaluate(
     false_positive: float,
     false_negative: float,
     samples: int,
+    base_margin: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Evaluate MODEL, the newest when left out, on rows whose labels are known.
@@ -89,20 +93,20 @@ def evaluate(
     share = store.active(model or store.newest())
     kind = kind_of(share.params.objective)
     _check_folder(output)
+    section = config.serving or config.data
     if rows is None:
         held_out = HeldOutRows.read(config.state, share.model_id)
         ids, sets, labels = held_out.ids, held_out.sets, held_out.label.astype(np.float64)
     else:
-        section = config.serving or config.data
         ids = tuple(read_ids(rows, section.id, section.separator, section.encoding))
         labels = _labels(rows, label or config.data.label, section.separator, section.encoding)
         sets = (rows.name,) * len(ids)
     groups = None
     if group is not None:
         groups = _groups(party, rows, ids, group)
-    usable, without_score = scored_rows(
-        config.state, share.model_id, ScoredRows(ids, sets, labels, _UNKNOWN, groups), as_json
-    )
+    all_rows = ScoredRows(ids, sets, labels, _UNKNOWN, groups)
+    margins = asked_margins(base_margin, rows, section)
+    usable, without_score = scored_rows(config.state, share.model_id, all_rows, as_json, margins)
     report = evaluated(
         share.model_id,
         kind,
@@ -143,9 +147,18 @@ def held_out_report(config: PartyFile, share: ActiveShare, quiet: bool) -> Repor
     return evaluated(share.model_id, kind, usable, _facts(share, without_score), share.history)
 
 
-def scored_rows(state: Path, model: str, rows: ScoredRows, quiet: bool) -> tuple[ScoredRows, int]:
-    """Those of ``rows`` that have a score by ``model``, with it; and how many have none."""
-    request = {"do": "predict", "model": model, "ids": list(rows.ids), "strict": False}
+def scored_rows(
+    state: Path,
+    model: str,
+    rows: ScoredRows,
+    quiet: bool,
+    margins: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[ScoredRows, int]:
+    """Those of ``rows`` that have a score by ``model``, with it; and how many have none.
+
+    ``margins``: where they start, as `asked_margins` says it.
+    """
+    request = {"do": "predict", "model": model, "ids": list(rows.ids), "strict": False, **margins}
     scores = request_scores(state, request, quiet)["scores"]
     scored = np.array([score is not None for score in scores], np.bool_)
     found = np.array([score for score in scores if score is not None])

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.model.base_margin import asked_margins, base_margin_option
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
@@ -41,6 +42,7 @@ _SCORES = re.compile(rb"[^,]+,score(_0(,score_[0-9]+)+)?(,reason)?(,.+,bias(_[0-
 @click.option("--strict", is_flag=True, help="No scores at all if a party does not know an id.")
 @click.option("--all-aligned", is_flag=True, help="Score everybody in the newest alignment.")
 @click.option("--alignment", help="Score everybody in the alignment of this name.")
+@base_margin_option
 @json_option
 def predict(
     party: Path,
@@ -52,6 +54,7 @@ def predict(
     strict: bool,
     all_aligned: bool,
     alignment: str | None,
+    base_margin: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Score the people whose ids stand in the CSV file IDS, or everybody in an alignment.
@@ -79,6 +82,7 @@ def predict(
         "strict": strict,
         "output_margin": margin,
         "explain": explain,
+        **asked_margins(base_margin, ids, section),
     }
     result = request_scores(config.state, request, as_json)
     names = names if names is not None else result["ids"]

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.shown_columns import ShownColumns
+from fedmq.boosting.row_weights import first_margins
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
@@ -20,6 +21,7 @@ from fedmq.messages.record_columns import RecordColumns
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows
+from fedmq.party.data.margin_columns import ReadMargins
 from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
 from fedmq.party.sessions.running import OnProgress, RunningSession
@@ -93,6 +95,8 @@ class InferenceService(Service):
         rows: ActiveRows = await self.context.pool.run(
             LoadActiveRows(self.context.party, self._serving, share, ids, partial)
         )
+        margins = await self._margins(request, share, ids)
+        first = None if margins is None else margins[rows.known]
         names = tuple(itertools.compress(ids, rows.known))
         explain = bool(request.get("explain"))
         texts = self.context.config.data.reasons
@@ -100,9 +104,11 @@ class InferenceService(Service):
 
         async def attempt(number: int, on_change: OnChange) -> RunningSession:
             machine = (
-                ExplainedInference(share, rows.values, names, partial=partial, texts=texts)
+                ExplainedInference(
+                    share, rows.values, names, partial=partial, base_margin=first, texts=texts
+                )
                 if explain
-                else ActiveInference(share, rows.values, names, partial=partial)
+                else ActiveInference(share, rows.values, names, partial=partial, base_margin=first)
             )
             return self.context.sessions.open(
                 session, number, "inference", model, machine, on_change=on_change
@@ -126,6 +132,19 @@ class InferenceService(Service):
             "unknown_at": unknown_at,
             **(_contributions(rows.known, scores) if explain else {}),
         }
+
+    async def _margins(
+        self, request: Mapping[str, Any], share: ActiveShare, ids: tuple[str, ...]
+    ) -> NDArray[np.float32] | None:
+        """Where the rows start, if not at the base score: float32 (ids,), or (ids, classes)."""
+        given = request.get("base_margin")
+        if columns := request.get("base_margin_columns"):
+            given = await self.context.pool.run(
+                ReadMargins(self.context.party, self._serving, tuple(columns), ids)
+            )
+        if given is None:
+            return None
+        return first_margins(given, len(ids), share.params.outputs, self.context.party)
 
     def _ids(self, request: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
         """The ids to score, as parties compare them, and the alignment that they come from."""

@@ -41,6 +41,8 @@ class ActiveInference(Machine):
 
     ``ids`` name the rows to the other parties; none where rows are matched by position. With
     ``partial``, rows that another party does not know get no score; otherwise it refuses.
+    ``base_margin``, float32 (rows,) or (rows, classes), is where rows start instead of at the base
+    score; it stays here.
     """
 
     TABLE = ACTIVE_INFERENCE
@@ -54,6 +56,7 @@ class ActiveInference(Machine):
         ids: Sequence[str] | None = None,
         *,
         partial: bool = False,
+        base_margin: NDArray[np.float32] | None = None,
     ) -> None:
         self._forest = Forest.of(share.used_trees, share.params)
         super().__init__(State.READY, share.asked)
@@ -61,6 +64,7 @@ class ActiveInference(Machine):
         self._values = values
         self._ids = ids
         self._partial = partial
+        self._base_margin = base_margin
         self._accepted: set[str] = set()
         self._unknown: dict[str, NDArray[np.bool_]] = {}
         self._nodes = np.tile(self._forest.roots, len(values))
@@ -146,7 +150,9 @@ class ActiveInference(Machine):
         self._emit(Report(self._arrived, self._total, "leaf", {}))
         if not self._walking and not self._hops:
             leaves = self._nodes.reshape(len(self._values), -1)
-            computation = SumLeaves(self._forest, leaves, self._share.params, self._unknown)
+            computation = SumLeaves(
+                self._forest, leaves, self._share.params, self._unknown, self._base_margin
+            )
             self._run(SCORES, single(computation), self._with_scores)
 
     @on_message(inference.HopReply)

@@ -42,7 +42,8 @@ class Scores:
 class SumLeaves:
     """Margins and predictions from the leaves (rows, trees) that all pairs arrived at.
 
-    ``unknown`` is the one of :class:`Scores`; such rows get no score.
+    ``unknown`` is the one of :class:`Scores`; such rows get no score. ``base_margin``, float32
+    (rows,) or (rows, classes), is where rows start instead of at the base score.
     """
 
     label: ClassVar[str] = "SumLeaves"
@@ -50,12 +51,16 @@ class SumLeaves:
     leaves: NDArray[np.int32]
     params: TrainParams
     unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    base_margin: NDArray[np.float32] | None = None
 
     def run(self) -> Scores:
         objective = objective_of(self.params)
-        assert self.params.base_score is not None  # of a finished model
-        base = objective.first_margin(self.params.base_score)
-        margins = self.forest.margins(self.leaves, base)
+        if self.base_margin is not None:
+            margins = self.forest.added(self.leaves, self.base_margin)
+        else:
+            assert self.params.base_score is not None  # of a finished model
+            base = objective.first_margin(self.params.base_score)
+            margins = self.forest.margins(self.leaves, base)
         predictions = objective.predictions(margins)
         for rows in self.unknown.values():
             margins[rows] = predictions[rows] = np.nan
@@ -75,7 +80,8 @@ class ExplainRows:
     """Scores and contributions of rows whose directions at all splits are known.
 
     ``values`` (rows, features) are the label holder's own, ``texts`` its reasons by column;
-    ``columns`` by party is what others show. Rows in no part get no score.
+    ``columns`` by party is what others show. Rows in no part get no score. ``base_margin`` as in
+    :class:`SumLeaves`.
     """
 
     label: ClassVar[str] = "ExplainRows"
@@ -85,6 +91,7 @@ class ExplainRows:
     columns: Mapping[str, ShownColumns]
     texts: Mapping[str, str]
     unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    base_margin: NDArray[np.float32] | None = None
 
     def run(self) -> Scores:
         """As :class:`SumLeaves`, to the last bit.
@@ -107,6 +114,7 @@ class ExplainRows:
                 for owner, bits in part.directions.items()
             }
             left = self.served.directions(self.values[rows], bitmaps)
-            margins[rows], predictions[rows] = self.served.scores(self.served.leaves(left))
-            contributions[rows] = explainer.contributions(left)
+            first = None if self.base_margin is None else self.base_margin[rows]
+            margins[rows], predictions[rows] = self.served.scores(self.served.leaves(left), first)
+            contributions[rows] = explainer.contributions(left, first)
         return Scores(margins, predictions, self.unknown, explainer.players, contributions)

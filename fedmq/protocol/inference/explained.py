@@ -45,8 +45,9 @@ class ExplainedInference(ActiveInference):
         *,
         partial: bool = False,
         texts: Mapping[str, str] | None = None,
+        base_margin: NDArray[np.float32] | None = None,
     ) -> None:
-        super().__init__(share, values, ids, partial=partial)
+        super().__init__(share, values, ids, partial=partial, base_margin=base_margin)
         self._served = ServedForest.of(share)
         self._owners = {party: owner for owner, party in self._served.asked.items()}
         self._texts = dict(texts or {})
@@ -107,5 +108,6 @@ class ExplainedInference(ActiveInference):
                 self._columns,
                 self._texts,
                 self._unknown,
+                self._base_margin,
             )
             self._run(SCORES, single(explaining), self._with_scores)

@@ -257,7 +257,9 @@ class OnlineBatch(Machine):
             bitmaps = None
             if request.explain and self._bitmaps.keys() == self._served.asked.keys():
                 bitmaps = {owner: bits[rows] for owner, bits in self._bitmaps.items()}
-            computation = SumOnline(self._served, leaves, self._values[rows], bitmaps)
+            computation = SumOnline(
+                self._served, leaves, self._values[rows], bitmaps, request.base_margin
+            )
             self._run(SUMS, single(computation), partial(self._with_sums, index))
 
     def _with_sums(self, index: int, sums: OnlineScores) -> None:

@@ -102,6 +102,7 @@ class SumOnline:
 
     And all of their directions if ``bitmaps`` are given, bool (rows, records) by owner;
     ``values`` (rows, features) are the label holder's own.
+    ``base_margin`` as in :class:`AskedRows`.
     """
 
     label: ClassVar[str] = "SumOnline"
@@ -109,11 +110,12 @@ class SumOnline:
     leaves: NDArray[np.int32]
     values: NDArray[np.float32]
     bitmaps: Mapping[int, NDArray[np.bool_]] | None = None
+    base_margin: NDArray[np.float32] | None = None
 
     def run(self) -> OnlineScores:
         """The scores, of which nothing was guessed."""
         assert (self.served.forest.owner[self.leaves] == LEAF).all()
-        margins, predictions = self.served.scores(self.leaves)
+        margins, predictions = self.served.scores(self.leaves, self.base_margin)
         if self.bitmaps is None:
             return OnlineScores(margins, predictions)
         left = self.served.directions(self.values, self.bitmaps)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 __all__ = ["AskedRows", "Degrade", "Mode", "Timeouts"]
 
 Mode = Literal["hop", "bitmap"]
@@ -17,17 +20,19 @@ Degrade = Literal["fail", "partial", "active_only"]
 """When a party is away: an error; its splits go the likely way; or all other parties' splits do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AskedRows:
     """The rows of a batch that one request asked for, and the seconds that it waits.
 
     ``explain``: its scores come with all directions of the rows, in mode ``bitmap``.
+    ``base_margin`` float32 (rows,) or (rows, classes): where they start, if not at the base score.
     """
 
     start: int
     stop: int
     seconds: float
     explain: bool = False
+    base_margin: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,44 @@ async def test_the_held_out_rows_are_evaluated_as_the_training_saw_them(
     assert {row["set"] for row in rows} == {"eval"}
 
 
+async def test_rows_start_where_the_training_had_them_start(
+    federation: DaemonsInMemory, tmp_path: Path
+) -> None:
+    await federation.stop("bank")
+    data, config = (federation.folder / "bank" / name for name in ("data.csv", "party.toml"))
+    head, *lines = data.read_text().splitlines()
+    offsets = [f"{line},{number % 7 - 3}" for number, line in enumerate(lines)]
+    data.write_text("\n".join([f"{head},offset", *offsets]) + "\n")
+    roles = 'label = "label"\nbase_margin = "offset"\n'
+    config.write_text(config.read_text().replace('label = "label"\n', roles))
+    await federation.start("bank")
+    await train(federation, evaluation=0.5, split="stratified")
+    words = ("--base-margin", "offset", "--samples", "0", "--json")
+    done = (await evaluate(federation, "-o", tmp_path / "out", *words)).result
+    [model] = await federation.ask("bank", "models")
+    assert done["metrics"]["auc"]["value"] == pytest.approx(model["metrics"]["eval-auc"])
+    without = (await evaluate(federation, "-o", tmp_path / "out", *words[2:])).result
+    assert without["metrics"]["auc"]["value"] != done["metrics"]["auc"]["value"]
+
+    # The same numbers in a file of ids, for the ids that it has.
+    ids = [line.split(",")[0] for line in offsets]
+    (tmp_path / "ids.csv").write_text(
+        "\n".join(["id,start", *(f"{name},{place % 7 - 3}" for place, name in enumerate(ids))])
+    )
+    (tmp_path / "bare.csv").write_text("\n".join(["id", *ids, "nobody"]))
+    asked = {"ids.csv": "start", "bare.csv": "offset"}
+    scores = []
+    for file, column in asked.items():
+        output = tmp_path / f"scores-{file}"
+        words = ("predict", config, tmp_path / file, "-o", output, "--base-margin", column)
+        assert (await asyncio.to_thread(fedmq, *words)).code == 0
+        scores.append(output.read_text().splitlines()[:41])
+    assert scores[0] == scores[1]
+    words = ("predict", config, tmp_path / "bare.csv", "-o", tmp_path / "s.csv", "--base-margin")
+    failed = await asyncio.to_thread(fedmq, *words, "wages")
+    assert (failed.code, "there is no column 'wages'" in failed.err) == (4, True)
+
+
 async def test_a_file_of_labels_is_evaluated_by_group_and_unknown_ids_are_left_out(
     federation: DaemonsInMemory, tmp_path: Path
 ) -> None:

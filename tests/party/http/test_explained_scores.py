@@ -75,6 +75,13 @@ async def test_scores_come_with_their_strongest_reasons(world: World) -> None:
             "reasons": None,
         }  # fmt: skip
 
+        moved = {**asked, "base_margin": [2.0, -1.0, 0.0]}
+        for row, score in zip(
+            scores, (await served.post(PREDICT, json=moved)).json()["scores"], strict=True
+        ):
+            assert score["reasons"] == row["reasons"]
+        assert score["score"] is None
+
         few = (await served.post(PREDICT, json={**asked, "explain": 2})).json()["scores"]
         assert [row["reasons"] for row in few[:2]] == [row["reasons"][:2] for row in scores[:2]]
 

@@ -142,6 +142,10 @@ async def test_an_unknown_id_is_an_answer_in_a_batch_and_404_alone(
         (PREDICT, {"ids": ["P1"], "deadline_ms": 0}, 422, "deadline_ms: "),
         (PREDICT, {"ids": ["P1"], "deadline_ms": "soon"}, 422, "deadline_ms: "),
         (PREDICT, {"ids": ["P1"], "output": "rank"}, 422, "output: "),
+        (PREDICT, {"ids": ["P1"], "base_margin": ["x"]}, 422, "base_margin"),
+        (PREDICT, {"ids": ["P1"], "base_margin": [0, 1]}, 422, "base_margin has shape (2,), (1,)"),
+        (PREDICT, {"ids": ["P1"], "base_margin": [[0, 1]]}, 422, "(1,) is needed"),
+        (PREDICT, {"ids": ["P1"], "base_margin": [1e39]}, 422, "base_margin in row 1 is inf"),
         (PREDICT, {"ids": ["P1"] * 10_001}, 413, "ids: 10001 rows"),
     ],
 )
@@ -347,6 +351,15 @@ async def test_the_description_names_the_endpoint(served: httpx.AsyncClient) -> 
     assert {"404", "422", "429", "503", "504"} <= set(described["responses"])
 
 
+def started(world: World, rows: list[int], margin: list[float]) -> Any:
+    """The margins of ``rows`` that start at ``margin``, by the simulated model."""
+    passive = {party: world.columns[party][rows] for party in ("telco", "retail")}
+    active = world.columns["active"][rows]
+    return world.model.predict(
+        active=active, passive=passive, base_margin=margin, output_margin=True
+    )
+
+
 async def test_the_clients_speak_to_the_service(
     served: httpx.AsyncClient, world: World, harness: ServingHarness
 ) -> None:
@@ -360,6 +373,8 @@ async def test_the_clients_speak_to_the_service(
 
     def from_a_thread() -> None:
         with Client(url, TOKEN) as client:
+            moved = client.predict(["P1", "P2"], output="margin", base_margin=[0.5, -0.5])
+            assert moved.scores == tuple(map(float, started(world, [1, 2], [0.5, -0.5])))
             assert client.predict("P1", output="margin").scores == (float(world.margins[1]),)
             harness.away = {"telco"}
             with pytest.raises(PeerSilent, match="telco"):

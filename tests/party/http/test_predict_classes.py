@@ -65,6 +65,19 @@ async def test_margins_are_xgboosts(served: httpx.AsyncClient, world: World) -> 
     np.testing.assert_allclose(scores, world.margins[:40], rtol=1e-5, atol=1e-6)
 
 
+async def test_rows_start_at_a_margin_for_each_class(
+    served: httpx.AsyncClient, world: World
+) -> None:
+    margin = [[0.5, -0.5, 0.25 * row] for row in range(40)]
+    asked = {"ids": IDS, "base_margin": margin}
+    answer = await served.post(PREDICT, json=asked)
+    passive = {party: world.columns[party][:40] for party in ("telco", "retail")}
+    active = world.columns["active"][:40]
+    expected = world.model.predict(active=active, passive=passive, base_margin=margin)
+    scores = np.array([row["score"] for row in answer.json()["scores"]], np.float32)
+    np.testing.assert_array_equal(scores, expected)
+
+
 async def test_in_arrow_a_score_is_a_list(served: httpx.AsyncClient, world: World) -> None:
     table = pyarrow.table({"id": [*IDS, "nobody"]})
     sink = pyarrow.BufferOutputStream()

@@ -55,6 +55,7 @@ LABELS = {
     "PlanLookup",
     "PunctureSeeds",
     "ReadIds",
+    "ReadMargins",
     "ReadTable",
     "ReadTextColumn",
     "ScoreAnswer",

@@ -30,10 +30,16 @@ def explaining(
     shares: Mapping[str, Any],
     asked: list[str],
     showing: tuple[str, ...] = ("telco", "shop"),
+    base_margin: Any = None,
 ) -> dict[str, Machine]:
     """Machines that explain the rows ``asked``; passive parties hold them in reverse."""
     active = ExplainedInference(
-        shares[ACTIVE], federation.columns[ACTIVE], asked, partial=True, texts={}
+        shares[ACTIVE],
+        federation.columns[ACTIVE],
+        asked,
+        partial=True,
+        texts={},
+        base_margin=base_margin,
     )
     machines: dict[str, Machine] = {ACTIVE: active}
     row_of = {name: row for row, name in enumerate(reversed(IDS))}
@@ -92,6 +98,24 @@ def test_contributions_are_xgboost_s_whatever_befalls_the_messages(
             found[:, :, column_of(federation, shares, player)] += scores.contributions[:, :, number]
         found[:, :, -1] = scores.contributions[:, :, -1]
         np.testing.assert_allclose(found[1:], expected[1:], atol=1e-5)
+
+
+def test_rows_start_at_margins_of_their_own_in_the_bias_alone() -> None:
+    federation = small(num_boost_round=3, max_depth=4)
+    shares = federation.train().results
+    start = np.linspace(-2, 2, 80).astype(np.float32)
+    plain, moved = (
+        ran(explaining(federation, shares, IDS, base_margin=margin)).results[ACTIVE]
+        for margin in (None, start)
+    )
+    np.testing.assert_array_equal(moved.contributions[:, :, :-1], plain.contributions[:, :, :-1])
+    np.testing.assert_allclose(moved.contributions.sum(axis=2)[:, 0], moved.margins, atol=1e-5)
+    booster, matrix = contributions_of_xgboost(federation, shares)
+    matrix.set_base_margin(start)
+    expected = booster.predict(matrix, pred_contribs=True)
+    np.testing.assert_allclose(moved.contributions[:, 0, -1], expected[:, -1], atol=1e-5)
+    margins = booster.predict(matrix, output_margin=True)
+    np.testing.assert_allclose(moved.margins, margins, atol=1e-5)
 
 
 def column_of(federation: Federation, shares: Mapping[str, Any], player: Any) -> int:

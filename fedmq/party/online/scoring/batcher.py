@@ -55,6 +55,8 @@ class RequestPiece:
     explain: bool = False
     arrived: int = field(default_factory=time.time_ns)
     """Nanoseconds since the epoch."""
+    base_margin: NDArray[np.float32] | None = None
+    """Where the rows start, if not at the base score."""
 
     def by_id(self) -> dict[str, bytes]:
         """The values of each person, as bytes."""
@@ -193,7 +195,9 @@ class Batcher:
         asked, rows = [], 0
         for piece in pieces:
             seconds = max(piece.deadline - now - _RETURN_SECONDS, 0.001)
-            asked.append(AskedRows(rows, rows + len(piece.ids), seconds, piece.explain))
+            asked.append(
+                AskedRows(rows, rows + len(piece.ids), seconds, piece.explain, piece.base_margin)
+            )
             rows += len(piece.ids)
         section = self._section
         number = next(self._numbers)

@@ -54,7 +54,9 @@ class PredictionService:
             ids = self._comparable(request.ids)
             check_lengths(ids, lambda place: f"ids.{place}")
             explain = request.explain is not None
-            scored = await self.scorer.score(model, ids, features, seconds, explain)
+            scored = await self.scorer.score(
+                model, ids, features, seconds, explain, request.base_margin
+            )
         except FedmqError as error:
             raise RequestError.of(error) from None
         values = self._values(scored, request)

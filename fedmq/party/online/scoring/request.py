@@ -23,6 +23,8 @@ class PredictRequest(BaseModel):
     features: list[dict[str, float | str | None]] | None = None
     """The label holder's own columns of each row, in place of what it has stored: numbers, and the
     text of categories."""
+    base_margin: list[float] | list[list[float]] | None = None
+    """Where each row starts, not at the model's base score: a margin, or one for each class."""
     output: Literal["prediction", "margin"] = "prediction"
     explain: Annotated[int, Field(ge=1, le=1000)] | None = None
     """How many reasons each score comes with: the contributions to the margin that weigh most."""

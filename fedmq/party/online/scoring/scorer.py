@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.model.explainer import Explainer, Player
+from fedmq.boosting.row_weights import first_margins
 from fedmq.errors import DataError, Overloaded, PeerSilent, TooManyRows
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
@@ -96,14 +97,17 @@ class Scorer:
         features: Sequence[RequestRow] | None = None,
         seconds: float | None = None,
         explain: bool = False,
+        base_margin: ArrayLike | None = None,
     ) -> ScoredRequest:
         """Scores of ``ids`` by the model or name ``name``, within ``seconds``.
 
         ``features`` replace this party's own values of the rows; what they leave out is missing.
-        With ``explain`` the scores have contributions.
+        With ``explain`` the scores have contributions. ``base_margin``, (rows,) or (rows, classes),
+        is where the rows start, if not at the base score.
 
         Raises:
-            DataError: the model is not served or not explained, or a feature is none of its own.
+            DataError: the model is not served or not explained, a feature is none of its own, or
+                margins do not fit.
             Overloaded: too many rows, at once or in this request.
             AnswerRefused, PeerSilent: a party does not answer, and nothing may be guessed; or this
                 party's own rows cannot be looked up.
@@ -114,6 +118,10 @@ class Scorer:
             raise DataError(f"model: {name!r} is not served; there are: {served}")
         if explain and model.explainer is None:
             raise DataError(f"explain: {name}: {model.unexplained}")
+        first = None
+        if base_margin is not None:
+            outputs = model.forest.share.params.outputs
+            first = first_margins(base_margin, len(ids), outputs, self._party)
         self._admit(len(ids))
         if seconds is None:
             seconds = self._section.deadline
@@ -131,6 +139,7 @@ class Scorer:
                 deadline,
                 loop.create_future(),
                 explain,
+                base_margin=None if first is None else first[start:stop],
             )
             for start, stop in _pieces(ids, values, self._section.batch_rows)
         ]
@@ -147,7 +156,7 @@ class Scorer:
         self.counts.degraded += bool(scores.degraded)
         if scores.left is None or model.explainer is None:
             return ScoredRequest(model.id, model.mode, scores)
-        contributions = await _contributions(model.explainer, scores.left)
+        contributions = await _contributions(model.explainer, scores.left, first)
         return ScoredRequest(
             model.id, model.mode, scores, model.explainer.players, contributions[:, 0]
         )
@@ -261,10 +270,12 @@ class Scorer:
         return rows.values[places], places < 0
 
 
-async def _contributions(explainer: Explainer, left: NDArray[np.bool_]) -> NDArray[np.float32]:
+async def _contributions(
+    explainer: Explainer, left: NDArray[np.bool_], first: NDArray[np.float32] | None
+) -> NDArray[np.float32]:
     if len(left) * explainer.factors <= _FACTORS_AT_ONCE:
-        return explainer.contributions(left)
-    return await asyncio.to_thread(explainer.contributions, left)
+        return explainer.contributions(left, first)
+    return await asyncio.to_thread(explainer.contributions, left, first)
 
 
 def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:

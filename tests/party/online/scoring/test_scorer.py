@@ -48,6 +48,19 @@ async def test_a_large_request_is_cut_and_comes_back_in_order(world: World) -> N
     assert harness.scorer.batcher.counts.batches == 12
 
 
+async def test_rows_of_a_large_request_start_at_their_own_margins(world: World) -> None:
+    harness = ServingHarness(world, batch_rows=50)
+    start = np.random.default_rng(3).normal(size=600).astype(np.float32)
+    passive = {party: world.columns[party] for party in ("telco", "retail")}
+    active = world.columns["active"]
+    expected = world.model.predict(
+        active=active, passive=passive, base_margin=start, output_margin=True
+    )
+    moved = await harness.margins(world.ids, base_margin=start)
+    np.testing.assert_array_equal(moved, expected)
+    np.testing.assert_array_equal(await harness.margins(world.ids), world.margins)
+
+
 async def test_own_features_in_the_request_replace_what_is_stored(world: World) -> None:
     harness = ServingHarness(world)
     names = world.model.share.lookup_table.feature_names
