@@ -88,11 +88,10 @@ def _column(given: Any, what: str, most_columns: int = 1) -> Any:
         raise DataError(f"{ACTIVE}: the {what} is no array, one value per row is needed") from None
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if what == "label" and values.ndim == 2 and values.shape[1] != most_columns:
-        raise ConfigError(f"label: {SEVERAL_TARGETS}")
     if values.ndim != 1 and not (values.ndim == 2 and values.shape[1] == most_columns):
+        targets = f"; {SEVERAL_TARGETS}" if what == "label" and values.ndim == 2 else ""
         raise DataError(
-            f"{ACTIVE}: the {what} has shape {values.shape}, one value per row is needed"
+            f"{ACTIVE}: the {what} has shape {values.shape}, one value per row is needed{targets}"
         )
     if values.dtype.kind not in "fiub":
         raise DataError(f"{ACTIVE}: the {what} holds {values.dtype}, numbers are needed")

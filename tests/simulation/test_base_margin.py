@@ -11,7 +11,7 @@ import pytest
 import xgboost
 
 import fedmq
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import DataError
 from tests.boosting.tables import scattered
 
 X, Y = scattered(200, 5, seed=3, missing=0.05)
@@ -103,5 +103,5 @@ def test_margins_that_do_not_fit_are_one_line(
 
 
 def test_several_targets_are_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="label: XGBoost has models of several targets, fedmq do"):
+    with pytest.raises(DataError, match="; XGBoost has models of several targets, fedmq does not"):
         trained(np.stack((Y, Y), axis=1), objective="reg:squarederror")
