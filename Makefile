@@ -52,8 +52,9 @@ chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a
 fuzz: $(VENV)/test.stamp ## 2,000 drawn tables and options beside XGBoost; TABLES= FIRST=
 	@$(BIN)/python -m tests.differential.fuzz $(or $(TABLES),2000) $(or $(FIRST),0)
 
-circuits: $(VENV)/test.stamp ## 10,000,000 numbers through each float32 circuit, beside NumPy; NUMBERS=
+circuits: $(VENV)/test.stamp ## 10,000,000 numbers and 1,000,000 gains through each circuit; NUMBERS= GAINS=
 	@$(BIN)/python -m tests.privacy.garbling.float_parts $(or $(NUMBERS),10000000)
+	@$(BIN)/python -m tests.privacy.lattice.hidden.gains $(or $(GAINS),1000000)
 
 histories: $(VENV)/test.stamp ## record the sessions that tests replay anew
 	@$(BIN)/python -m tests.histories.record

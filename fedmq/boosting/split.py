@@ -13,16 +13,19 @@ from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
 from fedmq.boosting.params import TrainParams
 
 __all__ = [
+    "SMALLEST_GAIN",
     "best",
     "first_order_gains",
     "is_worthwhile",
     "leaf_weights",
+    "node_gains",
     "node_weights",
     "split_gains",
     "vector_leaf_weights",
 ]
 
-_SMALLEST_GAIN = np.float32(1e-6)  # XGBoost's kRtEps
+SMALLEST_GAIN = np.float32(1e-6)
+"""A split must gain more: XGBoost's kRtEps."""
 
 
 def split_gains(
@@ -80,7 +83,12 @@ def best(gains: NDArray[np.float32]) -> tuple[np.float32, NDArray[np.int64]]:
 
 def is_worthwhile(gain: np.float32 | float, params: TrainParams) -> bool:
     """Whether a node is split for this ``gain``: more than 1e-6, and no less than gamma."""
-    return bool(gain > _SMALLEST_GAIN and gain >= np.float32(params.gamma))
+    return bool(gain > SMALLEST_GAIN and gain >= np.float32(params.gamma))
+
+
+def node_gains(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float32]:
+    """What nodes are worth unsplit, to which `split_gains` compares: float32 (...) of (..., 2)."""
+    return _side_gain(sums, params, None)
 
 
 def leaf_weights(

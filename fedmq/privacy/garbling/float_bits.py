@@ -14,14 +14,14 @@ MANTISSA_BITS = 24
 EXPONENT_BITS = 8
 
 
-def float_bits(numbers: NDArray[np.float32], bias: int) -> NDArray[np.bool_]:
-    """Bits of ``numbers`` (n,), none of them below zero: bool (32, n).
+def float_bits(numbers: NDArray[np.float32] | NDArray[np.float64], bias: int) -> NDArray[np.bool_]:
+    """Bits of ``numbers`` (n,) of 24 significant bits, none of them below zero: bool (32, n).
 
     Raises:
         ValueError: an exponent that with ``bias`` does not lie within 1 and 255.
     """
     finite = np.isfinite(numbers)
-    fractions, exponents = np.frexp(np.where(finite, numbers, np.float32(1)))
+    fractions, exponents = np.frexp(np.where(finite, numbers, 1))
     mantissas = np.ldexp(fractions.astype(np.float64), MANTISSA_BITS).astype(np.uint32)
     exponents = np.where(mantissas > 0, exponents + (bias - 1), 1)
     if not (finite & (exponents > 0) & (exponents < 1 << EXPONENT_BITS)).all():

@@ -210,6 +210,11 @@ class Evaluation:
             )
 
     @property
+    def missing(self) -> int:
+        """So many pieces have not come yet."""
+        return len(self._stretches)
+
+    @property
     def outputs(self) -> dict[str, Labels]:
         """Raises `MessageError` while pieces are missing."""
         if self._stretches:

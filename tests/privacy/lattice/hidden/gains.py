@@ -1,0 +1,89 @@
+"""Gains of a circuit in the clear, beside `split_gains`.
+
+``python -m tests.privacy.lattice.hidden.gains [GAINS]`` compares so many of each kind of training,
+and ends with 1 if a bit differs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from fedmq.privacy.garbling.clear import in_the_clear
+from fedmq.privacy.garbling.float_bits import float_bits
+from fedmq.privacy.lattice.hidden.gain_circuit import GAIN_BIAS, gain_schedule, node_input_bits
+from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
+from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, multiply, subtract, wide
+from tests.privacy.lattice.hidden.drawn_level import LOGISTIC, SQUARED, DrawnLevel
+
+KINDS = {
+    "logistic": {"objective": LOGISTIC},
+    "no lambda, light children": {"reg_lambda": 0.0, "min_child_weight": 0.0},
+    "heavy children": {"reg_lambda": 0.3, "min_child_weight": 5.0},
+    "squared error": {"objective": SQUARED, "reg_lambda": 10.0},
+    "few rows": {"rows": 40, "reg_lambda": 0.0, "min_child_weight": 0.0},
+    "two rows": {"rows": 2, "reg_lambda": 1.0, "min_child_weight": 0.0},
+    "many rows": {"rows": 20_000},
+}
+
+CANDIDATES = 1000
+NODES_AT_ONCE = 60
+
+
+def shared_bits(random: np.random.Generator, name: str, numbers: Wide, bits: int) -> dict:
+    own = random.integers(0, 2**64, numbers.shape, np.uint64)
+    return {
+        f"own {name}": bits_of(own, bits),
+        f"other {name}": bits_of(subtract(numbers, own), bits),
+    }
+
+
+def circuit_gains(level: DrawnLevel, random: np.random.Generator) -> np.ndarray:
+    """Bits of all gains, of random shares: bool (32, nodes * candidates)."""
+    field = level.field
+    left = level.left.reshape(-1, 2)
+    right = (level.totals[:, np.newaxis] - level.left).reshape(-1, 2)
+    square = [multiply(wide(side[:, 0].copy()), wide(side[:, 0].copy())) for side in (left, right)]
+    none = np.full(len(level.totals), -np.inf, np.float32)
+    known = NodeInputs.of(level.totals, none, level.scale, level.params, field).bits
+    inputs = shared_bits(random, "G_L²", square[0], field.square_bits)
+    inputs |= shared_bits(random, "G_R²", square[1], field.square_bits)
+    inputs |= shared_bits(random, "H_L", wide(left[:, 1].copy()), field.bits)
+    for name in node_input_bits(field):
+        inputs[name] = np.repeat(known[name], level.left.shape[1], axis=1)
+    return in_the_clear(gain_schedule(field), inputs)["gain"]
+
+
+def wanted_gains(level: DrawnLevel) -> np.ndarray:
+    """Bits of XGBoost's gains, 0 where nothing is gained."""
+    gains = np.maximum(level.gains.reshape(-1), np.float32(0)).astype(np.float64)
+    shift = 2 * level.scale.g_bits - level.scale.h_bits
+    return float_bits(np.ldexp(gains, shift), GAIN_BIAS)
+
+
+def different_gains(seed: int, nodes: int, candidates: int, **kind: float) -> tuple[int, int]:
+    """How many gains have other bits than XGBoost's, and how many are more than 0."""
+    random = np.random.default_rng(seed)
+    level = DrawnLevel.of(random, nodes, candidates, **kind)
+    wanted = wanted_gains(level)
+    found = circuit_gains(level, random)
+    return int((found != wanted).any(axis=0).sum()), int(wanted.any(axis=0).sum())
+
+
+def main(gains: int) -> int:
+    """Compare ``gains`` of each kind; those that differ."""
+    different = 0
+    for name, kind in KINDS.items():
+        found = above = compared = 0
+        while compared < gains:
+            nodes = min(NODES_AT_ONCE, -(-(gains - compared) // CANDIDATES))
+            wrong, positive = different_gains(compared, nodes, CANDIDATES, **kind)
+            found, above, compared = found + wrong, above + positive, compared + nodes * CANDIDATES
+        print(f"{name}: {found} of {compared:,} gains differ; {above:,} are above 0", flush=True)
+        different += found
+    return different
+
+
+if __name__ == "__main__":
+    sys.exit(main(int([*sys.argv[1:], "1000000"][0])) > 0)

@@ -1,0 +1,69 @@
+"""Both halves of a level in one process, and all that goes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
+from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
+from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
+from fedmq.privacy.oblivious_transfer.extension import Extended
+from fedmq.privacy.oblivious_transfer.hashing import Permutation
+from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
+from tests.privacy.oblivious_transfer.base import extension
+
+PERMUTATION = Permutation(b"public")
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What both sides learn of each node, and what the label holder was sent."""
+
+    seen_won: list[bool]
+    won: list[bool]
+    index: list[int]
+    received: list[np.ndarray]
+    sent_bytes: int
+
+
+class LevelPair:
+    """Levels of one session, which share their tweaks."""
+
+    def __init__(self) -> None:
+        self.receiver, self.sender = extension()
+        self.tweaks = (Tweaks(), Tweaks())
+
+    def halves(
+        self, level: DrawnLevel, to_beat: np.ndarray, seed: bytes
+    ) -> tuple[LevelEvaluator, LevelGarbler]:
+        random = np.random.default_rng(list(seed))
+        own, other = level.shares(random)
+        inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
+        evaluator = LevelEvaluator(
+            level.field, own, inputs, self.receiver, PERMUTATION, self.tweaks[0]
+        )
+        garbler = LevelGarbler(level.field, other, self.sender, PERMUTATION, self.tweaks[1], seed)
+        return evaluator, garbler
+
+    def run(self, level: DrawnLevel, to_beat: np.ndarray, seed: bytes = b"s" * 32) -> Told:
+        evaluator, garbler = self.halves(level, to_beat, seed)
+        sent: list[Extended] = [evaluator.choose_carries()]
+        received = [garbler.offer_carries(sent[-1])]
+        sent += evaluator.choose_squares(received[-1])
+        received += garbler.offer_squares(*sent[-2:])
+        sent += evaluator.choose_labels(*received[-2:])
+        for piece in garbler.pieces(*sent[-2:]):
+            evaluator.take(piece)
+            received.append(piece)
+        seen_won, colours = evaluator.winners()
+        won, index = garbler.winners(colours)
+        size = sum(part.nbytes for message in sent for part in arrays(message))
+        return Told(seen_won.tolist(), won.tolist(), index.tolist(), received, size)
+
+
+def arrays(message: Extended) -> Iterator[np.ndarray]:
+    yield from (message.columns, message.choice_hash, message.column_hashes)

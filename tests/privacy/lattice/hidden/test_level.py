@@ -1,0 +1,175 @@
+"""Both sides learn who won, the feature holder which candidate, and the label holder no sum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedmq.errors import MessageError
+from tests.privacy.lattice.hidden.drawn_level import SQUARED, DrawnLevel
+from tests.privacy.lattice.hidden.level_pair import LevelPair, Told
+
+NOTHING = -np.inf
+
+
+def drawn(nodes: int, candidates: int, seed: int = 0, **kind: float) -> DrawnLevel:
+    return DrawnLevel.of(np.random.default_rng(seed), nodes, candidates, rows=500, **kind)
+
+
+def own_gains(level: DrawnLevel, *shares: float) -> np.ndarray:
+    """The label holder's best gains, as parts of the feature holder's, node by node in turn."""
+    best = level.gains.max(axis=1)
+    parts = np.resize(np.array(shares, np.float32), len(best))
+    return np.maximum(best, np.float32(0)) * parts
+
+
+def check(level: DrawnLevel, to_beat: np.ndarray, told: Told) -> list[bool]:
+    won, index = level.winners(to_beat)
+    assert told.seen_won == told.won == won
+    assert told.index == index
+    return won
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 3, 7, 8, 33])
+def test_the_winner_of_any_number_of_candidates(candidates: int) -> None:
+    level = drawn(6, candidates, candidates)
+    to_beat = own_gains(level, 0, 0.5, 2)
+    won = check(level, to_beat, LevelPair().run(level, to_beat))
+    assert {True, False} <= set(won)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"reg_lambda": 0.0, "min_child_weight": 0.0},
+        {"min_child_weight": 5.0, "gamma": 1.5},
+        {"objective": SQUARED},
+    ],
+    ids=["no lambda", "heavy children", "squared error"],
+)
+def test_the_winner_by_any_rules(kind: dict[str, float]) -> None:
+    level = drawn(5, 40, 3, **kind)
+    to_beat = own_gains(level, 0, 0, 0, 0.99, 1.01)
+    assert any(check(level, to_beat, LevelPair().run(level, to_beat)))
+
+
+def test_more_candidates_than_are_garbled_at_once() -> None:
+    level = drawn(9, 78)
+    to_beat = own_gains(level, 0.5)
+    told = LevelPair().run(level, to_beat)
+    assert sum(check(level, to_beat, told)) >= 7
+    assert told.sent_bytes + sum(piece.nbytes for piece in told.received) < 175_000 * 9 * 78
+
+
+def test_among_equals_the_first_wins_and_the_label_holder_before_all() -> None:
+    level = drawn(4, 9)
+    left = level.left.copy()
+    best = level.gains.argmax(axis=1)
+    for node, first in enumerate((0, 3, 7, 8)):
+        left[node, [first, 8]] = left[node, best[node]]
+        others = [place for place in range(9) if place not in (first, 8)]
+        left[node, others] = 0
+        left[node, others[-1]] = level.totals[node]
+    level = replace(level, left=left)
+    told = LevelPair().run(level, own_gains(level, 0))
+    assert told.index == [0, 3, 7, 8]
+    check(level, own_gains(level, 0), told)
+    told = LevelPair().run(level, own_gains(level, 1))
+    assert not any(told.won + told.seen_won)
+    just_below = np.nextafter(own_gains(level, 1), np.float32(0))
+    assert all(LevelPair().run(level, just_below).won)
+
+
+def test_a_node_without_a_candidate_that_may_win() -> None:
+    level = drawn(3, 5)
+    left = level.left.copy()
+    left[0] = 0
+    left[1] = level.totals[1]
+    left[2] = level.totals[2] // 2  # gains next to nothing: less than 1e-6
+    level = replace(level, left=left)
+    to_beat = np.full(3, NOTHING, np.float32)
+    assert check(level, to_beat, LevelPair().run(level, to_beat)) == [False] * 3
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5], ids=["no gamma", "gamma"])
+def test_a_gain_must_reach_gamma_and_not_exceed_it(gamma: float) -> None:
+    level = drawn(8, 30, gamma=gamma)
+    to_beat = np.full(8, NOTHING, np.float32)
+    check(level, to_beat, LevelPair().run(level, to_beat))
+    gains = level.gains.max(axis=1)
+    exact = replace(level, params=level.params.model_copy(update={"gamma": float(gains[0])}))
+    assert check(exact, to_beat, LevelPair().run(exact, to_beat))[0]
+
+
+def test_levels_of_a_session_follow_one_another() -> None:
+    pair = LevelPair()
+    for seed in range(3):
+        level = drawn(2**seed, 11, seed)
+        check(level, own_gains(level, 0.5), pair.run(level, own_gains(level, 0.5)))
+    assert pair.tweaks[0].start == pair.tweaks[1].start > 0
+
+
+def test_what_the_label_holder_receives_is_even_whoever_wins() -> None:
+    level = drawn(2, 20)
+    for factor in (0.0, 2.0):
+        told = LevelPair().run(level, own_gains(level, factor))
+        for piece in told.received[:-1]:
+            if piece.nbytes > 100_000:
+                assert abs(np.unpackbits(piece.view(np.uint8)).mean() - 0.5) < 0.005
+
+
+def test_a_level_that_begins_anew_is_sent_otherwise() -> None:
+    level = drawn(1, 4)
+    pair = LevelPair()
+    one, two = (
+        pair.run(level, own_gains(level, 0), seed).received for seed in (b"s" * 32, b"t" * 32)
+    )
+    assert [piece.shape for piece in one] == [piece.shape for piece in two]
+    for first, second in zip(one[:-1], two[:-1], strict=True):
+        assert (first == second).mean() < 0.01
+
+
+def test_pieces_must_be_the_right_ones_in_their_order() -> None:
+    level = drawn(1, 4)
+    evaluator, garbler = LevelPair().halves(level, own_gains(level, 0), b"s" * 32)
+    squares = evaluator.choose_squares(garbler.offer_carries(evaluator.choose_carries()))
+    labels = evaluator.choose_labels(*garbler.offer_squares(*squares))
+    pieces = list(garbler.pieces(*labels))
+    with pytest.raises(MessageError, match="pieces of garbled tables are missing"):
+        evaluator.winners()
+    for piece in pieces:
+        evaluator.take(piece)
+    with pytest.raises(MessageError, match="after the last one"):
+        evaluator.take(pieces[0])
+    _, colours = evaluator.winners()
+    for wrong in (None, colours[:1], colours.astype(np.uint8)):
+        with pytest.raises(MessageError, match="colours of winners that are not bool"):
+            garbler.winners(wrong)
+
+
+@pytest.mark.parametrize("piece", [None, np.zeros(3, np.uint64)], ids=["none", "short"])
+def test_a_malformed_piece_is_refused(piece: object) -> None:
+    level = drawn(1, 4)
+    evaluator, garbler = LevelPair().halves(level, own_gains(level, 0), b"s" * 32)
+    squares = evaluator.choose_squares(garbler.offer_carries(evaluator.choose_carries()))
+    evaluator.choose_labels(*garbler.offer_squares(*squares))
+    with pytest.raises(MessageError, match="a piece beside garbled tables"):
+        evaluator.take(piece)
+
+
+def test_an_index_beyond_the_candidates_is_refused() -> None:
+    level = drawn(1, 5)
+    evaluator, garbler = LevelPair().halves(level, own_gains(level, 0), b"s" * 32)
+    squares = evaluator.choose_squares(garbler.offer_carries(evaluator.choose_carries()))
+    labels = evaluator.choose_labels(*garbler.offer_squares(*squares))
+    for piece in garbler.pieces(*labels):
+        evaluator.take(piece)
+    _, colours = evaluator.winners()
+    _, [index] = garbler.winners(colours)
+    wrong = colours.copy()
+    for place in range(3):
+        wrong[1 + place, 0] ^= bool(~index >> place & 1)
+    with pytest.raises(MessageError, match="none of 5 candidates"):
+        garbler.winners(wrong)
