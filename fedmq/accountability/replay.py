@@ -73,6 +73,7 @@ class Replay:
             commitment.digest,
             signs=settings.signs,
             column_groups=settings.column_groups,
+            category_columns=settings.category_columns,
         )
         self._machine = _ReplayedTraining(
             party,

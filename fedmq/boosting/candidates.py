@@ -97,6 +97,17 @@ class CandidateTable:
             columns[held] = self.feature[held[0]]
         return columns
 
+    @property
+    def is_category(self) -> NDArray[np.bool_]:
+        """Which candidates are categories of columns that are split by sets; bool (C,)."""
+        return np.isin(np.arange(len(self)), np.concatenate([np.empty(0), *self.categories]))
+
+    def has_set(self, candidates: NDArray[np.integer]) -> bool:
+        """Whether they are some, but not all, of the categories of one column."""
+        chosen = set(candidates.tolist())
+        distinct = len(chosen) == len(candidates) > 0
+        return distinct and any(chosen < set(held.tolist()) for held in self.categories)
+
     def left_sums(self, histograms: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sums that go left, per candidate: int64 (..., cells, k) to int64 (..., C, k)."""
         # Running sums over all features may wrap around; their differences are exact regardless.

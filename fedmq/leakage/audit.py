@@ -141,6 +141,11 @@ def audit(
             f"a training with {view.terms.outputs} outputs a tree (multi_output_tree): the attacks "
             "know one g and h a row; audit a training of one class against the rest"
         )
+    if view.by_sets:
+        raise ConfigError(
+            f"columns of {sorted(view.by_sets)[0]} were split by sets of categories: the attacks "
+            "know cuts; audit a training without max_cat_to_onehot"
+        )
     if view.is_active:
         if not passive:
             raise ConfigError(f"{view.party} holds the label: give the passive parties' features")

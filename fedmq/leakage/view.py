@@ -77,6 +77,8 @@ class SessionView:
         self.trees: dict[int, TreeView] = {}
         self.smallest_cells: dict[str, int] = {}
         """Cells with fewer rows of a node were merged, by the party that announced it."""
+        self.by_sets: set[str] = set()
+        """The parties some of whose columns are split by sets of categories."""
         self._oblivious: set[tuple[int, int]] = set()
         self._decoys: set[tuple[str, int, int]] = set()
         for envelope in recording.envelopes:
@@ -109,6 +111,8 @@ class SessionView:
 
     def _accepted(self, envelope: Envelope, body: training.SessionAccept) -> None:
         self.smallest_cells[envelope.header.sender] = body.smallest_cell
+        if body.by_sets:
+            self.by_sets.add(envelope.header.sender)
 
     def _started(self, _: Envelope, body: training.TreeStarted) -> None:
         if body.tree not in self.trees:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import AfterValidator, FailFast, Field
 
 from fedmq.messages.array import Bitmap, Payload, Uint32s
@@ -19,6 +20,7 @@ __all__ = [
     "MOST_FOLDS",
     "MOST_ROWS",
     "NO_CANDIDATE",
+    "CategorySplit",
     "DirectionsQuery",
     "EngineSetup",
     "GradientBroadcast",
@@ -133,6 +135,9 @@ class TrainingOpen(Body):
     folds: Annotated[int, Field(ge=1, le=MOST_FOLDS)] = 1
     """From 2 on a cross-validation: ``trees`` are those of so many models, which grow in turns, and
     of which nothing is kept."""
+    max_cat_to_onehot: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """From so many categories on, the recipient's columns are split by sets of them if it agrees;
+    0: none is."""
 
 
 class SessionAccept(Body):
@@ -152,6 +157,9 @@ class SessionAccept(Body):
     """Nodes with fewer rows get no candidates of this party."""
     smallest_cell: Count = 0
     """Cells with fewer rows of a node were or are merged; 0: none."""
+    by_sets: bool = False
+    """Whether some of its columns are split by sets of categories: which candidates are categories
+    of one column comes with its sums."""
     commitment: Annotated[bytes, _bytes_or_none(32)] = b""
     """Root of a hash tree over the binned table and all that is random in the answers."""
 
@@ -243,6 +251,9 @@ class HistogramReply(Body):
     ] = ()
     """In the first piece, under interaction constraints: of the candidates as they are shown, whose
     columns each holds; at last, whose column has split the root and stands in none."""
+    categories: Annotated[tuple[Uint32s, ...], Field(strict=False, max_length=MOST_CANDIDATES)] = ()
+    """In the first piece, of each column that is split by sets: its categories' candidates as they
+    are shown, in the order that decides ties. Only from a party that announced them."""
 
 
 class NodeDeclined(Body):
@@ -267,6 +278,17 @@ class DirectionsQuery(Body):
     payload: Payload
 
 
+class CategorySplit(Body):
+    """A split by a set of categories: those of the candidates ``right`` go right."""
+
+    kind: ClassVar[str] = "category split"
+
+    right: Uint32s
+    """Positions in the owner's reply, as those of a decision."""
+    default_left: bool
+    """Whether missing values go left."""
+
+
 class SplitDecision(Body):
     """Active to the owner of the winning candidate; several when they tie to the last bit."""
 
@@ -279,11 +301,15 @@ class SplitDecision(Body):
 
     In a decoy each is 2**32 - 1: nothing is split, and nobody goes left in the answer.
     """
+    sets: Annotated[tuple[CategorySplit, ...], Field(strict=False, max_length=MOST_CANDIDATES)] = ()
+    """Sets of categories that win as well, of one column each."""
 
     @property
     def is_decoy(self) -> bool:
         """Whether nothing is split, and the message hides who gets decisions."""
-        named = self.candidates.numpy()
+        named = np.concatenate(
+            [self.candidates.numpy(), *(split.right.numpy() for split in self.sets)]
+        )
         return len(named) > 0 and bool((named == NO_CANDIDATE).all())
 
 

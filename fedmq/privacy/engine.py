@@ -341,6 +341,11 @@ class Engine(ABC):
     """Whether its arithmetic takes less time than handing it to another process."""
 
     @property
+    def finds_sets(self) -> bool:
+        """Whether the label holder has the exact sums by which sets of categories are found."""
+        return self.exact and self.scores_candidates
+
+    @property
     def first_order(self) -> bool:
         """Whether candidates are scored by g alone (``split.first_order_gains``)."""
         return False
@@ -365,7 +370,7 @@ class Engine(ABC):
                 f"engine {self.name}: multi_strategy = multi_output_tree: it sums one g and h a "
                 "row; take one_output_per_tree, or the engine paillier or ou"
             )
-        if params.max_cat_to_onehot is not None and not (self.exact and self.scores_candidates):
+        if params.max_cat_to_onehot is not None and not self.finds_sets:
             raise ConfigError(
                 f"engine {self.name}: max_cat_to_onehot: the label holder does not see the exact "
                 "sums by which sets of categories are found; leave it out"

@@ -142,7 +142,8 @@ class AnswerSettings(BaseModel):
     """What of a passive party's files decides its answers beside its table.
 
     Engine and options by name; ``signs`` by column, under monotone constraints; ``column_groups``:
-    columns by the names of groups.
+    columns by the names of groups; ``category_columns``: the features of those
+    that may be split by sets of categories.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -153,6 +154,7 @@ class AnswerSettings(BaseModel):
     smallest_cell: Annotated[int, Field(ge=0)]
     signs: dict[str, Literal[-1, 1]]
     column_groups: dict[str, list[str]] = {}
+    category_columns: dict[str, list[str]] = {}
 
     def packed(self) -> bytes:
         """As it is committed to; without groups as before there were any."""

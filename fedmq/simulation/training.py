@@ -122,7 +122,13 @@ def run_training(
             machines[party] = PassiveTraining(
                 party,
                 ACTIVE,
-                Given(PassiveTable(features.values, features.names)),
+                Given(
+                    PassiveTable(
+                        features.values,
+                        features.names,
+                        category_columns=features.category_columns,
+                    )
+                ),
                 lambda _: engine,
                 secrets.randbits(128),
                 parallelism=width,

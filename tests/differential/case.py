@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 import fedmq
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import Parity, compare, labelled, train_reference
+from fedmq.boosting.xgboost.joined_constraints import joined_constraints
+from fedmq.boosting.xgboost.parity import (
+    Parity,
+    compare,
+    joined_bins,
+    labelled,
+    train_reference,
+)
 from tests.differential.labels import drawn_labels, drawn_rows
 from tests.differential.options import (
+    drawn_categories,
     drawn_later,
     drawn_options,
     drawn_signs,
@@ -43,6 +51,8 @@ class Case:
     engine: str
     rows: Mapping[str, NDArray[np.float32]]
     """Weights and first margins, if there are any."""
+    categories: Sequence[int] = ()
+    """The columns that hold categories, numbered as those of ``X``."""
 
     @classmethod
     def drawn(cls, seed: int) -> Case:
@@ -65,16 +75,24 @@ class Case:
             engine = "ou" if engine == "lattice" else engine
         later = np.random.default_rng([seed, 1])  # what seeds have drawn before stays
         together = [] if "multi_strategy" in options else drawn_together(later, columns)
+        vectors = "multi_strategy" in options
+        categories, by_sets = drawn_categories(np.random.default_rng([seed, 2]), columns, vectors)
+        if values > 12:
+            categories = []
+        for place, column in enumerate(np.concatenate(hands).tolist()):
+            if column in categories:
+                signs[place] = 0
         return cls(
             seed,
             X,
             y,
             hands,
-            options | drawn_later(later, vectors="multi_strategy" in options),
+            options | drawn_later(later, vectors=vectors) | by_sets,
             signs,
             together,
             engine,
             drawn_rows(random, rows, options.get("num_class", 1)),
+            categories,
         )
 
     @property
@@ -93,21 +111,29 @@ class Case:
         )
 
     @property
-    def constraints(self) -> dict[str, Any]:
-        """Those of the joined columns, as XGBoost takes them."""
-        given: dict[str, Any] = {}
-        if any(self.signs):
-            given["monotone_constraints"] = tuple(self.signs)
-        if self.together:
-            given["interaction_constraints"] = json.dumps(self.together)
-        return given
+    def tables(self) -> dict[str, Any]:
+        """What each party holds, the label holder first; frames where there are categories."""
+        parties = ("active", *(f"passive{number}" for number in range(len(self.hands) - 1)))
+        return {party: self._table(hand) for party, hand in zip(parties, self.hands, strict=True)}
+
+    def _table(self, hand: NDArray[np.integer[Any]]) -> Any:
+        if not set(hand.tolist()) & set(self.categories):
+            return self.X[:, hand]
+        return pd.DataFrame(
+            {
+                f"f{place}": _words(self.X[:, column])
+                if column in self.categories
+                else self.X[:, column]
+                for place, column in enumerate(hand.tolist())
+            }
+        )
 
     def train(self) -> fedmq.SimulatedModel:
-        first, *others = (self.X[:, hand] for hand in self.hands)
+        passive = self.tables
         return fedmq.simulate(
-            active=first,
+            active=passive.pop("active"),
             label=self.y,
-            passive={f"passive{number}": part for number, part in enumerate(others)},
+            passive=passive,
             params=self.params,
             engine=self.engine,
             engine_options=WEAK if self.engine in ("paillier", "ou") else None,
@@ -120,19 +146,18 @@ class Case:
 
         It starts from XGBoost's base score, and as a booster it predicts the same.
         """
-        params = self.params
-        values = self.X[:, np.concatenate(self.hands)]
-        bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
-        reference = train_reference(bins, self.y, params, **self.rows, constraints=self.constraints)
-        model = self.train()
+        params, model, passive = self.params, self.train(), self.tables
+        given = {"active": passive.pop("active"), "passive": passive}
+        values, exported = model.joined_values(**given), model.to_xgboost()
+        types = exported.feature_types
+        bins = joined_bins(values, np.ones(len(values), np.bool_), params.max_bin, types)
+        constraints = joined_constraints(params, model.columns)
+        reference = train_reference(bins, self.y, params, **self.rows, constraints=constraints)
         theirs = _base_score(reference)
         ours = np.atleast_1d(model.share.base_score)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
-        exported = model.to_xgboost()
-        first, *others = (self.X[:, hand] for hand in self.hands)
-        passive = {f"passive{number}": part for number, part in enumerate(others)}
-        margins = model.predict(active=first, passive=passive, output_margin=True)
-        data = labelled(values, self.y)
+        margins = model.predict(**given, output_margin=True)
+        data = labelled(values, self.y, types=types)
         data.feature_names = exported.feature_names
         # The C library's logarithm of a base score is not always the nearest float32.
         theirs = exported.predict(data, output_margin=True)
@@ -144,7 +169,12 @@ class Case:
         hands = [len(hand) for hand in self.hands]
         what = f"{self.X.shape}, hands {hands}, {self.engine}, {self.options}"
         asked = f"signs {list(self.signs)}, together {list(self.together)}"
+        asked += f", categories {list(self.categories)}"
         return f"seed {self.seed}: {what}, {list(self.rows)}, {asked}"
+
+
+def _words(column: NDArray[np.float32]) -> list[str | None]:
+    return [None if np.isnan(code) else f"c{int(code):02d}" for code in column.tolist()]
 
 
 def _base_score(booster: Any) -> list[float]:

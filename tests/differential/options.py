@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["drawn_later", "drawn_options", "drawn_signs", "drawn_together"]
+__all__ = ["drawn_categories", "drawn_later", "drawn_options", "drawn_signs", "drawn_together"]
 
 Draw = Callable[[np.random.Generator], Any]
 
@@ -70,6 +70,20 @@ def drawn_later(random: np.random.Generator, *, vectors: bool) -> dict[str, Any]
     forest = {"num_parallel_tree": int(random.integers(2, 5))} if random.random() < 0.25 else {}
     dart = drawn_dart(random) if random.random() < 0.25 else {}
     return forest if vectors else forest | dart
+
+
+def drawn_categories(
+    random: np.random.Generator, columns: int, vectors: bool
+) -> tuple[list[int], dict[str, Any]]:
+    """Columns that hold categories, and from how many on they are split by sets.
+
+    None in half of the cases, and none where leaves are ``vectors``: XGBoost has no such splits.
+    """
+    chosen = np.flatnonzero(random.random(columns) < 0.5).tolist()
+    by_sets = {"max_cat_to_onehot": int(random.choice([1, 3, 4, 8]))}
+    if random.random() < 0.5:
+        by_sets["max_cat_threshold"] = int(random.choice([1, 2, 5]))
+    return ([], {}) if vectors or random.random() < 0.5 else (chosen, by_sets)
 
 
 def drawn_dart(random: np.random.Generator) -> dict[str, Any]:

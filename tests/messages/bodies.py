@@ -89,6 +89,7 @@ def points(draw: st.DrawFn) -> Array:
 
 
 queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
+category_splits = st.builds(training.CategorySplit, right=uint32s, default_left=st.booleans())
 STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     body.SessionRefuse: st.builds(body.SessionRefuse, reason=words),
     body.Abort: st.builds(body.Abort, reason=words),
@@ -122,6 +123,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         earlier_places=st.just(b"") | st.binary(min_size=32, max_size=32),
         decoys=st.booleans(),
         folds=st.integers(1, training.MOST_FOLDS),
+        max_cat_to_onehot=st.integers(0, 2**31 - 1),
     ),
     training.SessionAccept: st.builds(
         training.SessionAccept,
@@ -131,6 +133,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         signed=st.booleans(),
         smallest_node=naturals,
         smallest_cell=naturals,
+        by_sets=st.booleans(),
         commitment=st.just(b"") | st.binary(min_size=32, max_size=32),
     ),
     training.EngineSetup: st.builds(training.EngineSetup, piece=pieces, payload=payloads),
@@ -160,13 +163,18 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         rising=st.none() | bitmaps,
         falling=st.none() | bitmaps,
         constraints=st.lists(bitmaps, max_size=3).map(tuple),
+        categories=st.lists(uint32s, max_size=3).map(tuple),
     ),
     training.NodeDeclined: st.builds(training.NodeDeclined, tree=trees, node=nodes),
     training.DirectionsQuery: st.builds(
         training.DirectionsQuery, tree=trees, node=nodes, piece=pieces, payload=payloads
     ),
     training.SplitDecision: st.builds(
-        training.SplitDecision, tree=trees, node=nodes, candidates=uint32s
+        training.SplitDecision,
+        tree=trees,
+        node=nodes,
+        candidates=uint32s,
+        sets=st.lists(category_splits, max_size=3).map(tuple),
     ),
     training.SplitOutcome: st.builds(
         training.SplitOutcome,
@@ -333,6 +341,11 @@ _FIELDS: dict[str, Any] = {
     "together": (("minutes",), ()),
     "constraints": (_BITS, _BITS),
     "decoys": True,
+    "max_cat_to_onehot": 4,
+    "by_sets": True,
+    "categories": (_NUMBERS,),
+    "default_left": True,
+    "sets": (training.CategorySplit(right=_NUMBERS, default_left=True),),
     "folds": 5,
     "signed": True,
     "smallest_node": 1,

@@ -11,6 +11,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.node_numbers import depth
 from fedmq.boosting.params import TrainParams
+from fedmq.computation import Given
 from fedmq.messages import training
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import HopReply, InferenceHop
@@ -18,7 +19,7 @@ from fedmq.privacy.engine import Engine, Query
 from fedmq.privacy.engines import plain
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.protocol.training.node_candidates import NodeCandidates
-from fedmq.protocol.training.tables import Fold
+from fedmq.protocol.training.tables import Fold, PassiveTable
 from tests.protocol.federation import (
     ACTIVE,
     OU,
@@ -139,6 +140,34 @@ def test_a_cross_validation_tells_who_stands_in_which_fold_and_on_a_lattice_noth
     assert carried == ({} if engine.hides_rows else learning)
 
 
+@pytest.mark.parametrize("engine", [PAILLIER, OU, Lattice()], ids=lambda engine: engine.name)
+def test_no_message_of_a_training_by_sets_of_categories_tells_a_secret(engine: Engine) -> None:
+    made = federation(max_cat_to_onehot=3, max_depth=2)
+    town = np.random.default_rng(3).integers(0, 6, ROWS)
+    towns = (town[:, None] == np.arange(6)).astype(np.float32)
+    table = PassiveTable(
+        towns, names("telco", 6), "the same ids", category_columns={"town": names("telco", 6)}
+    )
+    label = (np.isin(town, (0, 2, 5)) ^ (np.arange(ROWS) % 5 == 0)).astype(np.float32)
+    made = made.having(
+        engine=engine,
+        label=label,
+        columns={**made.columns, "telco": towns},
+        loads={"telco": Given(table)},
+    )
+    envelopes, secrets, simulation = trained(made)
+    sets = simulation.results["telco"].lookup_table.category_sets
+    assert max(map(len, sets)) > 1
+    assert leaks(envelopes, secrets) == set()
+    shown = [
+        envelope.body.categories
+        for envelope in envelopes
+        if isinstance(envelope.body, training.HistogramReply) and envelope.body.categories
+    ]
+    assert shown
+    assert all(len(columns) == 1 and len(columns[0].numpy()) == 6 for columns in shown)
+
+
 def test_no_message_of_a_prediction_tells_a_secret() -> None:
     made = federation()
     _, secrets, simulation = trained(made)
@@ -189,7 +218,7 @@ def test_no_passive_party_is_told_how_many_rows_stand_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
-        "earlier_trees", "folds",
+        "earlier_trees", "folds", "max_cat_to_onehot",
     }  # fmt: skip
     assert [kind for kind, name in scalars if name == "rows"] == ["TrainingOpen"]
 
@@ -276,7 +305,7 @@ def test_questions_on_a_lattice_are_as_long_whoever_stands_in_a_node() -> None:
         "rows", "value_bits", "trees", "active_only_trees", "max_depth", "max_bin",
         "colsample_bytree", "colsample_bylevel", "colsample_bynode", "seed", "max_leaves",
         "outputs", "tree", "pieces", "piece", "round", "node", "decoys", "lot",
-        "earlier_trees", "folds",
+        "earlier_trees", "folds", "max_cat_to_onehot",
     }  # fmt: skip
 
 

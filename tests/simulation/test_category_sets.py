@@ -77,6 +77,103 @@ def test_every_node_is_xgboosts(case: str, missing: float) -> None:
     assert found.identical == found.nodes > 20
 
 
+def dealt_otherwise(
+    bank: pd.DataFrame, telco: np.ndarray
+) -> tuple[np.ndarray, dict[str, pd.DataFrame]]:
+    """The columns of categories at the others."""
+    others = pd.DataFrame(telco, columns=["z0", "z1"])
+    return bank[["x0", "x1"]].to_numpy(), {
+        "telco": pd.DataFrame({"z0": others["z0"], "town": bank["town"]}),
+        "shop": pd.DataFrame({"job": bank["job"], "z1": others["z1"]}),
+    }
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name != "beside constraints"])
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_every_node_is_xgboosts_where_others_hold_the_categories(case: str, missing: float) -> None:
+    bank, telco, label = town_table(2, missing=missing)
+    active, passive = dealt_otherwise(bank, telco)
+    found = fedmq.compare_with_xgboost(
+        active=active, label=label, passive=passive, params=PARAMS | CASES[case]
+    )
+    assert found.first_difference is None
+    assert found.identical == found.nodes > 20
+
+
+def test_constraints_hold_beside_sets_of_others() -> None:
+    active, passive = dealt_otherwise(BANK, TELCO)
+    constraints = {
+        "monotone_constraints": {"f0": 1, "telco.z0": -1},
+        "interaction_constraints": [["telco.town", "telco.z0"], ["f0", "f1", "shop.*"]],
+    }
+    found = fedmq.compare_with_xgboost(
+        active=active, label=LABEL, passive=passive, params=PARAMS | constraints
+    )
+    assert found.first_difference is None
+    assert found.identical == found.nodes > 20
+
+
+def elsewhere(engine: str = "plain", **more: Any) -> fedmq.SimulatedModel:
+    active, passive = dealt_otherwise(BANK, TELCO)
+    short = {"key_bits": 512, "allow_weak_keys": True} if engine in ("ou", "paillier") else {}
+    return fedmq.simulate(
+        active=active,
+        label=LABEL,
+        passive=passive,
+        params=PARAMS | {"num_boost_round": 1},
+        engine=engine,
+        engine_options=short,
+        workers=1,
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def reference() -> fedmq.SimulatedModel:
+    model = elsewhere()
+    table = model.passive_shares["telco"].lookup_table
+    assert max(map(len, table.category_sets)) > 1
+    return model
+
+
+@pytest.mark.parametrize("engine", ["paillier", "ou", "lattice", "smm1"])
+def test_exact_engines_find_the_same_sets(engine: str, reference: fedmq.SimulatedModel) -> None:
+    model = elsewhere(engine)
+    assert model.share.dumps() == reference.share.dumps()
+    for party, share in reference.passive_shares.items():
+        assert model.passive_shares[party].dumps() == share.dumps()
+
+
+def test_decoys_change_nothing(reference: fedmq.SimulatedModel) -> None:
+    assert elsewhere(decoys=True).share.dumps() == reference.share.dumps()
+
+
+def test_of_two_columns_alike_the_first_splits() -> None:
+    """A tie between sets, of which the label holder does not know whose column comes first."""
+    bank, telco, label = town_table(5)
+    active, passive = dealt_otherwise(bank, telco)
+    twice = passive["telco"].assign(again=bank["town"], numbered=bank["town"].notna() * 1.0)
+    found = fedmq.compare_with_xgboost(
+        active=active, label=label, passive={"telco": twice}, params=PARAMS
+    )
+    assert found.first_difference is None
+    assert found.identical == found.nodes > 20
+
+
+def test_cells_of_few_rows_hide_a_column_of_categories(reference: fedmq.SimulatedModel) -> None:
+    few = elsewhere(smallest_cell=60)  # no town has so many rows
+    assert not few.passive_shares["telco"].lookup_table.category_sets
+    some = elsewhere(smallest_cell=5)
+    assert some.passive_shares["telco"].lookup_table.category_sets
+    assert "telco merged cells of fewer than 5 rows" in some.departures
+
+
+def test_a_recording_by_sets_is_not_attacked_as_if_there_were_cuts(tmp_path: Path) -> None:
+    elsewhere(record=tmp_path)
+    with pytest.raises(ConfigError, match="were split by sets of categories"):
+        fedmq.audit(tmp_path / "active.recording", passive={"telco": TELCO})
+
+
 def test_few_categories_are_split_from_the_others(model: fedmq.SimulatedModel) -> None:
     table = model.share.lookup_table
     assert tuple(table.category_columns) == ("town",)

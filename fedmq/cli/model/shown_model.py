@@ -55,7 +55,10 @@ def _in_words(table: LookupTable, record: int) -> str:
     """What goes left at a record; of a set of categories, what goes right."""
     if table.category_sets and (right := table.category_sets[record]):
         names = [table.feature_names[feature] for feature in right]
-        column = next(column for column, held in table.category_columns.items() if right[0] in held)
+        column = next(
+            (column for column, held in table.category_columns.items() if right[0] in held),
+            names[0].partition("=")[0],
+        )
         inside = ", ".join(name.removeprefix(f"{column}=") for name in names)
         return f"{column} not in {{{inside}}}"
     return f"{table.feature_names[table.feature[record]]} <= {table.threshold[record]:.6g}"

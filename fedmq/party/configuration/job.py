@@ -84,6 +84,9 @@ class TrainingJob(Section):
     decoys: bool = False
     """Whether every split decision comes with decoys to the parties that do not split, so that the
     broker's operator cannot count whose columns do; not with ``lattice``."""
+    category_sets: bool = False
+    """Whether ``max_cat_to_onehot`` holds for other parties' columns as well, where their owners
+    agree: a split by a set tells an owner on which side each of its categories stands."""
     params: Annotated[TrainParams, BeforeValidator(_params)] = TrainParams()
     """The training parameters."""
 

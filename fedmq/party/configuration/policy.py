@@ -50,6 +50,9 @@ class PolicySection(Section):
     interaction_constraints: bool = False
     """Whether the label holder's job may have them: it learns which of them hold the column of each
     opaque candidate."""
+    category_sets: bool = False
+    """Whether columns are split by sets of categories where the label holder's job asks for it: it
+    learns which opaque candidates are categories of one column."""
     engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
     """The engines that this party takes part with."""
     engine_options: Annotated[

@@ -82,6 +82,7 @@ class Consent:
             **({"continues": terms.earlier_model} if terms.earlier_model else {}),
             **({"cross_validation": terms.folds} if terms.folds > 1 else {}),
             **({"together": terms.together} if terms.together else {}),
+            **({"max_cat_to_onehot": fewest} if (fewest := terms.max_cat_to_onehot) else {}),
         )
         self._check_peer(header, "training")
         if terms_before not in ("", terms_digest(terms)):

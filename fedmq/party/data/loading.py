@@ -192,6 +192,8 @@ class LoadPassiveTable:
     aligned: Aligned | None = None
     permitted: tuple[str, ...] | None = None
     """The features that the policy allows to take part; all when left out."""
+    category_sets: bool = False
+    """Whether the policy allows columns to be split by sets of categories."""
 
     def run(self) -> PassiveTable:
         table = ReadTable(self.party, self.data).run()
@@ -216,6 +218,7 @@ class LoadPassiveTable:
             row_set,
             self.data.monotone,
             self.data.column_groups,
+            table.category_columns if self.category_sets else {},
         )
 
 

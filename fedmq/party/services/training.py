@@ -114,6 +114,7 @@ class TrainingService(Service):
                 salt=header.session,
                 aligned=self._aligned(terms.alignment_name or None),
                 permitted=config.policy.features,
+                category_sets=config.policy.category_sets,
             ),
             lambda _: agreed.result(),
             secrets.randbits(128),
@@ -342,6 +343,7 @@ class TrainingService(Service):
             paused=progress.paused,
             signing=self._signing(session.id, session.attempt),
             earlier=None if earlier is None else self.context.model_store.active(earlier),
+            category_sets=job.category_sets,
         )
 
     # What its owner may ask

@@ -144,10 +144,11 @@ class _ShowCandidates:
                 if not len(chosen):
                     continue
                 # Backward candidates take the missing values first, and only them at bin -1.
-                cells = first_cell + np.arange(len(chosen) - default_left)
+                bins = self.candidates.bin[chosen]
+                cells = first_cell + np.arange(int(bins.max()) + 1)
                 runs.append(np.append([missing_cell], cells) if default_left else cells)
-                places[chosen] = done + self.candidates.bin[chosen] + default_left
-                done += len(chosen)
+                places[chosen] = done + bins + default_left
+                done += len(runs[-1])
         return runs, places
 
 

@@ -34,6 +34,7 @@
 ``column_marks``           what an owner shows of the columns of its candidates
 ``candidate_signs``        monotone constraints: the sign of each candidate
 ``candidate_constraints``  interaction constraints: those that hold the column of each candidate
+``candidate_categories``   sets of categories: which candidates are of one column
 ``column_constraints``     what parameters ask of each party's columns
 ``sums_counter``           how many sums are answered, and may be
 ``consistency``            whether an answer can be true

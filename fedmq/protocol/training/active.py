@@ -22,7 +22,7 @@ from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
-from fedmq.privacy.plan import Exchange, Reply, single
+from fedmq.privacy.plan import Exchange, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import (
     ComputationFailed,
@@ -36,6 +36,7 @@ from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.active_continuing import ActiveContinuing
 from fedmq.protocol.training.answers import Answers
+from fedmq.protocol.training.candidate_categories import CandidateCategories
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.category_columns import columns_by_sets
@@ -76,7 +77,8 @@ class ActiveTraining(ActiveContinuing):
     decides ties between parties: as if their columns stood side by side in this order. ``saved``
     are the trees of earlier attempts at the session; with ``paused`` none is added to them yet.
     With ``signing`` it keeps what peers sign, and signs too. ``callbacks`` may end it between
-    rounds. Its trees continue those of ``earlier``, where there is one.
+    rounds. Its trees continue those of ``earlier``, where there is one. ``category_sets``: whether
+    ``max_cat_to_onehot`` holds for columns of peers as well, where these agree.
 
     Raises:
         ConfigError: parameters, engine and table do not fit together.
@@ -96,6 +98,7 @@ class ActiveTraining(ActiveContinuing):
         signing: Signing | None = None,
         callbacks: Callbacks | None = None,
         earlier: ActiveShare | None = None,
+        category_sets: bool = True,
     ) -> None:
         super().__init__(
             model,
@@ -112,6 +115,7 @@ class ActiveTraining(ActiveContinuing):
         )
         self._unsaved: set[str] = set()
         self._paused = paused
+        self._category_sets = category_sets and params.max_cat_to_onehot is not None
         self._derived: tuple[Gradients, dict[str, float]] | None = None
         # Of the tree that grows:
         self._candidates: OwnCandidates
@@ -134,6 +138,12 @@ class ActiveTraining(ActiveContinuing):
     def check(self) -> None:
         if self.state in (State.GROWING, State.SPLITTING):
             self._builder.check()
+
+    def _opening(self, public: Values) -> training.TrainingOpen:
+        opening = super()._opening(public)
+        if self._category_sets:
+            return opening
+        return opening.model_copy(update={"max_cat_to_onehot": 0})
 
     # A tree begins
 
@@ -207,6 +217,7 @@ class ActiveTraining(ActiveContinuing):
             {peer: owner for owner, peer in enumerate(self._parties)},
             CandidateSigns(signed),
             CandidateConstraints(interactions),
+            CandidateCategories(self._handshake.by_sets if self._category_sets else ()),
         )
         self._candidates = OwnCandidates(
             self._bins,
@@ -332,7 +343,7 @@ class ActiveTraining(ActiveContinuing):
         self._end_tree()
 
     def _ask_split(self, node: int, peer: str, best: Best) -> None:
-        self._level.await_split(node, peer, best.candidates)
+        self._level.await_split(node, peer, best)
         self._run(
             DIRECTIONS,
             self._engine.read_directions(peer, self.tree, node, self._builder.rows(node)),

@@ -10,6 +10,7 @@ from fedmq.errors import MessageError
 from fedmq.messages.training import HistogramReply
 from fedmq.privacy.engine import Best, Engine, Question, Sums
 from fedmq.privacy.plan import Compute, Plan
+from fedmq.protocol.training.candidate_categories import CandidateCategories
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.computations import ScoreCandidates
@@ -30,6 +31,7 @@ class Answers:
     """The number of each peer among the owners."""
     signs: CandidateSigns
     constraints: CandidateConstraints
+    categories: CandidateCategories
 
     def take_marks(self, peer: str, body: HistogramReply, most_candidates: int) -> None:
         """Note what a reply of ``peer`` says of the columns of its candidates.
@@ -40,6 +42,7 @@ class Answers:
         """
         self.signs.take(peer, body, most_candidates)
         self.constraints.take(peer, body, most_candidates)
+        self.categories.take(peer, body, most_candidates)
 
     def check_declined(self, peer: str, node: int, smallest_node: int) -> None:
         """Raise Inconsistent unless ``peer`` may decline ``node``, by what it announced.
@@ -93,8 +96,9 @@ class Answers:
         monotone = builder.monotone(claim.node, signs)
         constraints = self.constraints.of(claim.peer, shown_in, len(sums.left))
         interactions = builder.interactions(claim.node, self.owners[claim.peer], constraints)
+        categories = self.categories.of(claim.peer, shown_in, len(sums.left))
         score = ScoreCandidates(
-            sums.left, total, scale, self.params, first_order, monotone, interactions
+            sums.left, total, scale, self.params, first_order, monotone, interactions, categories
         )
         bounds = builder.bounds(claim.node) if self.engine.exact else None
         return ScoreAnswer(score, bounds)

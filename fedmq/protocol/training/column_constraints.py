@@ -205,6 +205,8 @@ def kept_constraints(
     try:
         signs = _signs(party, table.features, table.signs, terms.signs)
         interactions = _interactions(party, table, terms.together)
+        if terms.max_cat_to_onehot:
+            _check_categories(party, table, signs, interactions)
     except ConfigError as error:
         raise Refused(str(error)) from None
     if (signs.any() or terms.together) and not engine.scores_candidates:

@@ -49,6 +49,9 @@ def committed(
         smallest_cell=smallest_cell,
         signs={feature: 1 if sign > 0 else -1 for feature, sign in table.signs.items()},
         column_groups={name: list(columns) for name, columns in table.column_groups.items()},
+        category_columns={
+            name: list(features) for name, features in table.category_columns.items()
+        },
     )
     root = yield from single(CommitTable(bins, table.features, secret, settings))
     return Commitment(

@@ -14,10 +14,10 @@ import numpy as np
 
 from fedmq.errors import ConfigError, ProtocolError
 from fedmq.messages import training
-from fedmq.messages.array import Array
 from fedmq.privacy.engine import Best, Engine
 from fedmq.privacy.plan import Values
 from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.level import decision
 
 __all__ = ["DecoyActiveTraining", "check_decoys"]
 
@@ -29,6 +29,19 @@ def check_decoys(engine: Engine) -> None:
             f"decoys: engine {engine.name!r} learns who goes left by questions of its own, which "
             "decoys do not imitate; leave decoys out, or choose another engine"
         )
+
+
+def _nothing(best: Best) -> Best:
+    """What names no candidate as often as ``best`` names some."""
+    candidates = np.full_like(best.candidates, training.NO_CANDIDATE)
+    sets = tuple(
+        split._replace(right=np.full_like(split.right, training.NO_CANDIDATE))
+        for split in best.sets
+    )
+    return Best(-np.inf, candidates, sets=sets)
+
+
+_NOTHING = Best(-np.inf, np.array([training.NO_CANDIDATE], dtype=np.uint32))
 
 
 class DecoyActiveTraining(ActiveTraining):
@@ -72,19 +85,18 @@ class DecoyActiveTraining(ActiveTraining):
 
     def _ask_all(self, node: int, owner: str, best: Best) -> None:
         """Decide about ``node``, which ``owner`` splits; nobody does if it is empty."""
-        named = len(best.candidates) if owner in self._askable else 1
+        nothing = _nothing(best) if owner in self._askable else _NOTHING
         for peer in self._askable:
             if peer == owner:
                 self._ask_split(node, peer, best)
             else:
-                self._send_decoy(peer, node, named)
+                self._send_decoy(peer, node, nothing)
         if owner == self._party:
             self._split_own(node, best)
 
-    def _send_decoy(self, peer: str, node: int, named: int) -> None:
+    def _send_decoy(self, peer: str, node: int, nothing: Best) -> None:
         self._decoys[peer, node] = len(self._builder.rows(node))
-        nothing = Array.of(np.full(named, training.NO_CANDIDATE, dtype=np.uint32))
-        self._send(peer, training.SplitDecision(tree=self.tree, node=node, candidates=nothing))
+        self._send(peer, decision(self.tree, node, nothing))
 
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
         rows = self._decoys.get((peer, body.node))

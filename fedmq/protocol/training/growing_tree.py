@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.category_sets import CategorySet, first_named
 from fedmq.boosting.node_numbers import ROOT
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
@@ -65,18 +66,27 @@ class GrowingTree:
         """The order in which the candidates of a node were shown; None if they never were."""
         return self.shown.order(ROOT if self._one_order else node)
 
-    def winner(self, body: training.SplitDecision) -> int:
-        """The candidate by which its node is split.
+    def winner(self, body: training.SplitDecision) -> int | CategorySet:
+        """The candidate, or the set of categories, by which its node is split.
 
         Candidates that tie come together: the first in this party's own order is XGBoost's.
 
         Raises:
             ProtocolError: the node was not shown, or shows no such candidate.
         """
-        order, chosen = self.order(body.node), body.candidates.numpy()
-        if order is None or not len(chosen) or int(chosen.max()) >= len(order):
+        order, table = self.order(body.node), self.candidates.of_node(body.node)
+        named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
+        together = np.concatenate(named)
+        if order is None or not len(together) or int(together.max()) >= len(order):
             raise ProtocolError(f"a split of node {body.node} by a candidate it does not have")
-        return int(order[chosen].min())
+        chosen, *rights = (order[positions] for positions in named)
+        sets = [
+            CategorySet(np.sort(right).astype(np.uint32), split.default_left)
+            for right, split in zip(rights, body.sets, strict=True)
+        ]
+        if not all(map(table.has_set, rights)) or table.is_category[chosen].any():
+            raise ProtocolError(f"a split of node {body.node} by no set of categories of a column")
+        return first_named(table, chosen, sets)
 
     def request(self, body: training.HistogramRequest) -> None:
         """Nodes are asked about.

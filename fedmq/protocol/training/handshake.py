@@ -105,6 +105,11 @@ class Handshake:
         """The peers that show signs with their candidates."""
         return tuple(peer for peer in self._peers if self._accepted[peer].signed)
 
+    @property
+    def by_sets(self) -> tuple[str, ...]:
+        """The peers some of whose columns are split by sets of categories."""
+        return tuple(peer for peer in self._peers if self._accepted[peer].by_sets)
+
     def mark_ready(self, peer: str) -> None:
         """The engine has taken the setup of ``peer``."""
         self._ready.add(peer)
@@ -161,4 +166,5 @@ def opening_of(
         colsample_bylevel=params.colsample_bylevel,
         colsample_bynode=params.colsample_bynode,
         folds=table.turns,
+        max_cat_to_onehot=params.max_cat_to_onehot or 0,
     )

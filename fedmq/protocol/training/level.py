@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
@@ -20,7 +19,7 @@ from fedmq.privacy.plan import Values
 from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.consistency import NodeAnswer
 
-__all__ = ["Level"]
+__all__ = ["Level", "decision"]
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class _AwaitedSplit:
     """
 
     peer: str
-    candidates: NDArray[np.uint32]
+    best: Best
     pieces: Sequence[Values] = ()
     running: RunningPlan | None = None
     sent: bool = False
@@ -166,9 +165,9 @@ class Level:
         """Whether no split of another party is missing."""
         return not self._splitting
 
-    def await_split(self, node: int, peer: str, candidates: NDArray[np.uint32]) -> None:
-        """``peer`` is asked to split ``node``, of this level or an earlier one."""
-        self._splitting[node] = _AwaitedSplit(peer, candidates)
+    def await_split(self, node: int, peer: str, best: Best) -> None:
+        """``peer`` is asked for its ``best`` split of ``node``, of this level or an earlier one."""
+        self._splitting[node] = _AwaitedSplit(peer, best)
 
     def ask_directions(self, node: int, pieces: Sequence[Values], running: RunningPlan) -> None:
         """Put the query about the directions of ``node`` among the decisions that are to go out."""
@@ -192,9 +191,7 @@ class Level:
                     tree=self.tree, node=node, piece=index, payload=payload
                 )
                 yield split.peer, query
-            candidates = Array.of(split.candidates.astype(np.uint32))
-            decision = training.SplitDecision(tree=self.tree, node=node, candidates=candidates)
-            yield split.peer, decision
+            yield split.peer, decision(self.tree, node, split.best)
 
     def check_split(self, peer: str, body: training.SplitOutcome) -> None:
         """Raise ProtocolError unless ``peer`` was asked for this split."""
@@ -227,3 +224,16 @@ class Level:
         split = self._splitting.pop(node)
         assert split.record is not None
         return split.peer, split.record
+
+
+def decision(tree: int, node: int, best: Best) -> training.SplitDecision:
+    """What tells the owner of the ``best`` of ``node`` to split it."""
+    return training.SplitDecision(
+        tree=tree,
+        node=node,
+        candidates=Array.of(best.candidates.astype(np.uint32)),
+        sets=tuple(
+            training.CategorySplit(right=Array.of(split.right), default_left=split.default_left)
+            for split in best.sets
+        ),
+    )

@@ -68,9 +68,15 @@ def kept_candidates(
 
     ``counts`` int64 (nodes, cells): rows by cell, of the root or of two siblings. With a
     ``smallest_cell`` of 1 only candidates are left out that part the rows as an earlier one does.
+    The categories of a column that is split by sets are shown all or none: what the others leave of
+    the node would else be the sums of one that is hidden.
     """
     shown = np.zeros(len(candidates), dtype=np.bool_)
-    for feature in np.unique(candidates.feature[above]).tolist():
+    for held in candidates.categories:
+        cells = counts[:, np.append(candidates.stop_cell[held], candidates.missing_cell[held[0]])]
+        shown[held] = above[held].all() and all(_large(cell, smallest_cell) for cell in cells.T)
+    cut = above & ~candidates.is_category
+    for feature in np.unique(candidates.feature[cut]).tolist():
         own = np.flatnonzero((candidates.feature == feature) & above)
         cells = counts[:, cuts.first_cell[feature] : cuts.first_cell[feature + 1]]
         shown[own] = _shown_of_column(

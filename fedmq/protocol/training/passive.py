@@ -27,6 +27,8 @@ from fedmq.protocol.events import (
 from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.asked_nodes import AskedNodes
+from fedmq.protocol.training.candidate_categories import shown_categories
+from fedmq.protocol.training.category_columns import columns_by_sets
 from fedmq.protocol.training.column_marks import ColumnMarks
 from fedmq.protocol.training.computations import recorded, went_left
 from fedmq.protocol.training.earlier_attempts import kept_before
@@ -193,8 +195,10 @@ class PassiveTraining(PassiveOpening):
         order = tree.shown.order(step.node)
         shown = {}
         if order is not None:
-            columns = tree.candidates.of_node(step.node).feature[order]
-            shown = tree.marks.shown(step.node, columns)
+            candidates = tree.candidates.of_node(step.node)
+            shown = tree.marks.shown(step.node, candidates.columns[order])
+            if candidates.categories:
+                shown["categories"] = shown_categories(candidates, order)
         for index, values in enumerate(step.pieces):
             self._send(
                 self._peer,
@@ -226,7 +230,8 @@ class PassiveTraining(PassiveOpening):
             return
         winner, pieces = tree.winner(body), tree.split(body.node)
         candidates = tree.candidates.of_node(body.node)
-        tree.marks.split(body.node, int(candidates.feature[winner]))
+        first = winner if isinstance(winner, int) else int(winner.right[0])
+        tree.marks.split(body.node, int(candidates.columns[first]))
         self._records, record = recorded(self._records, candidates, winner)
         self._places.append((tree.number, body.node))
         left = went_left(self._records, record, self._prepared.table.values, rows)
@@ -278,10 +283,11 @@ class PassiveTraining(PassiveOpening):
             self._emit(Finish(None))
             return
         complete = len(self._places) == len(self._records)  # an old checkpoint may lack some
+        columns = columns_by_sets(self._prepared.table, self._prepared.bins.cuts)
         share = PassiveShare(
             model_id=self._terms.model,
             party=self._party,
-            lookup_table=self._records,
+            lookup_table=self._records.model_copy(update={"category_columns": columns}),
             places=tuple(self._places) if complete else (),
             withheld=self._withheld,
         )

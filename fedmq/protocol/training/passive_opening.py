@@ -23,6 +23,7 @@ from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.candidate_order import RootCells
+from fedmq.protocol.training.category_columns import category_places
 from fedmq.protocol.training.column_constraints import kept_constraints
 from fedmq.protocol.training.commitment import committed, noise_secret
 from fedmq.protocol.training.computations import BinTable
@@ -128,7 +129,13 @@ class PassiveOpening(PassiveContinuing):
         yield from self._finding(self._party, table)
         learning = ~self._terms.evaluation.numpy()
         constraints = kept_constraints(self._party, table, self._terms, spec)
-        bins = yield from single(BinTable(table.values, learning, self._terms.max_bin))
+        columns = tuple(category_places(table).values())
+        by_sets = self._terms.max_cat_to_onehot or None
+        if by_sets is not None and not spec.finds_sets:
+            raise Refused(f"engine {spec.name!r} finds no sets of categories")
+        bins = yield from single(
+            BinTable(table.values, learning, self._terms.max_bin, columns, by_sets)
+        )
         candidates = len(CandidateTable.of(bins.cuts))
         counter = SumsCounter(self._party, self._answered, table.row_set, int(learning.sum()))
         try:
@@ -170,6 +177,7 @@ class PassiveOpening(PassiveContinuing):
             trees=self._next_tree,
             candidates=prepared.candidates,
             signed=bool(prepared.constraints.signs.any()),
+            by_sets=bool(prepared.bins.cuts.category_columns),
             smallest_node=self._withheld.smallest_node,
             smallest_cell=self._withheld.smallest_cell,
             commitment=b"" if commitment is None else commitment.root,

@@ -162,3 +162,22 @@ def test_a_set_of_categories_goes_right_wherever_it_is_asked_for() -> None:
         assert table.directions(X, rows, np.full(5, record)).tolist() == expected
     together = table.directions(X, np.repeat(rows, 3), np.tile(np.arange(3), 5))
     assert together.tolist() == np.array(left).T.ravel().tolist()
+
+
+def test_records_with_sets_are_parted_and_joined_again() -> None:
+    whole = (
+        LookupTable.empty(("a", "b", "c"))
+        .appended(2, 1.5, True)
+        .appended(0, 0.0, True, [(0, 1)])
+        .appended(1, 0.0, False)
+    )
+    assert whole.category_sets == ((), (0, 1), ())
+    assert "category" not in whole.since(2).model_dump_json()
+    parts = [LookupTable.model_validate_json(whole.since(1).model_dump_json())]
+    joined = LookupTable.empty(("a", "b", "c")).appended(2, 1.5, True).followed_by(parts[0])
+    assert joined.model_dump_json() == whole.model_dump_json()
+
+
+def test_a_set_of_no_feature_of_the_table_is_no_record() -> None:
+    with pytest.raises(ValidationError, match="names no feature"):
+        LookupTable.empty(("a",)).appended(0, 0.0, True, [(0, 1)])
