@@ -152,13 +152,20 @@ class Consent:
         self._alignments.take()
         await self.audit.record("agreed", header, name=terms.name)
 
-    async def inference(self, header: Header, terms: InferenceOpen) -> None:
-        """Raises Refused if this party does not score on ``terms``."""
+    async def inference(self, header: Header, terms: InferenceOpen, shows_all: bool = True) -> None:
+        """Raises Refused if this party does not score on ``terms``.
+
+        ``shows_all``: whether it answers with all directions of a row, in mode ``bitmap``.
+        """
         explained = {"explain": self.explain} if terms.explained_records else {}
         await self._ask(header, model=terms.model, rows=terms.rows, **explained)
         self._check_peer(header, "inference")
         if explained and self.explain == "none":
             raise self._refusal('have a part in reasons for scores (explain = "none")')
+        if explained and not shows_all:
+            raise self._refusal(
+                "show all directions, which reasons need: modes of its [online] lack bitmap"
+            )
         if not self._rows_remembered:
             self._remember_rows(await asyncio.to_thread(lambda: list(self._agreed_before(HOUR))))
         self.quota.take(terms.rows)

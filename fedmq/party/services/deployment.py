@@ -191,14 +191,10 @@ class DeploymentService(Service):
         explain = self.context.consent.explain
 
         def ready(loaded: LoadedShare) -> ModelReady:
-            if terms.mode == "hop" or explain == "party":
-                return ModelReady()
-            return ModelReady(
-                explain=explain != "none",
-                columns=record_columns(loaded.columns(self.context.config.data.reasons))
-                if explain == "column"
-                else None,
-            )
+            if terms.mode == "hop" or explain != "column":
+                return ModelReady(explain=explain != "none")
+            columns = loaded.columns(self.context.config.data.reasons)
+            return ModelReady(columns=record_columns(columns))
 
         refusal = await self._refusal(header, terms)
         machine = PassiveDeployment(header.sender, load, refusal, ready)

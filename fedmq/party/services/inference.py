@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.shown_columns import ShownColumns
 from fedmq.boosting.row_weights import first_margins
-from fedmq.errors import ConfigError, DataError, Refused
+from fedmq.errors import ConfigError, DataError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
@@ -58,16 +58,8 @@ class InferenceService(Service):
             self.context.party, self._serving, self.context.model_store, terms.model
         )
         consent = self.context.consent
-        agreed = await answered(consent.inference(header, terms))
-
-        def consented(_: InferenceOpen) -> None:
-            agreed.result()
-            if terms.explained_records and "bitmap" not in self.context.config.online.modes:
-                raise Refused(
-                    f"{self.context.party} does not show all directions, which reasons need: modes "
-                    "of its [online] lack bitmap"
-                )
-
+        shows_all = "bitmap" in self.context.config.online.modes
+        agreed = await answered(consent.inference(header, terms, shows_all))
         explain = consent.explain
 
         def columns(share: PassiveShare, records: int) -> RecordColumns | None:
@@ -76,7 +68,7 @@ class InferenceService(Service):
             texts = self.context.config.data.reasons
             return record_columns(ShownColumns.of(share.lookup_table, records, texts))
 
-        machine = PassiveInference(header.sender, load, consented, columns)
+        machine = PassiveInference(header.sender, load, lambda _: agreed.result(), columns)
         running = self.context.sessions.open(
             header.session, header.attempt, "inference", terms.model, machine
         )

@@ -11,7 +11,7 @@ One that stays silent too long counts as away, and the rows go on as ``degrade``
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -253,25 +253,21 @@ class OnlineBatch(Machine):
         request = self._requests[index]
         leaves = self._pairs.leaves(request.start, request.stop)
         if leaves is not None:
-            rows = slice(request.start, request.stop)
-            bitmaps = None
-            if request.explain and self._bitmaps.keys() == self._served.asked.keys():
-                bitmaps = {owner: bits[rows] for owner, bits in self._bitmaps.items()}
-            computation = SumOnline(
-                self._served, leaves, self._values[rows], bitmaps, request.base_margin
-            )
+            computation = SumOnline(self._served, leaves, request.base_margin)
             self._run(SUMS, single(computation), partial(self._with_sums, index))
 
-    def _with_sums(self, index: int, sums: OnlineScores) -> None:
+    def _with_sums(self, index: int, sums: tuple[NDArray[np.float32], NDArray[np.float32]]) -> None:
         if index not in self._requests:
             return
         request = self._requests[index]
         unknown, degraded = self._degradation.of(
             request.start, request.stop, self._served.share.parties
         )
-        left = None if degraded else sums.left  # a guess has no reasons
-        scores = replace(sums, unknown=unknown, degraded=degraded, left=left)
-        self._answer(index, scores)
+        bitmaps = None
+        if request.explain and self._mode == "bitmap" and not degraded:  # a guess has no reasons
+            rows = slice(request.start, request.stop)
+            bitmaps = {owner: bits[rows] for owner, bits in self._bitmaps.items()}
+        self._answer(index, OnlineScores(*sums, unknown, degraded, bitmaps))
 
     def _answer(self, index: int, result: OnlineScores | FedmqError) -> None:
         del self._requests[index]

@@ -21,15 +21,16 @@ class OnlineScores:
 
     ``unknown`` bool (rows,) by party: rows that the party does not hold, whose values there counted
     as missing. ``degraded`` by party: the share of (row, tree) pairs whose direction at that party
-    was guessed because it did not answer; absent where all is exact. ``left`` bool (rows, nodes):
-    all directions, where the request is to be explained and nothing was guessed.
+    was guessed because it did not answer; absent where all is exact. ``bitmaps`` bool (rows,
+    records) by index of each owner: all directions, where the request is to be explained and
+    nothing was guessed.
     """
 
     margins: NDArray[np.float32]
     predictions: NDArray[np.float32]
     unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     degraded: Mapping[str, float] = field(default_factory=dict)
-    left: NDArray[np.bool_] | None = None
+    bitmaps: Mapping[int, NDArray[np.bool_]] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,23 +101,14 @@ class Descend:
 class SumOnline:
     """Margins and predictions of the rows whose ``leaves`` (rows, trees) these are.
 
-    And all of their directions if ``bitmaps`` are given, bool (rows, records) by owner;
-    ``values`` (rows, features) are the label holder's own.
     ``base_margin`` as in :class:`AskedRows`.
     """
 
     label: ClassVar[str] = "SumOnline"
     served: ServedForest
     leaves: NDArray[np.int32]
-    values: NDArray[np.float32]
-    bitmaps: Mapping[int, NDArray[np.bool_]] | None = None
     base_margin: NDArray[np.float32] | None = None
 
-    def run(self) -> OnlineScores:
-        """The scores, of which nothing was guessed."""
+    def run(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         assert (self.served.forest.owner[self.leaves] == LEAF).all()
-        margins, predictions = self.served.scores(self.leaves, self.base_margin)
-        if self.bitmaps is None:
-            return OnlineScores(margins, predictions)
-        left = self.served.directions(self.values, self.bitmaps)
-        return OnlineScores(margins, predictions, left=left)
+        return self.served.scores(self.leaves, self.base_margin)

@@ -214,6 +214,19 @@ class TestInference:
                 HEADER, InferenceOpen(model="m", rows=1, id_pieces=0)
             )
 
+    async def test_reasons_are_refused_before_anything_of_the_quota_is_taken(
+        self, tmp_path: Path
+    ) -> None:
+        asked = InferenceOpen(model="m", rows=5, id_pieces=0, explained_records=3)
+        unwilling = consent(tmp_path / "a", explain="none", most_rows_per_hour=5)
+        with pytest.raises(Refused, match="does not have a part in reasons for scores"):
+            await unwilling.inference(HEADER, asked)
+        willing = consent(tmp_path / "b", most_rows_per_hour=5)
+        with pytest.raises(Refused, match="does not show all directions, which reasons need"):
+            await willing.inference(HEADER, asked, shows_all=False)
+        for party in (unwilling, willing):
+            await party.inference(HEADER, asked.model_copy(update={"explained_records": 0}))
+
     async def test_so_can_serving_online(self, tmp_path: Path) -> None:
         await consent(tmp_path / "a").serving(HEADER, "m", "hop")
         with pytest.raises(Refused, match="does not take part in inference"):

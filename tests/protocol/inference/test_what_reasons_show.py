@@ -1,15 +1,22 @@
-"""What the messages of an explained file of scores show: which records share a column."""
+"""What the messages of reasons for scores show: which records share a column."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.model.shown_columns import ShownColumns
 from fedmq.computation import Given
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceAccept
+from fedmq.messages.online import ModelReady
+from fedmq.protocol.deployment.active import ActiveDeployment
+from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.inference.explained import ExplainedInference
 from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
+from fedmq.protocol.machine import Machine
 from fedmq.protocol.record_columns import record_columns
 from tests.protocol.federation import ACTIVE, names, ran
 from tests.protocol.inspection import Numbers, leaks
@@ -57,3 +64,32 @@ def test_no_message_of_reasons_tells_a_secret_but_which_records_share_a_column()
         for text in envelope.body.columns.texts
     }
     assert said == {"often late", ""}
+
+
+def test_no_message_of_an_activation_tells_more_than_which_records_share_a_column() -> None:
+    made = federation()
+    _, secrets, simulation = trained(made)
+    shares = simulation.results
+    served = ServedForest.of(shares[ACTIVE])
+    machines: dict[str, Machine] = {ACTIVE: ActiveDeployment("production", served, "bitmap")}
+    for owner, peer in served.asked.items():
+        table, records = shares[peer].lookup_table, len(served.node_of[owner])
+        columns = ShownColumns.of(table, records, {})
+        ready = ModelReady(columns=record_columns(columns))
+        machines[peer] = PassiveDeployment(ACTIVE, Given(None), "", lambda _, held=ready: held)
+    envelopes: list[Envelope] = []
+    agreed = ran(machines, tap=envelopes.append).results[ACTIVE]
+    assert leaks(envelopes, secrets) == set()
+    disclosed = [
+        (envelope.header.kind, name)
+        for envelope in envelopes
+        if envelope.header.recipient == ACTIVE
+        for name, value in dict(envelope.body).items()
+        if value != type(envelope.body).model_fields[name].default
+    ]
+    assert set(disclosed) == {("model ready", "columns")}
+    for peer, columns in agreed.columns.items():
+        features = shares[peer].lookup_table.feature[: len(columns.column)]
+        one, other = np.triu_indices(len(features), k=1)
+        same = columns.column[one] == columns.column[other]
+        np.testing.assert_array_equal(same, features[one] == features[other])

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.model.explainer import Explainer, Player
+from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.boosting.row_weights import first_margins
 from fedmq.errors import DataError, Overloaded, PeerSilent, TooManyRows
 from fedmq.messages.body import Body
@@ -154,12 +155,10 @@ class Scorer:
             unknown = {self._party: is_unknown, **scores.unknown}
             scores = replace(scores, unknown=unknown)
         self.counts.degraded += bool(scores.degraded)
-        if scores.left is None or model.explainer is None:
+        if scores.bitmaps is None or model.explainer is None:
             return ScoredRequest(model.id, model.mode, scores)
-        contributions = await _contributions(model.explainer, scores.left, first)
-        return ScoredRequest(
-            model.id, model.mode, scores, model.explainer.players, contributions[:, 0]
-        )
+        found = await _contributions(model.forest, model.explainer, values, scores.bitmaps, first)
+        return ScoredRequest(model.id, model.mode, scores, model.explainer.players, found[:, 0])
 
     async def _outcomes(self, pieces: Sequence[RequestPiece], seconds: float) -> list[OnlineScores]:
         outcomes = [piece.outcome for piece in pieces]
@@ -271,11 +270,18 @@ class Scorer:
 
 
 async def _contributions(
-    explainer: Explainer, left: NDArray[np.bool_], first: NDArray[np.float32] | None
+    forest: ServedForest,
+    explainer: Explainer,
+    values: NDArray[np.float32],
+    bitmaps: Mapping[int, NDArray[np.bool_]],
+    first: NDArray[np.float32] | None,
 ) -> NDArray[np.float32]:
-    if len(left) * explainer.factors <= _FACTORS_AT_ONCE:
-        return explainer.contributions(left, first)
-    return await asyncio.to_thread(explainer.contributions, left, first)
+    def explain() -> NDArray[np.float32]:
+        return explainer.contributions(forest.directions(values, bitmaps), first)
+
+    if len(values) * explainer.factors <= _FACTORS_AT_ONCE:
+        return explain()
+    return await asyncio.to_thread(explain)
 
 
 def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
@@ -298,13 +304,15 @@ def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
         )
         for party in {party for piece in pieces for party in piece.degraded}
     }
-    directions = [piece.left for piece in pieces if piece.left is not None]
+    bitmaps = [piece.bitmaps for piece in pieces if piece.bitmaps is not None]
     return OnlineScores(
         np.concatenate([piece.margins for piece in pieces]),
         np.concatenate([piece.predictions for piece in pieces]),
         unknown,
         degraded,
-        np.concatenate(directions) if len(directions) == len(pieces) else None,
+        {owner: np.concatenate([bits[owner] for bits in bitmaps]) for owner in bitmaps[0]}
+        if len(bitmaps) == len(pieces)
+        else None,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import aio_pika
 import pytest
 
+from fedmq.boosting.model.explainer import Explainer
 from fedmq.errors import LinkError
 from fedmq.party.configuration.online import RequestsSection
 from fedmq.party.online.scoring.prediction_service import PredictionService
@@ -68,7 +69,8 @@ async def caller(node: RabbitNode, world: World) -> AsyncIterator[Caller]:
     channel = await connection.channel()
     await channel.declare_queue(QUEUE, durable=True)
     section = RequestsSection.model_validate({"broker": node.url(), "queue": QUEUE})
-    requests = RequestQueue(section, PredictionService(ServingHarness(world).scorer, ACTIVE, False))
+    harness = ServingHarness(world, mode="bitmap")
+    requests = RequestQueue(section, PredictionService(harness.scorer, ACTIVE, False))
     requests.start()
     made = Caller(channel)
     await made.open()
@@ -88,6 +90,17 @@ async def test_each_request_is_answered_where_it_wants_to_be(caller: Caller, wor
         answer = answers[f"c{row}"]
         assert answer["status"] == 200
         assert answer["scores"] == [{"id": world.ids[row], "score": float(world.margins[row])}]
+
+
+async def test_a_request_by_message_gets_reasons_too(caller: Caller, world: World) -> None:
+    asked = {"ids": [world.ids[7]], "output": "margin", "explain": 1000}
+    await caller.send(json.dumps(asked).encode(), "why")
+    _, answer = await caller.answer()
+    (score,) = answer["scores"]
+    explainer = Explainer.of(world.served, {})
+    added = sum(reason["value"] for reason in score["reasons"])
+    assert score["score"] == pytest.approx(float(explainer.bias[0]) + added, abs=1e-5)
+    assert {reason["party"] for reason in score["reasons"]} == {"active", "telco", "retail"}
 
 
 @pytest.mark.parametrize(
