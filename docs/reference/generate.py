@@ -89,6 +89,9 @@ PARAMETERS: Mapping[str, str] = {
     "eval_metric": "one name or a list; the objective's own when left out",
     "early_stopping_rounds": "stop after so many trees without a better value of the last metric",
     "active_only_trees": "so many first rounds use the active party alone (RL-SecureBoost)",
+    "xgboost_arithmetic": "whose model comes out, node by node: that of XGBoost 3.2 and 3.3, or of "
+    "3.4 and later; left out, that of the XGBoost installed beside the label holder's fedmq, or "
+    "the newest where none is",
 }
 
 

@@ -1,6 +1,6 @@
 """What is computed? Gradient-boosted trees over binned columns, in plain NumPy.
 
-The numbers are those of XGBoost 3.2's ``hist``, node by node. In the order in which to read:
+The numbers are those of XGBoost's ``hist``, node by node. In the order in which to read:
 
 ========================  ====================================================================
 ``params``                the training parameters, under XGBoost's names

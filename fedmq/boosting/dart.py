@@ -1,7 +1,9 @@
 """Which trees does a round of DART leave out, and what does each tree weigh?
 
 DART (Rashmi and Gilad-Bachrach, arXiv 1505.01866) as XGBoost's ``gbtree.cc`` has it, draws
-included: a round grows from the margins without some trees, and is weighed against them.
+included: a round grows from the margins without some trees, and is weighed against them. XGBoost
+3.2 draws before there are trees as well, and its sampler of columns once; parallel trees weigh by
+their own share of ``eta``.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import numpy as np
 
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.standard_random import StandardRandom
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 
 __all__ = ["Dart"]
 
@@ -26,6 +29,7 @@ class Dart:
         self.dropped: tuple[int, ...] = ()
         """Numbers of trees, ascending."""
         self._params = params
+        self._is_oldest = params.xgboost_arithmetic == OLDEST
         self._random = StandardRandom(params.seed)
         self._drop()
         for _ in range(rounds):
@@ -34,7 +38,9 @@ class Dart:
     def end_round(self) -> None:
         """The trees of a round have grown: weigh them and those left out, and begin the next."""
         added = self._params.trees_per_round
-        rate = np.float32(np.float32(self._params.eta) / added)
+        rate = np.float32(self._params.eta)
+        if self._is_oldest:
+            rate = np.float32(rate / added)
         count = len(self.dropped)
         if not count:
             self.weights += [np.float32(1)] * added
@@ -43,7 +49,7 @@ class Dart:
         else:
             together = float(np.float32(count) + rate)
             self._weigh(count / together, 1 / together)
-        if len(self.weights) == added:
+        if len(self.weights) == added and self._is_oldest:
             self._random.word()  # XGBoost's sampler of columns takes its seed in the first round
         self._drop()
 
@@ -56,6 +62,8 @@ class Dart:
         params = self._params
         skip, rate = np.float32(params.skip_drop), np.float32(params.rate_drop)
         self.dropped = ()
+        if not self.weights and not self._is_oldest:
+            return
         if skip > 0 and self._random.uniform() < skip:
             return
         trees = range(len(self.weights))

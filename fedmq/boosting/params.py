@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
@@ -25,10 +26,11 @@ from fedmq.boosting.objective_name import (
     default_metric,
     own_parameters,
 )
+from fedmq.boosting.xgboost.arithmetic import Arithmetic, as_stored, default_arithmetic
 from fedmq.boosting.xgboost.parameters import XGBOOST_PARAMETERS
 from fedmq.errors import ConfigError
 
-__all__ = ["ALIASES", "DEEPEST", "TrainParams"]
+__all__ = ["ALIASES", "DEEPEST", "StoredParams", "TrainParams"]
 
 Sign = Literal[-1, 0, 1]
 
@@ -75,6 +77,9 @@ class TrainParams(BaseModel):
     ``max_cat_threshold`` of which are tried; left out, each category is split from the others.
     A round grows ``num_parallel_tree`` trees from the same gradients, for each class. ``rate_drop``
     and the four below it are those of ``booster = "dart"``.
+    ``xgboost_arithmetic``: the XGBoost whose model comes out, node by node: 3.2 and 3.3, or 3.4 and
+    later. Left out, it is that of the XGBoost that is installed, or the newest if none is. Files
+    without it were written when there was 3.2 alone, and are read as `StoredParams`.
 
     Raises:
         ConfigError: a parameter is unknown or wrong; the text names it.
@@ -129,6 +134,7 @@ class TrainParams(BaseModel):
     eval_metric: tuple[str, ...] = ()
     early_stopping_rounds: Annotated[int, Field(ge=1)] | None = None
     active_only_trees: Annotated[int, Field(ge=0)] = 0
+    xgboost_arithmetic: Arithmetic = Field(default_factory=default_arithmetic)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -229,7 +235,8 @@ class TrainParams(BaseModel):
         settings = {
             "tree_method": "hist",
             "objective": self.objective,
-            "booster": self.booster,
+            # From 3.4 on XGBoost warns of the name, and takes the parameters without it.
+            "booster": self.booster if self.xgboost_arithmetic == "3.2" else "gbtree",
             **({name: getattr(self, name) for name in _OF_DART} if self.booster == "dart" else {}),
             "num_parallel_tree": self.num_parallel_tree,
             "max_depth": self.max_depth,
@@ -256,6 +263,10 @@ class TrainParams(BaseModel):
         if self.num_class is not None:
             settings["multi_strategy"] = self.multi_strategy
         return settings if self.base_score is None else settings | {"base_score": self.base_score}
+
+
+StoredParams = Annotated[TrainParams, BeforeValidator(as_stored)]
+"""Parameters in a file of fedmq's own: without ``xgboost_arithmetic`` theirs is 3.2."""
 
 
 def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,8 +325,8 @@ def _check_objective(params: TrainParams) -> None:
     for name in ("monotone_constraints", "interaction_constraints"):
         if params.vector_outputs > 1 and getattr(params, name):
             raise ConfigError(
-                f"{name}: neither XGBoost nor fedmq has them for trees of vector leaves; leave "
-                "multi_strategy at one_output_per_tree"
+                f"{name}: fedmq has none for trees of vector leaves; leave multi_strategy at "
+                "one_output_per_tree"
             )
     if isinstance(score, tuple):
         if len(score) != params.num_class:
@@ -356,7 +367,7 @@ def _check_booster(params: TrainParams) -> None:
                 "model could be kept as it was; leave it out"
             )
         if params.vector_outputs > 1:
-            raise ConfigError("multi_strategy: neither XGBoost nor fedmq has vector leaves of dart")
+            raise ConfigError("multi_strategy: fedmq has no vector leaves of dart")
         return
     defaults = TrainParams.model_fields
     given = [name for name in _OF_DART if getattr(params, name) != defaults[name].default]

@@ -1,4 +1,5 @@
-"""Functions of float32 as XGBoost's C++ has them: ``expf``, ``logf``, ``log1pf``, ``lgammaf``.
+"""Functions of float32 as XGBoost's C++ has them: ``expf``, ``logf``, ``log1pf``, ``lgammaf``,
+``hypotf``, ``tanhf``.
 
 They are taken in float64 and rounded once, which is what a correctly rounded function gives;
 NumPy's own float32 ones are off by more than those of the C library.
@@ -11,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["exp", "lgamma", "log", "log1p", "log_of", "sigmoid"]
+__all__ = ["exp", "hypot", "lgamma", "log", "log1p", "log_of", "sigmoid", "tanh"]
 
 _ONE = np.float32(1)
 _LARGEST_EXPONENT = np.float32(88.7)  # exp of more overflows float32
@@ -45,6 +46,18 @@ def log1p(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def lgamma(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """The logarithm of the gamma function of positive ``x``."""
     return np.asarray(_lgamma(np.asarray(x, np.float64)), np.float64).astype(np.float32)
+
+
+def hypot(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The root of ``x * x + y * y``."""
+    wide = np.square(np.asarray(x, np.float64)) + np.square(np.asarray(y, np.float64))
+    root: NDArray[np.float32] = np.sqrt(wide).astype(np.float32)
+    return root
+
+
+def tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The hyperbolic tangent."""
+    return np.tanh(np.asarray(x, np.float64)).astype(np.float32)
 
 
 def sigmoid(x: NDArray[np.float32]) -> NDArray[np.float32]:

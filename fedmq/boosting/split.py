@@ -1,7 +1,8 @@
 """Gain of a split, the best candidate of a node, and the weight of a leaf.
 
-Bit for bit those of XGBoost 3.2 ``hist`` (``split_evaluator.h``, ``evaluate_splits.h``,
-``param.h``): sums are float64, parameters float32, and each gain is a float32.
+Bit for bit those of XGBoost's ``hist`` (``split_evaluator.h``, ``evaluate_splits.h``,
+``param.h``), of 3.2 or 3.4 as ``xgboost_arithmetic`` says: sums are float64, parameters float32,
+and each gain is a float32.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def leaf_weights(
 ) -> NDArray[np.float32]:
     """What a leaf adds to the margin, eta included: float32 (...) of sums (..., 2).
 
-    Equation 5 of XGBoost (arXiv 1603.02754); zero for nodes lighter than min_child_weight.
+    Equation 5 of XGBoost (arXiv 1603.02754); in 3.2 zero for nodes lighter than min_child_weight.
     ``bounds``: those of the leaf's parent.
     """
     return node_weights(total, params, bounds) * params.leaf_eta
@@ -114,10 +115,11 @@ def vector_leaf_weights(
 ) -> NDArray[np.float32]:
     """What a vector leaf adds to each margin, eta included: float32 (outputs,) of (2 * outputs,).
 
-    XGBoost rounds once, after eta; the weights of a ``root`` without splits before it as well.
+    XGBoost 3.4 rounds before eta and after it; 3.2 once, after it, but those of a ``root`` without
+    splits twice.
     """
     weights = _weights(_by_output(total), params)
-    if root:
+    if root or params.xgboost_arithmetic != "3.2":
         return weights.astype(np.float32) * params.leaf_eta
     return (weights * np.float64(params.leaf_eta)).astype(np.float32)
 
@@ -130,9 +132,12 @@ def _vector_gains(
 ) -> NDArray[np.float32]:
     """Loss reduction per candidate over all outputs of vector leaves: ``HistMultiEvaluator``.
 
-    float32 (..., C), rounded once; -inf where a side has no hessian at all. A side that is lighter
-    than min_child_weight in an output is no obstacle: that output's weight is 0.
+    float32 (..., C), rounded once; -inf where a side has no hessian at all. In 3.4 also where a
+    side's mean over the outputs is lighter than min_child_weight; in 3.2 that is no obstacle, and
+    the weight of an output that is lighter is 0.
     """
+    if params.xgboost_arithmetic != "3.2":
+        return _vector_gains_of_means(left, right, total, params)
     with np.errstate(over="ignore", invalid="ignore"):
         sides = _vector_gain(left, params) + _vector_gain(right, params)
         gains = (sides - _vector_gain(total, params)[..., None]).astype(np.float32)
@@ -140,12 +145,61 @@ def _vector_gains(
     return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
 
 
+def _vector_gains_of_means(
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    total: NDArray[np.float64],
+    params: TrainParams,
+) -> NDArray[np.float32]:
+    """``CalcSplitGain`` of XGBoost 3.4: the sides of an output one after the other, in float64.
+
+    What the node was worth comes from its weights as float32, what the sides are from no weights.
+    """
+    outputs = _by_output(total)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sides = [_output_gains(_by_output(side), params) for side in (left, right)]
+        before = _gain_of_weights(outputs, _weights(outputs, params).astype(np.float32), params)
+        gains = _summed(np.stack(sides, axis=-1).reshape(left.shape))
+        gains = (gains - _summed(before)[..., None]).astype(np.float32)
+    h_left, h_right = (_summed(side[..., 1::2]) / outputs.shape[-2] for side in (left, right))
+    lightest = np.minimum(h_left, h_right)
+    valid = (lightest > 0) & (lightest >= np.float32(params.min_child_weight))
+    return np.where(valid & np.isfinite(gains), gains, np.float32(-np.inf))
+
+
+def _output_gains(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
+    """What each output of a side is worth: ``CalcGain``, float64 (...) of sums (..., 2)."""
+    G, H = sums[..., 0], sums[..., 1]
+    if params.max_delta_step:
+        gain = _gain_of_weights(sums, _weights(sums, params), params)
+    else:
+        denominator = np.where(H > 0, H + np.float64(np.float32(params.reg_lambda)), 1.0)
+        gain = np.square(_shrunk(G, params)) / denominator
+    return np.where(H > 0, gain, 0.0)
+
+
+def _gain_of_weights(
+    sums: NDArray[np.float64], weights: NDArray[np.floating], params: TrainParams
+) -> NDArray[np.float64]:
+    """-(2 G w + (H + lambda) w^2 + 2 alpha |w|): ``CalcGainGivenWeight`` of XGBoost 3.4."""
+    reg_lambda, alpha = (np.float64(np.float32(r)) for r in (params.reg_lambda, params.reg_alpha))
+    squares = (sums[..., 1] + reg_lambda) * np.square(weights)
+    gain: NDArray[np.float64] = -(
+        2 * sums[..., 0] * weights + squares + 2 * alpha * np.abs(weights)
+    )
+    return gain
+
+
 def _vector_gain(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
     """What a side is worth: the sum of -w L1(G) over outputs, w in float32."""
     outputs = _by_output(sums)
     worth = -_weights(outputs, params).astype(np.float32) * _shrunk(outputs[..., 0], params)
-    # One output after the other, as XGBoost adds them.
-    summed: NDArray[np.float64] = np.add.accumulate(worth, axis=-1)[..., -1]
+    return _summed(worth)
+
+
+def _summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums along the last axis, one after the other as XGBoost adds them."""
+    summed: NDArray[np.float64] = np.add.accumulate(values, axis=-1)[..., -1]
     return summed
 
 
@@ -157,7 +211,9 @@ def _by_output(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 def _weights(sums: NDArray[np.float64], params: TrainParams) -> NDArray[np.float64]:
     """-L1(G) / (H + lambda), at most max_delta_step away from zero: ``CalcWeight``."""
     G, H = sums[..., 0], sums[..., 1]
-    heavy = (H > 0) & ~(np.float32(params.min_child_weight) > H)
+    heavy = H > 0
+    if params.xgboost_arithmetic == "3.2":
+        heavy &= ~(np.float32(params.min_child_weight) > H)
     denominator = np.where(heavy, H + np.float64(np.float32(params.reg_lambda)), 1.0)
     weights = np.where(heavy, -_shrunk(G, params) / denominator, 0.0)
     if params.max_delta_step:
@@ -171,10 +227,14 @@ def _side_gain(
 ) -> NDArray[np.float32]:
     """What a side is worth in float32, as ``CalcGainGivenWeight`` has it.
 
-    L1(G)^2 / (H + lambda), a quotient of float32s; where weights are bounded, by the weight w,
-    -(2 G w + (H + lambda) w^2), in which XGBoost leaves alpha out.
+    In 3.4 by the weight, float32. In 3.2 L1(G)^2 / (H + lambda), a quotient of float32s; where
+    weights are bounded, by the weight w, -(2 G w + (H + lambda) w^2), which leaves alpha out.
     """
     G, H = sums[..., 0], sums[..., 1]
+    if params.xgboost_arithmetic != "3.2":
+        weights = node_weights(sums, params, bounds or UNBOUNDED)
+        gains = _gain_of_weights(sums, weights, params).astype(np.float32)
+        return np.where(H > 0, gains, np.float32(0))
     reg_lambda = np.float32(params.reg_lambda)
     present = H > 0
     gain: NDArray[np.float32]

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.export import import_xgboost
 from fedmq.boosting.xgboost.joined_constraints import joined_constraints
-from fedmq.boosting.xgboost.parity import compare, joined_bins, labelled, train_reference
+from fedmq.boosting.xgboost.parity import (
+    compare,
+    installed_arithmetic,
+    joined_bins,
+    labelled,
+    train_reference,
+)
 from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.row_index import by_index
 from fedmq.simulation.simulate import simulate
@@ -47,16 +53,19 @@ def compare_with_xgboost(
 ) -> XGBoostComparison:
     """Train on these tables by :func:`fedmq.simulate` and by XGBoost, and compare the models.
 
-    The arguments are those of ``simulate``. Needs the extra ``fedmq[xgboost]``.
+    The arguments are those of ``simulate``. Needs the extra ``fedmq[xgboost]``. Where ``params`` do
+    not name an ``xgboost_arithmetic``, it is that of the XGBoost that is installed.
 
     Raises:
-        ConfigError: xgboost is not installed, a parameter is wrong, or it draws rows or columns at
-            random, which XGBoost does otherwise.
+        ConfigError: xgboost is not installed or computes otherwise than ``params`` want, a
+            parameter is wrong, or it draws rows or columns at random, which XGBoost does otherwise.
         DataError: a table is wrong.
     """
     if not isinstance(params, TrainParams):
         params = TrainParams.parse(params or {}, "params")
     xgb = import_xgboost()
+    if "xgboost_arithmetic" not in params.model_fields_set:
+        params = params.model_copy(update={"xgboost_arithmetic": installed_arithmetic()})
     matched = by_index({ACTIVE: active, **passive}, {"label": label})
     tables, label = dict(matched.tables), matched.beside["label"]
     passive = {party: tables[party] for party in passive}

@@ -16,6 +16,7 @@ from fedmq.boosting.xgboost.joined_constraints import joined_constraints
 from fedmq.boosting.xgboost.parity import (
     Parity,
     compare,
+    installed_arithmetic,
     joined_bins,
     labelled,
     train_reference,
@@ -87,7 +88,10 @@ class Case:
             X,
             y,
             hands,
-            options | drawn_later(later, vectors=vectors) | by_sets,
+            options
+            | {"xgboost_arithmetic": installed_arithmetic()}
+            | drawn_later(later, vectors=vectors)
+            | by_sets,
             signs,
             together,
             engine,

@@ -122,6 +122,12 @@ def test_a_continued_model_can_be_continued() -> None:
     assert kept(model) == kept(whole)
 
 
+def test_all_trees_of_a_model_are_of_one_xgboost() -> None:
+    first = trained(num_boost_round=1, xgboost_arithmetic="3.4")
+    model = trained(first, num_boost_round=1, xgboost_arithmetic="3.2")
+    assert model.share.params.xgboost_arithmetic == "3.4"
+
+
 def test_a_party_may_join() -> None:
     first = fedmq.simulate(
         active=X[:, :3], label=Y, passive={"shop": X[:, 5:]}, params=PARAMS, engine="plain"

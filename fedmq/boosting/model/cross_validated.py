@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedmq.boosting.params import TrainParams
+from fedmq.boosting.params import StoredParams
 from fedmq.errors import ConfigError, DataError
 
 __all__ = ["CrossValidated"]
@@ -23,7 +23,7 @@ class CrossValidated(BaseModel):
     name: str
     parties: tuple[str, ...]
     folds: int
-    params: TrainParams
+    params: StoredParams
     figures: dict[str, tuple[float, ...]]
     rounds: int
     best_iteration: int | None = None

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
 from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
-from fedmq.boosting.params import TrainParams
+from fedmq.boosting.params import StoredParams
 from fedmq.errors import ConfigError, DataError
 
 __all__ = ["ActiveShare", "PassiveShare"]
@@ -98,7 +98,7 @@ class ActiveShare(_Share):
 
     format: Literal["fedmq.active-share"] = "fedmq.active-share"
     parties: Annotated[tuple[str, ...], Field(min_length=1)]
-    params: TrainParams
+    params: StoredParams
     trees: tuple[Tree, ...]
     best_iteration: Annotated[int, Field(ge=0)] | None = None
     history: dict[str, tuple[float, ...]] = {}

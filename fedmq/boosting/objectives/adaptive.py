@@ -1,4 +1,4 @@
-"""Absolute and quantile errors, whose leaves are quantiles of residuals.
+"""Absolute and quantile errors of XGBoost 3.2, whose leaves are quantiles of residuals.
 
 h is a constant here, so that a leaf's weight from sums would be a poor one. XGBoost refreshes the
 leaves of each tree with a quantile of the residuals in them ("adaptive trees"). The label holder

@@ -14,6 +14,7 @@ from fedmq.boosting.objectives.log_link import Gamma, Poisson, Tweedie
 from fedmq.boosting.objectives.logistic import BinaryLogistic, LogitRaw, RegLogistic
 from fedmq.boosting.objectives.multiclass import SoftMax, SoftProb
 from fedmq.boosting.objectives.objective import Objective
+from fedmq.boosting.objectives.smoothed import SmoothAbsoluteError, SmoothQuantileError
 from fedmq.boosting.objectives.squared import PseudoHuberError, SquaredError, SquaredLogError
 from fedmq.boosting.objectives.survival import AcceleratedFailureTime
 from fedmq.boosting.params import TrainParams
@@ -23,7 +24,13 @@ __all__ = ["OBJECTIVES", "objective_of"]
 
 def _quantile_error(params: TrainParams) -> Objective:
     assert params.quantile_alpha is not None
-    return QuantileError(params.quantile_alpha)
+    if params.xgboost_arithmetic == "3.2":
+        return QuantileError(params.quantile_alpha)
+    return SmoothQuantileError(params.quantile_alpha)
+
+
+def _absolute_error(params: TrainParams) -> Objective:
+    return AbsoluteError() if params.xgboost_arithmetic == "3.2" else SmoothAbsoluteError()
 
 
 OBJECTIVES: Mapping[ObjectiveName, Callable[[TrainParams], Objective]] = {
@@ -33,7 +40,7 @@ OBJECTIVES: Mapping[ObjectiveName, Callable[[TrainParams], Objective]] = {
     "binary:logistic": lambda params: BinaryLogistic(params.scale_pos_weight),
     "binary:logitraw": lambda params: LogitRaw(params.scale_pos_weight),
     "reg:pseudohubererror": lambda params: PseudoHuberError(params.huber_slope),
-    "reg:absoluteerror": lambda _: AbsoluteError(),
+    "reg:absoluteerror": _absolute_error,
     "reg:quantileerror": _quantile_error,
     "count:poisson": lambda params: Poisson(params.max_delta_step),
     "reg:gamma": lambda params: Gamma(params.scale_pos_weight),

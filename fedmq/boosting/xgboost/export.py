@@ -1,4 +1,4 @@
-"""Joined trees as an ``xgboost.Booster`` over raw values (JSON model of XGBoost 3.2)."""
+"""Joined trees as an ``xgboost.Booster`` over raw values (JSON model of XGBoost 3.2 or 3.4)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from fedmq.boosting.objective_name import own_parameters
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import OLDEST, arithmetic_of
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError
 
@@ -91,6 +92,9 @@ def _document(
         "trees": [_tree(index, tree, len(feature_names)) for index, tree in enumerate(trees)],
     }
     boosted = {"model": model, "name": "gbtree"}
+    dart = {"name": "dart", "gbtree": boosted, "weight_drop": list(tree_weights)}
+    if arithmetic_of(import_xgboost().__version__) != OLDEST:  # which warns of the name
+        dart = {"model": model | {"weight_drop": list(tree_weights)}, "name": "gbtree"}
     assert params.base_score is not None  # of a finished model
     scores = np.broadcast_to(np.array(params.base_score, np.float32), params.outputs)
     return {
@@ -98,11 +102,7 @@ def _document(
             "attributes": {},
             "feature_names": list(feature_names),
             "feature_types": list(feature_types),
-            "gradient_booster": (
-                {"name": "dart", "gbtree": boosted, "weight_drop": list(tree_weights)}
-                if params.booster == "dart"
-                else boosted
-            ),
+            "gradient_booster": dart if params.booster == "dart" else boosted,
             "learner_model_param": {
                 "base_score": f"[{','.join(map(str, scores))}]",
                 "boost_from_average": "0",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import OLDEST, Arithmetic, arithmetic_of
 from fedmq.boosting.xgboost.export import import_xgboost
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError, DataError
@@ -25,7 +26,14 @@ from fedmq.errors import ConfigError, DataError
 if TYPE_CHECKING:
     import xgboost
 
-__all__ = ["Parity", "compare", "joined_bins", "labelled", "train_reference"]
+__all__ = [
+    "Parity",
+    "compare",
+    "installed_arithmetic",
+    "joined_bins",
+    "labelled",
+    "train_reference",
+]
 
 _LEAF_TOLERANCE = 1e-6  # of leaves up to 1, and of larger ones relative to them
 
@@ -40,6 +48,11 @@ class Parity:
     identical: int
     total: int
     first_difference: str | None
+
+
+def installed_arithmetic() -> Arithmetic:
+    """That of the XGBoost that is installed; ConfigError if none is."""
+    return arithmetic_of(import_xgboost().__version__)
 
 
 def train_reference(
@@ -57,8 +70,22 @@ def train_reference(
     ``bins.cuts`` splits by sets are of type "c", and their bins are the codes of categories.
 
     Raises:
-        ConfigError: ``params`` draw at random or set parties apart, which XGBoost does otherwise.
+        ConfigError: ``params`` draw at random or set parties apart, which XGBoost does otherwise,
+            or name an arithmetic that the installed XGBoost has not.
     """
+    wanted, installed = params.xgboost_arithmetic, installed_arithmetic()
+    if wanted != installed:
+        where = "" if wanted == OLDEST else " on Python 3.12 or later"
+        raise ConfigError(
+            f"xgboost_arithmetic = {wanted!r}: the installed XGBoost, "
+            f"{import_xgboost().__version__}, computes as {installed} does; train with "
+            f"{installed!r}, or install xgboost-cpu {wanted}{where}"
+        )
+    if params.booster == "dart" and import_xgboost().__version__.startswith("3.3."):
+        raise ConfigError(
+            "booster = 'dart': the installed XGBoost 3.3 draws trees neither as 3.2 nor as 3.4 "
+            "does; install one of these to compare"
+        )
     drawn = (
         params.subsample < 1
         or min(params.colsample_bytree, params.colsample_bylevel, params.colsample_bynode) < 1
@@ -212,8 +239,8 @@ class _BinnedTree:
         left = np.array(document["left_children"], np.int32)
         feature = np.array(document["split_indices"], np.int32)
         conditions = np.array(document["split_conditions"], np.float32)
-        # Bins < condition go left; a set has none.
-        below = np.ceil(np.nan_to_num(conditions, nan=0.0)).astype(np.int32) - 1
+        # Bins < condition go left; XGBoost 3.4 writes -inf where none does, and a set has none.
+        below = np.ceil(np.nan_to_num(np.maximum(conditions, 0), nan=0.0)).astype(np.int32) - 1
         return cls(
             feature,
             np.minimum(below, last_bin[feature]).astype(np.int32),

@@ -11,7 +11,7 @@ import numpy as np
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics.curves import auc
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost.parity import compare, installed_arithmetic, train_reference
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.progress import ProgressBar
 from fedmq.cli.setup.example_data import breast_cancer
@@ -36,7 +36,9 @@ def demo(trees: int, engine: str) -> None:
     """
     data = breast_cancer((ACTIVE, *_PASSIVE))
     train, test = ~data.test, data.test
-    params = TrainParams(num_boost_round=trees, max_depth=3, max_bin=32)
+    params = TrainParams(
+        num_boost_round=trees, max_depth=3, max_bin=32, xgboost_arithmetic=installed_arithmetic()
+    )
     done: list[float] = [time.perf_counter()]
     with ProgressBar("training, trees", "tree") as bar:
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.body import ModelId
 from fedmq.messages.envelope import PartyName
@@ -96,6 +98,12 @@ class TrainingJob(Section):
         if self.model is None or self.nfold is None:
             return self.model
         return f"{self.model[:61]}-cv"
+
+    @classmethod
+    def of_stored(cls, text: str) -> TrainingJob:
+        """The job of a session on disk, perhaps begun by an earlier fedmq: see `StoredParams`."""
+        values = json.loads(text)
+        return cls.model_validate({**values, "params": as_stored(values.get("params", {}))})
 
     @classmethod
     def read(cls, path: Path) -> TrainingJob:

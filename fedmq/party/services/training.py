@@ -213,7 +213,7 @@ class TrainingService(Service):
         self, session: StoredSession, job: TrainingJob, drawn: Mapping[str, Any]
     ) -> AttemptLoop:
         """The attempts at ``session``, if it is what ``job`` asks for; ``drawn`` may differ."""
-        stored = TrainingJob.model_validate(json.loads(session.job))
+        stored = TrainingJob.of_stored(session.job)
         kept = {name: stored.engine_options.get(name) for name in drawn}
         options = {**job.engine_options, **kept}
         if stored != job.model_copy(update={"engine_options": options}):
@@ -435,4 +435,4 @@ class TrainingService(Service):
 
 def _job_of(session: StoredSession) -> TrainingJob:
     """What the owner asked for."""
-    return TrainingJob.model_validate(json.loads(session.job))
+    return TrainingJob.of_stored(session.job)

@@ -57,6 +57,12 @@ _BOUNDS: Mapping[str, tuple[float | None, tuple[float, float]]] = {
 }
 """Of objectives: the most that |g| can be, if there is a bound, and the least and most h."""
 
+_SMOOTH_BOUNDS: Mapping[str, tuple[float | None, tuple[float, float]]] = {
+    "reg:absoluteerror": (None, (0.0, 1.0)),
+    "reg:quantileerror": (None, (0.00375, 12.5)),
+}
+"""Those that are otherwise from XGBoost 3.4 on, where g is as large as residuals are."""
+
 
 @dataclass(frozen=True)
 class Ldp(Engine):
@@ -142,6 +148,8 @@ class Ldp(Engine):
         """
         objective = params.objective
         bounds = _BOUNDS.get(objective)
+        if params.xgboost_arithmetic != "3.2":
+            bounds = _SMOOTH_BOUNDS.get(objective, bounds)
         clip = self.clip
         if clip is None and bounds is not None:
             clip = params.huber_slope if objective == "reg:pseudohubererror" else bounds[0]

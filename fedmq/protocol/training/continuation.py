@@ -51,7 +51,12 @@ def continuing(
         raise ConfigError(
             f"continue_from: model {model!r} was trained on other columns of {parties[0]}"
         )
-    return params.model_copy(update={"base_score": earlier.base_score})
+    begun = {
+        "base_score": earlier.base_score,
+        # All trees of a model are of one XGBoost, as its share says.
+        "xgboost_arithmetic": earlier.params.xgboost_arithmetic,
+    }
+    return params.model_copy(update=begun)
 
 
 def check_earlier(
