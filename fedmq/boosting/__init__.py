@@ -24,6 +24,7 @@ The numbers are those of XGBoost's ``hist``, node by node. In the order in which
 ``dart``                  which trees DART leaves out, and what each weighs
 ``standard_random``       the random numbers of C++'s standard library
 ``metrics``               evaluation metrics and early stopping
+``population_stability``  how far a column is from what it was, by counts of bins
 ``callbacks``             a caller's own code between the rounds
 ``model``                 a finished model: trees of records, and the owners' lookup tables
 ``xgboost``               trees with all lookup tables joined in, beside XGBoost's own

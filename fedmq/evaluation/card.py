@@ -13,6 +13,7 @@ from fedmq.boosting.model.importance import owned_importance
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.evaluation.report import Figure, Report
 from fedmq.party.card.model_card import (
+    CardDrift,
     CardEngine,
     CardEvaluation,
     CardFigure,
@@ -20,6 +21,7 @@ from fedmq.party.card.model_card import (
     ModelCard,
     Worth,
 )
+from fedmq.party.configuration.online import DriftSection
 from fedmq.party.store.training_records import TrainingRecord
 from fedmq.privacy.registry import ENGINES
 
@@ -35,11 +37,12 @@ def card_of(
     record: TrainingRecord | None,
     report: Report | None,
     worth: Mapping[str, Worth],
+    drift: DriftSection,
 ) -> ModelCard:
     """The card of the model of ``share``: with no column's name, value or threshold.
 
     ``record`` says how it was trained, ``report`` how good it is on rows it did not learn from;
-    ``worth``: what it is without each party.
+    ``worth``: what it is without each party; ``drift``: how scores will be watched.
     """
     params = share.params.model_dump(mode="json", exclude=_NAMES_COLUMNS, exclude_none=True)
     gains: dict[str, float] = defaultdict(float, dict.fromkeys(share.parties, 0.0))
@@ -64,6 +67,9 @@ def card_of(
             for owner, party in enumerate(share.parties)
         },
         worth=dict(worth),
+        drift=None
+        if not drift.rows
+        else CardDrift(threshold=drift.threshold, rows=drift.rows, least_rows=drift.least_rows),
     )
 
 

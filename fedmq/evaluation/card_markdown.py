@@ -44,6 +44,12 @@ def _facts(card: ModelCard) -> Iterator[Sequence[str]]:
     yield "objective", card.objective
     yield "trees", f"{card.trees:,}"
     yield "as XGBoost", "; ".join(card.departures) or "yes, node by node"
+    if card.drift is not None:
+        yield (
+            "drift",
+            f"an alarm above a population stability index of {card.drift.threshold:g}, over the "
+            f"{card.drift.rows:,} people scored last, from {card.drift.least_rows:,} on",
+        )
     training = card.training
     if training is None:
         yield "training", "not recorded"

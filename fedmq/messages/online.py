@@ -75,6 +75,8 @@ class OnlineExits(Body):
     hop: Index
     exits: Uint32s
     unknown: Uint32s
+    drifts: bool = False
+    """An alarm without figures: the people who are asked about differ from those of a training."""
 
 
 class OnlineRows(Body):
@@ -99,6 +101,8 @@ class OnlineBitmaps(Body):
     records: Count
     left: Bitmap
     unknown: Uint32s
+    drifts: bool = False
+    """As in exits."""
 
 
 class OnlineRefusal(Body):

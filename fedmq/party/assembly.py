@@ -176,6 +176,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         probe=probe,
         reload=reload,
         file_check=file_check,
+        drift=online.drift,
     )
     return DaemonParts(
         context=context,
@@ -261,6 +262,7 @@ def _http_server(
         from fedmq.party.http.predict import predict_router
         from fedmq.party.http.score_metrics import (
             AnsweringCollector,
+            DriftCollector,
             LookupCollector,
             ScoreCollector,
         )
@@ -274,7 +276,13 @@ def _http_server(
     )
     routers = [
         health_router(probe.health),
-        metrics_router(counters, probe.gauges, scores, LookupCollector(online.source.counters)),
+        metrics_router(
+            counters,
+            probe.gauges,
+            scores,
+            LookupCollector(online.source.counters),
+            DriftCollector(online.drift),
+        ),
     ]
     if context.is_active:
         routers.append(predict_router(online.predictions, section.body_bytes))

@@ -38,6 +38,7 @@ STATUS: dict[str, Any] = {
     "ended": [],
     "idle": [],
     "answered": None,
+    "drift": {"columns": [], "parties": []},
     "refused": {},
     "dead_letters": 0,
     "dropped": 0,

@@ -211,7 +211,12 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     inference.InferenceFinished: st.builds(inference.InferenceFinished),
     online.OnlineHop: online_hops(),
     online.OnlineExits: st.builds(
-        online.OnlineExits, batch=batches, hop=naturals, exits=uint32s, unknown=uint32s
+        online.OnlineExits,
+        batch=batches,
+        hop=naturals,
+        exits=uint32s,
+        unknown=uint32s,
+        drifts=st.booleans(),
     ),
     online.OnlineRows: st.builds(
         online.OnlineRows,
@@ -228,6 +233,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         records=naturals,
         left=bitmaps,
         unknown=uint32s,
+        drifts=st.booleans(),
     ),
     online.OnlineRefusal: st.builds(
         online.OnlineRefusal,
@@ -387,6 +393,7 @@ _FIELDS: dict[str, Any] = {
     "explain": False,
     "columns": RecordColumns(column=_NUMBERS, texts=("often late",)),
     "card": "{}",
+    "drifts": True,
     "endorsement": "{}",
 }
 

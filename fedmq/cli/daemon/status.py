@@ -130,6 +130,14 @@ def _notes(result: Any) -> list[str]:
             f"answered about the {answered['rows']:,} rows that were asked about most: "
             f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row"
         )
+    drift = result["drift"]
+    lines += [
+        f"{found['column']} of model {found['model']} drifts: its population stability index over "
+        f"the last {found['rows']:,} people is {found['index']:.2f}"
+        for found in drift["columns"]
+        if found["alarm"]
+    ]
+    lines += [f"{party} says that its columns drift" for party in drift["parties"]]
     counts = {f"refused ({reason})": count for reason, count in result["refused"].items()}
     counts |= {"dead letters": result["dead_letters"], "dropped": result["dropped"]}
     if any(counts.values()):

@@ -159,7 +159,8 @@ def _described(
     elif not no_evaluation and held_out_path(shares.state, share.model_id).exists():
         found = held_out_report(shares.config, share, quiet)
     worths = _worths(party, shares, share, record, quiet) if worth else {}
-    return CardFile(card=card_of(share, shares.federation.name, record, found, worths))
+    drift = shares.config.online.drift
+    return CardFile(card=card_of(share, shares.federation.name, record, found, worths, drift))
 
 
 def _report(path: Path, model: str) -> Report:

@@ -13,6 +13,7 @@ from fedmq.messages.body import ModelId
 from fedmq.messages.envelope import PartyName
 
 __all__ = [
+    "CardDrift",
     "CardEngine",
     "CardEvaluation",
     "CardFigure",
@@ -71,6 +72,14 @@ class CardEvaluation(_Part):
     calibration: tuple[tuple[float, float, float], ...] = ()
 
 
+class CardDrift(_Part):
+    """What the label holder takes for drift: a stability index, of so many people scored last."""
+
+    threshold: float
+    rows: int
+    least_rows: int
+
+
 class Worth(_Part):
     """What ``metric`` is ``without`` a party, by a ``model`` that was trained like this one."""
 
@@ -106,6 +115,7 @@ class ModelCard(_Part):
     total_gain: dict[PartyName, float]
     splits: dict[PartyName, int]
     worth: dict[PartyName, Worth] = {}
+    drift: CardDrift | None = None
 
 
 def canonical(document: BaseModel) -> str:

@@ -10,7 +10,7 @@ from fedmq.party.configuration.toml_file import Section
 from fedmq.protocol.online.options import Degrade, Mode
 from fedmq.transport.rabbitmq.address import BrokerAddress
 
-__all__ = ["LookupSection", "OnlineSection", "RequestsSection"]
+__all__ = ["DriftSection", "LookupSection", "OnlineSection", "RequestsSection"]
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 Rows = Annotated[int, Field(ge=1)]
@@ -43,6 +43,20 @@ class LookupSection(Section):
     """Ids whose rows are remembered at most, per model; for ``max_age``, unknown ids too."""
 
 
+class DriftSection(Section):
+    """How the people who are scored are compared with those of the training."""
+
+    rows: Annotated[int, Field(ge=0)] = 10_000
+    """Of about so many people, those scored last, the values are counted; 0: drift is not watched.
+    """
+    least_rows: Rows = 1_000
+    """Fewer people say nothing."""
+    threshold: Annotated[float, Field(gt=0)] = 0.25
+    """A population stability index above it is an alarm: of a column, or of the scores."""
+    show_alarm: bool = True
+    """Whether answers say that there is an alarm, and nothing else of it."""
+
+
 class OnlineSection(Section):
     """How scores are made (at the label holder), and what is answered (at the others)."""
 
@@ -72,6 +86,9 @@ class OnlineSection(Section):
 
     requests: RequestsSection | None = None
     """Requests by message; none are read when left out."""
+
+    drift: DriftSection = DriftSection()
+    """Whether the people who are scored drift from those of the training."""
 
     lookup: LookupSection = LookupSection()
     """Rows of a database; of no matter where the serving source is a file."""

@@ -14,11 +14,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fedmq.party.online.answering.answering import Answering
+from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.scorer import Scorer
 from fedmq.party.telemetry.serving_counters import BOUNDS, LookupCounters, ScoreCounters, Times
 
-__all__ = ["AnsweringCollector", "LookupCollector", "ScoreCollector"]
+__all__ = ["AnsweringCollector", "DriftCollector", "LookupCollector", "ScoreCollector"]
 
 
 class ScoreCollector(Collector):
@@ -50,6 +51,33 @@ class AnsweringCollector(Collector):
             "Questions that went beyond a limit of [online]",
             answering.rate_limits.turned_away,
         )
+
+
+class DriftCollector(Collector):
+    """How far the people who are scored are from those of the training."""
+
+    def __init__(self, drift: DriftWatch) -> None:
+        self._drift = drift
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as they stand now."""
+        index = GaugeMetricFamily(
+            "fedmq_drift_index",
+            "Population stability index of the people scored last",
+            labels=("model", "column"),
+        )
+        alarm = GaugeMetricFamily(
+            "fedmq_drift_alarm", "1 while a column drifts", labels=("model", "column")
+        )
+        for drift in self._drift.found:
+            index.add_metric((drift.model, drift.column), drift.index)
+            alarm.add_metric((drift.model, drift.column), float(drift.alarm))
+        others = GaugeMetricFamily(
+            "fedmq_drift_party", "1 while the party says that its columns drift", labels=("party",)
+        )
+        for party, drifts in sorted(self._drift.others.items()):
+            others.add_metric((party,), float(drifts))
+        yield from (index, alarm, others)
 
 
 class LookupCollector(Collector):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
 from fedmq.messages.body import Body
@@ -16,6 +16,7 @@ from fedmq.party.consent.question_log import QuestionLog
 from fedmq.party.data.id_column import comparable
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.answering.answering import Answering
+from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.online.model_loader import ModelLoader
 from fedmq.party.online.rows.source import ServingSource
 from fedmq.party.online.scoring.prediction_service import PredictionService
@@ -61,6 +62,7 @@ class OnlineLane:
         self.on_not_served: Callable[[str, str], None] = lambda _, __: None
         """Is given a party, and a model that it does not serve though it once agreed to."""
         self.source = ServingSource(config.party, data, section)
+        self.drift = DriftWatch(config.state, section.drift, self._served)
         self.scorer = Scorer(
             config.party,
             section,
@@ -68,6 +70,7 @@ class OnlineLane:
             self._report_not_served,
             spans,
             self._gate,
+            self.drift,
         )
         self.predictions = PredictionService(
             self.scorer,
@@ -86,6 +89,7 @@ class OnlineLane:
             consent=consent.answering,
             agree=consent.scoring,
             until_written=consent.until_written,
+            drift=self.drift,
         )
         self.deployments = Deployments.read(config.state)
         self.loader = ModelLoader(
@@ -110,6 +114,7 @@ class OnlineLane:
         """
         await self.source.open()
         await self.loader.start()
+        await self.drift.start()
         if self._requests is not None:
             self._requests.start()
 
@@ -120,6 +125,7 @@ class OnlineLane:
         await self.scorer.close()
         await self.loader.close()
         await self._answers.close()
+        await self.drift.close()
         self.source.close()
         if self._question_log is not None:
             await self._question_log.close()
@@ -137,6 +143,12 @@ class OnlineLane:
             self.scorer.receive(envelope)
         elif envelope.header.sender == self._active:
             self._answers.spawn(self._answer(envelope.header, envelope.body))
+
+    def _served(self) -> Set[str]:
+        """The models that are served here, by id."""
+        if self._is_active:
+            return {model.id for model in self.scorer.models.values()}
+        return self.answering.shares.keys()
 
     def _report_not_served(self, party: str, model: str) -> None:
         self.on_not_served(party, model)

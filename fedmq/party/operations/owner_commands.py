@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from fedmq.party.identity.sealer import Sealer
+from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.operations.certificate_expiry import certificate_expiry
 from fedmq.party.operations.dead_letters import Redelivery
 from fedmq.party.operations.file_check import FileCheck
@@ -42,6 +43,7 @@ class OwnerCommands(Service):
         probe: Probe,
         reload: FileReload,
         file_check: FileCheck,
+        drift: DriftWatch,
     ) -> None:
         super().__init__(context)
         self._link = link
@@ -52,6 +54,7 @@ class OwnerCommands(Service):
         self._probe = probe
         self._files = reload
         self._file_check = file_check
+        self._drift = drift
 
     @property
     def commands(self) -> Mapping[str, Command]:
@@ -92,6 +95,7 @@ class OwnerCommands(Service):
             "store": trouble,
             "warnings": list(self._probe.health().warnings),
             "answered": None if context.is_active else await self._answered(),
+            "drift": self._drift.status(),
         }
 
     async def _answered(self) -> dict[str, Any] | None:

@@ -45,7 +45,7 @@ from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.cross_validations import CrossValidationStore
 from fedmq.party.store.sessions import StoredSession
-from fedmq.party.store.training_results import keep_result
+from fedmq.party.store.training_results import keep_result, keep_share
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.registry import ENGINES, engine_named
@@ -146,7 +146,9 @@ class TrainingService(Service):
             checkpointer=StoreCheckpointer(
                 self.context.session_store,
                 session,
-                self.context.model_store.save if terms.folds == 1 else lambda _: None,
+                partial(keep_share, config.state, lambda: machine.table)
+                if terms.folds == 1
+                else lambda _: None,
                 partial(consent.agreed_sums, header),
                 transcript=TranscriptWriter(config.state, session.id, session.attempt, most_bytes)
                 if most_bytes
@@ -308,7 +310,14 @@ class TrainingService(Service):
                 checkpointer=StoreCheckpointer(
                     store,
                     current,
-                    partial(keep_result, self.context.config.state, current, job, table),
+                    partial(
+                        keep_result,
+                        self.context.config.state,
+                        current,
+                        job,
+                        table,
+                        lambda: machine.margins,
+                    ),
                     transcript=TranscriptWriter(self.context.config.state, session.id, number),
                 ),
             )

@@ -8,6 +8,7 @@ from fedmq.errors import ConfigError
 from fedmq.party.store.deployments import Deployments
 from fedmq.party.store.held_out import held_out_path
 from fedmq.party.store.models import ModelStore
+from fedmq.party.store.trained_counts import drift_files
 from fedmq.party.store.training_records import training_record_path
 
 __all__ = ["check_unserved", "delete_model"]
@@ -32,7 +33,8 @@ def delete_model(state: Path, model: str) -> None:
     check_unserved(state, model)
     share = ModelStore(state).path(model)
     try:
-        for path in (held_out_path(state, model), training_record_path(state, model), share):
+        beside = held_out_path(state, model), training_record_path(state, model)
+        for path in (*beside, *drift_files(state, model), share):
             path.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"{share}: cannot be deleted: {error.strerror}") from None

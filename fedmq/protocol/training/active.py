@@ -43,6 +43,7 @@ from fedmq.protocol.training.category_columns import columns_by_sets
 from fedmq.protocol.training.computations import went_left
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.level import Level
+from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.own_candidates import OwnCandidates
 from fedmq.protocol.training.split_choice import SplitChoice
 from fedmq.protocol.training.states import (
@@ -125,6 +126,11 @@ class ActiveTraining(ActiveContinuing):
         self._to_broadcast = 0
         self._records: RecordNumbers
         self._level = Level(0, (), 0)
+
+    @property
+    def margins(self) -> NDArray[np.float32] | None:
+        """Those of all rows by the trees so far; None where several models grow."""
+        return self._model.margins if isinstance(self._model, ModelBuilder) else None
 
     @property
     def tree(self) -> int:

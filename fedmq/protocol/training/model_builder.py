@@ -96,6 +96,11 @@ class ModelBuilder:
         base = objective_of(self._params).first_margin(self._params.base_score)
         return np.full((len(self._table.label), *np.shape(base)), base, dtype=np.float32)
 
+    @property
+    def margins(self) -> NDArray[np.float32]:
+        """Those of all trees so far: (rows,), or (rows, classes)."""
+        return self._round.evaluated
+
     def add_metrics(self, metrics: Mapping[str, float]) -> None:
         """Add the metrics of the model with its trees so far; of a model without trees, nothing."""
         if self.trees:

@@ -109,6 +109,11 @@ class PassiveOpening(PassiveContinuing):
         self._places: list[tuple[int, int]] = []
         """Tree and node of each record."""
 
+    @property
+    def table(self) -> PassiveTable:
+        """What it trains on, once all is prepared."""
+        return self._prepared.table
+
     @on_message(training.TrainingOpen)
     def _on_open(self, _: str, body: training.TrainingOpen) -> None:
         self._terms = body

@@ -65,6 +65,7 @@ _STATUS = {
     ],
     "idle": [],
     "answered": None,
+    "drift": {"columns": [], "parties": []},
     "refused": {},
     "dead_letters": 0,
     "dropped": 0,

@@ -17,6 +17,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.online.answering.answering import Answering
 from fedmq.party.online.answering.hosted_share import HostedShare
+from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.online.rows.rows import Rows, RowsInMemory
 from fedmq.party.online.scoring.scorer import Scorer
 from fedmq.party.online.scoring.served_model import ServedModel
@@ -34,7 +35,7 @@ class ServingHarness:
 
     Messages of the parties in ``away`` are lost. Of all others a share ``drop`` is lost, and the
     rest comes after ``delay`` seconds at most. Reasons are as the other parties ``agreed``;
-    ``reasons`` are the label holder's own.
+    ``reasons`` are the label holder's own. ``drift``: what watches at each party.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class ServingHarness:
         spans: Mapping[str, OnlineSpans] | None = None,
         agreed: Agreed | None = None,
         reasons: Mapping[str, str] | None = None,
+        drift: Mapping[str, DriftWatch] | None = None,
         **section: Any,
     ) -> None:
         self.world = world
@@ -58,12 +60,15 @@ class ServingHarness:
         self._agreed = agreed or Agreed()
         self._reasons = reasons or {}
         self._answers = BackgroundTasks()
+        watches = drift or {}
         self._drop = drop
         self._delay = delay
         self._random = np.random.default_rng(seed)
         self.parties: dict[str, Answering] = {}
         for party, share in world.shares.items():
-            answering = Answering(OnlineSection.model_validate(limits or {}), None)
+            answering = Answering(
+                OnlineSection.model_validate(limits or {}), None, drift=watches.get(party)
+            )
             features = share.share.lookup_table.feature_names
             rows = RowsInMemory(Rows(features, share.values, share.row_of))
             answering.shares[share.share.model_id] = hosted(share, rows)
@@ -76,6 +81,7 @@ class ServingHarness:
             self._send,
             lambda peer, model: self.not_served.append((peer, model)),
             self._spans.get(ACTIVE),
+            drift=watches.get(ACTIVE),
         )
         self.scorer.models["production"] = self.model(mode)
 

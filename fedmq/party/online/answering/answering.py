@@ -10,16 +10,28 @@ from fedmq.boosting.model.record_places import RecordPlaces
 from fedmq.errors import ProtocolError, RateLimited, Refused, RowsUnavailable
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
-from fedmq.messages.online import OnlineHop, OnlinePing, OnlinePong, OnlineRefusal, OnlineRows
+from fedmq.messages.online import (
+    OnlineBitmaps,
+    OnlineExits,
+    OnlineHop,
+    OnlinePing,
+    OnlinePong,
+    OnlineRefusal,
+    OnlineRows,
+)
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.consent.question_log import QuestionLog
 from fedmq.party.online.answering.batch_ledger import BatchLedger
 from fedmq.party.online.answering.hosted_share import HostedShare
 from fedmq.party.online.answering.rate_limits import RateLimits
+from fedmq.party.online.drift.watch import DriftWatch
+from fedmq.protocol.online.passive import AnsweringShare
 
 __all__ = ["Answering"]
 
 log = logging.getLogger(__name__)
+
+_ANSWERS = (OnlineExits, OnlineBitmaps)
 
 
 class Answering:
@@ -37,6 +49,7 @@ class Answering:
         consent: Callable[[Header], None] = lambda _: None,
         agree: Callable[[int], None] = lambda _: None,
         until_written: Callable[[Header], Awaitable[None]] | None = None,
+        drift: DriftWatch | None = None,
     ) -> None:
         self.shares: dict[str, HostedShare] = {}
         self.questions = 0
@@ -48,6 +61,7 @@ class Answering:
         self._consent = consent
         self._agree = agree
         self._until_written = until_written
+        self._drift = drift
 
     def forget_all_but(self, kept: Set[str]) -> None:
         """Keep the shares of the models with these ids, and no others."""
@@ -62,6 +76,8 @@ class Answering:
             return None
         self.questions += 1
         answer = await self._answer(header, body)
+        if self._drift is not None and self._drift.shows_alarm and isinstance(answer, _ANSWERS):
+            answer = answer.model_copy(update={"drifts": True})
         if self._question_log is not None:
             mode = "hop" if isinstance(body, OnlineHop) else "bitmap"
             outcome = answer.cause if isinstance(answer, OnlineRefusal) else "yes"
@@ -97,7 +113,7 @@ class Answering:
                     agree=self._agree,
                 )
                 await self._written(header)
-                exits = (await share.about(body.ids, body.budget)).exits(body)
+                exits = (await self._about(header, body, share)).exits(body)
                 self._ledger.answered(
                     header.sender, header.session, body, exits.exits.numpy(), share.places
                 )
@@ -106,7 +122,7 @@ class Answering:
                 header.sender, header.session, body.batch, body.ids, agree=self._agree
             )
             await self._written(header)
-            return (await share.about(body.ids, body.budget)).bitmaps(body)
+            return (await self._about(header, body, share)).bitmaps(body)
         except RateLimited as error:
             return self._refusal(body, error.cause, str(error))
         except RowsUnavailable as error:
@@ -114,6 +130,16 @@ class Answering:
         except ProtocolError as error:
             log.warning("%s sent a malformed question: %s", header.sender, error)
             return self._refusal(body, "data", str(error))
+
+    async def _about(
+        self, header: Header, body: OnlineHop | OnlineRows, share: HostedShare
+    ) -> AnsweringShare:
+        """The share with the rows of a question, which are put aside to be counted."""
+        about = await share.about(body.ids, body.budget)
+        if self._drift is not None:
+            batch = header.session, body.batch
+            self._drift.put_aside_asked(batch, body.model, body.ids, about.row_of, about.values)
+        return about
 
     async def _written(self, header: Header) -> None:
         if self._until_written is not None:

@@ -17,7 +17,9 @@ from fedmq.boosting.row_weights import first_margins
 from fedmq.errors import DataError, Overloaded, PeerSilent, TooManyRows
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
+from fedmq.messages.online import OnlineBitmaps, OnlineExits
 from fedmq.party.configuration.online import OnlineSection
+from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.online.scoring.batcher import Batcher, RequestPiece
 from fedmq.party.online.scoring.circuit_breaker import CircuitBreaker, PeerAvailability
 from fedmq.party.online.scoring.request_features import RequestRow, features_of_request
@@ -78,6 +80,7 @@ class Scorer:
         on_not_served: Callable[[str, str], None] = lambda _, __: None,
         spans: OnlineSpans | None = None,
         priority_gate: PriorityGate | None = None,
+        drift: DriftWatch | None = None,
     ) -> None:
         self.models: dict[str, ServedModel] = {}
         """By name and by model id."""
@@ -86,6 +89,7 @@ class Scorer:
         self._party = party
         self._section = section
         self._closing = False
+        self._drift = drift
         self._priority_gate = priority_gate or PriorityGate()
         self._send_in_session = send
         self._peers = PeerAvailability(self._send)
@@ -155,6 +159,10 @@ class Scorer:
             unknown = {self._party: is_unknown, **scores.unknown}
             scores = replace(scores, unknown=unknown)
         self.counts.degraded += bool(scores.degraded)
+        if self._drift is not None:
+            self._drift.put_aside(model.id, values[~is_unknown])
+            if not scores.degraded:
+                self._drift.put_aside_scores(model.id, scores.margins)
         if scores.bitmaps is None or model.explainer is None:
             return ScoredRequest(model.id, model.mode, scores)
         found = await _contributions(model.forest, model.explainer, values, scores.bitmaps, first)
@@ -191,6 +199,8 @@ class Scorer:
     def receive(self, envelope: Envelope) -> None:
         """Take an answer that came on the online lane."""
         self._peers.record_answer(envelope.header.sender)
+        if self._drift is not None and isinstance(envelope.body, OnlineExits | OnlineBitmaps):
+            self._drift.others[envelope.header.sender] = envelope.body.drifts
         if envelope.header.session == self.session:
             self.batcher.receive(envelope.header.sender, envelope.body)
 

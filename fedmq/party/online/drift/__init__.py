@@ -1,0 +1,1 @@
+"""Are the people who are scored like those that the model learned from?"""

@@ -1,0 +1,248 @@
+"""Do the people who are scored drift from those of the training? Counted beside the event loop.
+
+While somebody waits for a score, values are only put aside; every few seconds a thread counts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import FedmqError
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.configuration.online import DriftSection
+from fedmq.party.online.drift.window import DriftWindow
+from fedmq.party.store.trained_counts import TrainedCounts, drift_files
+from fedmq.transport.background_tasks import BackgroundTasks
+
+__all__ = ["Drift", "DriftWatch"]
+
+log = logging.getLogger(__name__)
+
+_COUNT_SECONDS = 5.0
+_SAVE_SECONDS = 60.0
+_MOST_WAITING = 100_000  # rows that wait to be counted; more are left out
+_BATCHES = 256  # of which it is known who was put aside
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far a column, or the score, of a model is from the training: ``index``.
+
+    ``alarm``: it is beyond the owner's threshold.
+    """
+
+    model: str
+    column: str
+    index: float
+    rows: int
+    alarm: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PutAside:
+    """Values (rows, columns) that wait to be counted; ``scores``: they are margins."""
+
+    model: str
+    scores: bool
+    values: NDArray[np.float32]
+
+
+class _WatchedModel:
+    """The windows of one model; ``file`` keeps their counts over restarts."""
+
+    def __init__(self, trained: TrainedCounts, file: Path, rows: int) -> None:
+        self.columns = DriftWindow(trained.columns, rows)
+        self.scores = DriftWindow(trained.scores, rows)
+        self.unsaved = False
+        self._file = file
+        self._trained = hashlib.sha256(trained.model_dump_json().encode()).hexdigest()
+
+    def read(self) -> None:
+        """Go on with what was counted before, if it was counted in these bins."""
+        try:
+            saved = json.loads(self._file.read_text(encoding="utf-8"))
+            if saved["trained"] == self._trained:
+                self.columns.restore(saved["columns"])
+                self.scores.restore(saved["scores"])
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError):
+            log.warning("%s: cannot be read; drift is counted anew", self._file)
+
+    def write(self) -> None:
+        """Keep the counts; OSError if the disk refuses."""
+        saved = {
+            "trained": self._trained,
+            "columns": self.columns.saved(),
+            "scores": self.scores.saved(),
+        }
+        write_atomically(self._file, json.dumps(saved), 0o600)
+        self.unsaved = False
+
+
+class DriftWatch:
+    """Watches the models that ``served`` names; what it counts lies in the folder ``state``."""
+
+    def __init__(self, state: Path, section: DriftSection, served: Callable[[], Set[str]]) -> None:
+        self.found: tuple[Drift, ...] = ()
+        """How far each column has drifted, of models by which enough people were scored."""
+        self.others: dict[str, bool] = {}
+        """At the label holder: which other parties said last that their columns drift."""
+        self._state = state
+        self._section = section
+        self._served = served
+        self._models: dict[str, _WatchedModel | None] = {}
+        self._waiting: list[_PutAside] = []
+        self._rows_waiting = 0
+        self._batches: OrderedDict[tuple[str, int], set[str]] = OrderedDict()
+        self._tasks = BackgroundTasks()
+        self._counting = asyncio.Lock()
+
+    @property
+    def shows_alarm(self) -> bool:
+        """Whether the label holder is to read in answers that something drifts here."""
+        return self._section.show_alarm and any(drift.alarm for drift in self.found)
+
+    def status(self) -> dict[str, Any]:
+        """What drifts and how far, as plain data; of other parties that they say so, no more."""
+        drifting = sorted(party for party, drifts in self.others.items() if drifts)
+        return {"columns": [asdict(drift) for drift in self.found], "parties": drifting}
+
+    async def start(self) -> None:
+        """Go on with what was counted before."""
+        if self._section.rows:
+            await self.count()
+            self._tasks.spawn(self._count_now_and_then())
+
+    async def close(self) -> None:
+        """Count what waits, and keep the counts."""
+        await self._tasks.close()
+        if self._section.rows:
+            await self.count(save=True)
+
+    # While somebody waits
+
+    def put_aside_asked(
+        self,
+        batch: tuple[str, int],
+        model: str,
+        ids: Sequence[str],
+        row_of: Mapping[str, int],
+        values: NDArray[np.float32],
+    ) -> None:
+        """Put aside the people of a question, but for those of an earlier one of its ``batch``.
+
+        ``row_of`` has their places in ``values``, if they are known. A batch is a session and a
+        number.
+        """
+        if not self._section.rows:
+            return
+        before = self._batches.setdefault(batch, set())
+        if len(self._batches) > _BATCHES:
+            self._batches.popitem(last=False)
+        new = [row_of[name] for name in ids if name not in before and name in row_of]
+        before.update(ids)
+        self._put_aside(model, values[new], scores=False)
+
+    def put_aside(self, model: str, values: NDArray[np.float32]) -> None:
+        """Put aside the columns (rows, columns) of people who are scored."""
+        self._put_aside(model, values, scores=False)
+
+    def put_aside_scores(self, model: str, margins: NDArray[np.float32]) -> None:
+        """Put aside their margins: (rows,), or (rows, outputs)."""
+        self._put_aside(model, margins.reshape(len(margins), -1), scores=True)
+
+    def _put_aside(self, model: str, values: NDArray[np.float32], scores: bool) -> None:
+        if self._section.rows and len(values) and self._rows_waiting < _MOST_WAITING:
+            self._waiting.append(_PutAside(model, scores, values))
+            self._rows_waiting += len(values)
+
+    # Beside the event loop
+
+    async def _count_now_and_then(self) -> None:
+        saved = time.monotonic()
+        while True:
+            await asyncio.sleep(_COUNT_SECONDS)
+            due = time.monotonic() - saved > _SAVE_SECONDS
+            await self.count(save=due)
+            if due:
+                saved = time.monotonic()
+
+    async def count(self, save: bool = False) -> None:
+        """Count what waits, and find what drifts; with ``save`` the counts are kept."""
+        async with self._counting:
+            waiting, self._waiting, self._rows_waiting = self._waiting, [], 0
+            served = frozenset(self._served())
+            try:
+                found = await asyncio.to_thread(self._count, waiting, served, save)
+            except Exception:  # no score waits for it
+                log.exception("drift could not be counted")
+                return
+            self._warn(found)
+            self.found = found
+
+    def _warn(self, found: Sequence[Drift]) -> None:
+        before = {(drift.model, drift.column) for drift in self.found if drift.alarm}
+        for drift in found:
+            if drift.alarm and (drift.model, drift.column) not in before:
+                log.warning(
+                    "model %s: %s drifts: over the last %d people its population stability index "
+                    "is %.2f",
+                    drift.model,
+                    drift.column,
+                    drift.rows,
+                    drift.index,
+                )
+
+    def _count(
+        self, waiting: Sequence[_PutAside], served: frozenset[str], save: bool
+    ) -> tuple[Drift, ...]:
+        for name in served - self._models.keys():
+            self._models[name] = self._watched(name)
+        watched = {name: model for name, model in self._models.items() if model is not None}
+        for aside in waiting:
+            model = watched.get(aside.model)
+            if model is not None:
+                window = model.scores if aside.scores else model.columns
+                if aside.values.shape[1] == len(window.columns):
+                    window.add(aside.values)
+                    model.unsaved = True
+        for name, model in watched.items():
+            if model.unsaved and (save or name not in served):
+                model.write()
+        for name in self._models.keys() - served:
+            del self._models[name]
+        return tuple(
+            Drift(name, column, index, window.rows, index > self._section.threshold)
+            for name, model in sorted(watched.items())
+            if name in served
+            for window in (model.columns, model.scores)
+            if window.rows >= self._section.least_rows
+            for column, index in window.indices().items()
+        )
+
+    def _watched(self, name: str) -> _WatchedModel | None:
+        """The windows of a model; None where nothing is kept of its training."""
+        try:
+            trained = TrainedCounts.read(self._state, name)
+        except FedmqError as error:
+            log.warning("%s", error)
+            return None
+        if trained is None:
+            return None
+        _, scored = drift_files(self._state, name)
+        model = _WatchedModel(trained, scored, self._section.rows)
+        model.read()
+        return model
