@@ -16,6 +16,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.party.card.card_file import CardFile
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.store.models import ModelStore
+from fedmq.party.store.trained_counts import TrainedCounts
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.cli.command import Outcome, fedmq
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
@@ -84,6 +85,7 @@ async def test_a_card_says_who_trained_what_and_how_good_it_is(
     assert card["training"]["rows"] + card["training"]["held_out"] == 40
     assert card["training"]["engine"]["passive_learns"].startswith("every g and h")
     assert card["params"]["max_depth"] == 2
+    assert card["drift"] == {"threshold": 0.25, "rows": 10_000, "least_rows": 1_000}
     assert card["evaluation"]["metrics"]["auc"]["value"] == pytest.approx(share.metrics["eval-auc"])
     assert sum(rows for _, _, rows in card["evaluation"]["calibration"]) == 21
     gained = sum(float(tree.gain[~tree.is_leaf].sum()) for tree in share.trees)
@@ -110,6 +112,19 @@ async def test_a_card_says_what_the_model_is_without_each_partner(
         for name in ("credit", "credit-without-telco")
     ]
     assert held_out[0] == held_out[1]
+
+
+async def test_each_party_counts_its_own_columns_and_the_label_holder_the_scores(
+    federation: DaemonsInMemory,
+) -> None:
+    for name in PARTIES:
+        trained = TrainedCounts.read(federation.folder / name / "state", "credit")
+        assert trained is not None
+        assert [(column.name, sum(column.counts)) for column in trained.columns] == [
+            ("x0", 40),
+            ("x1", 40),
+        ]
+        assert [sum(column.counts) for column in trained.scores] == [40] * (name == "bank")
 
 
 async def test_a_party_signs_by_message_if_its_policy_says_so(path: Path, written: Any) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from fedmq import TrainParams
 from fedmq.party.store.models import ModelStore
+from fedmq.party.store.trained_counts import TrainedCounts
 from tests.cli.command import fedmq
 from tests.party.online.serving_federation import TOKEN, ServingFederation
 
@@ -35,7 +36,12 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFede
         table,
         label,
         [TrainParams(num_boost_round=4, max_depth=4, max_bin=8)],
+        online="drift = { least_rows = 20 }\n",
     )
+    for party, shift in (("bank", 0), ("telco", 100), ("retail", 0)):
+        values = made.columns[party] + np.float32(shift)
+        names = tuple(f"f{place}" for place in range(values.shape[1]))
+        TrainedCounts.of(names, values).write(made.folder / party / "state", "model-1")
     try:
         made.start_broker()
         made.start()
@@ -87,6 +93,33 @@ def test_serving_shows_what_is_served_and_how_that_goes(
     assert re.fullmatch(
         r"telco: \d+ questions, 0 turned away\nMODEL\nmodel-1\n", fedmq("serving", telco).out
     )
+
+
+def test_an_owner_sees_its_columns_drift_and_the_label_holder_an_alarm_alone(
+    federation: ServingFederation, bank: Path, telco: Path
+) -> None:
+    predict(federation, federation.ids)
+    for _ in range(100):  # a thread counts every five seconds
+        if any(found["alarm"] for found in drift_at(telco)["columns"]):
+            break
+        time.sleep(0.2)
+    assert {found["alarm"] for found in drift_at(telco)["columns"]} == {True}
+    assert re.search(r"f0 of model model-1 drifts: .* index over", fedmq("status", telco).out)
+
+    predict(federation, federation.ids[:20])
+    seen = drift_at(bank)
+    assert seen["parties"] == ["telco"]
+    assert not any(found["alarm"] for found in seen["columns"])
+    assert "telco says that its columns drift" in fedmq("status", bank).out
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    text = httpx.get(f"{federation.url}/metrics", headers=headers).text
+    assert 'fedmq_drift_party{party="telco"} 1.0' in text
+    assert 'fedmq_drift_party{party="retail"} 0.0' in text
+    assert 'fedmq_drift_alarm{column="f0",model="model-1"} 0.0' in text
+
+
+def drift_at(party: Path) -> Any:
+    return fedmq("status", party, "--json").result["drift"]
 
 
 def test_bench_infer_asks_at_the_rate_and_reports_percentiles(
