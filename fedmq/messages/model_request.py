@@ -10,8 +10,17 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from fedmq.messages.body import Body, ModelId
+from fedmq.messages.record_columns import RecordColumns
 
-__all__ = ["BODIES", "ModelCardOffer", "ModelCardSigned", "ModelDelete", "ModelDeleted"]
+__all__ = [
+    "BODIES",
+    "ModelCardOffer",
+    "ModelCardSigned",
+    "ModelColumnNames",
+    "ModelColumns",
+    "ModelDelete",
+    "ModelDeleted",
+]
 
 
 class ModelCardOffer(Body):
@@ -47,4 +56,27 @@ class ModelDeleted(Body):
     kind: ClassVar[str] = "model deleted"
 
 
-BODIES: tuple[type[Body], ...] = (ModelCardOffer, ModelCardSigned, ModelDelete, ModelDeleted)
+class ModelColumns(Body):
+    """Active to passive: what are the names of the columns that your records split?"""
+
+    kind: ClassVar[str] = "model columns"
+
+    model: ModelId
+
+
+class ModelColumnNames(Body):
+    """Passive to active: which of my records share a column, and the columns' names."""
+
+    kind: ClassVar[str] = "model column names"
+
+    columns: RecordColumns
+
+
+BODIES: tuple[type[Body], ...] = (
+    ModelCardOffer,
+    ModelCardSigned,
+    ModelDelete,
+    ModelDeleted,
+    ModelColumns,
+    ModelColumnNames,
+)

@@ -134,7 +134,7 @@ SHARES = fake(
     ),
     write_share=lambda *_: "0",
     read_share=lambda *_: SHARE,
-    shown=lambda _: {},
+    shown=lambda *_: {},
     _model_in_words=lambda _: "",
     differences=lambda *_: [],
     split_counts=lambda _: {},

@@ -262,6 +262,10 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     model_request.ModelCardSigned: st.builds(model_request.ModelCardSigned, endorsement=words),
     model_request.ModelDelete: st.builds(model_request.ModelDelete, model=models),
     model_request.ModelDeleted: st.builds(model_request.ModelDeleted),
+    model_request.ModelColumns: st.builds(model_request.ModelColumns, model=models),
+    model_request.ModelColumnNames: st.builds(
+        model_request.ModelColumnNames, columns=record_columns
+    ),
     alignment.AlignmentOpen: st.builds(
         alignment.AlignmentOpen,
         name=models,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.shown_columns import ShownColumns
 from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
 from fedmq.errors import ConfigError
 
@@ -62,10 +64,15 @@ def importance(
     return {key: float(total / np.float32(splits[key])) for key, total in sorted(totals.items())}
 
 
-def owned_importance(share: ActiveShare, kind: ImportanceKind) -> dict[tuple[str, str], float]:
+def owned_importance(
+    share: ActiveShare,
+    kind: ImportanceKind,
+    shared: Mapping[str, ShownColumns] = MappingProxyType({}),
+) -> dict[tuple[str, str], float]:
     """By party and column what the label holder sees: its own columns by name, others as "".
 
-    Whose split it is tells no more of another party than its total.
+    Whose split it is tells no more of another party than its total. ``shared``: by party, the
+    columns whose names it shares, as texts.
     """
     table = share.lookup_table
     names, column_of = tuple(table.columns), table.column_of
@@ -82,6 +89,13 @@ def owned_importance(share: ActiveShare, kind: ImportanceKind) -> dict[tuple[str
     ]
     columns = [(share.parties[0], name) for name in names]
     columns += [(party, "") for party in share.parties[1:]]
+    for owner, party in enumerate(share.parties):
+        if party in shared and owner != LABEL_HOLDER:
+            first, numbers = len(columns), np.append(shared[party].column, 0)
+            columns += [(party, name) for name in shared[party].texts]
+            for tree, feature in zip(share.used_trees, features, strict=True):
+                splits = tree.owner == owner
+                feature[splits] = first + numbers[tree.record[splits]]
     found = importance(share.used_trees, features, kind)
     return {columns[feature]: value for feature, value in found.items()}
 

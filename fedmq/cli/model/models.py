@@ -22,6 +22,7 @@ from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import joined, table
 from fedmq.errors import ConfigError
 from fedmq.party.store import model_deletion as deletion
+from fedmq.party.store.column_names import read_column_names
 from fedmq.party.store.share_file import read_share, write_share
 
 __all__ = ["models"]
@@ -153,7 +154,8 @@ def show_model(party: Path, model: str | None, as_json: bool) -> None:
     """
     shares = OwnShares(party)
     share = shares.share(model)
-    print_result(shown(share), as_json, _model_in_words)
+    shared = read_column_names(shares.state, share.model_id) if shares.is_active else {}
+    print_result(shown(share, shared), as_json, _model_in_words)
     print_next_step(as_json, "models importance", party, share.model_id)
 
 
@@ -236,18 +238,35 @@ def delete_model(
     type=click.Choice(get_args(ImportanceKind)),
     help="What is counted, as in XGBoost's get_score.",
 )
+@click.option(
+    "--names",
+    is_flag=True,
+    help="Ask the other parties for the names of their columns, and keep them.",
+)
+@click.option("--wait", default=60.0, show_default=True, help="Seconds to wait for each party.")
 @json_option
-def show_importance(party: Path, model: str | None, kind: ImportanceKind, as_json: bool) -> None:
+def show_importance(
+    party: Path, model: str | None, kind: ImportanceKind, names: bool, wait: float, as_json: bool
+) -> None:
     """Show what columns brought to MODEL, the newest when left out.
 
-    The active party sees its own columns by name, and each other party as a whole. A passive party
-    sees how often its own columns split: gains are not sent to it.
+    The active party sees its own columns by name, and each other party as a whole, unless that one
+    shares its columns' names. A passive party sees how often its own columns split: gains are not
+    sent to it.
     """
     shares = OwnShares(party)
     share = shares.share(model)
     found: Mapping[tuple[str, str], float]
+    refused: list[str] = []
+    if names and not shares.is_active:
+        raise ConfigError(f"{party}: only {shares.federation.active} asks for names")
     if isinstance(share, ActiveShare):
-        found = owned_importance(share, kind)
+        if names:
+            request = {"do": "column_names", "model": share.model_id, "seconds": wait}
+            answers = request_daemon(shares.state, request)
+            refused = [answer["refused"] for answer in answers.values() if "refused" in answer]
+        shared = read_column_names(shares.state, share.model_id)
+        found = owned_importance(share, kind, shared)
     else:
         kind = "weight"
         found = {(shares.party, name): count for name, count in split_counts(share).items()}
@@ -255,7 +274,7 @@ def show_importance(party: Path, model: str | None, kind: ImportanceKind, as_jso
         {"party": owner, "column": column, kind: value}
         for (owner, column), value in sorted(found.items(), key=lambda item: -item[1])
     ]
-    result = {"model": share.model_id, "type": kind, "columns": columns}
+    result = {"model": share.model_id, "type": kind, "columns": columns, "refused": refused}
     print_result(result, as_json, _importances)
     if shares.is_active:
         print_next_step(as_json, "evaluate", party, share.model_id, "--output report")
@@ -323,7 +342,7 @@ def _importances(result: Any) -> Text:
         (row["party"], row["column"] or "(all of its columns)", f"{row[kind]:,.6g}")
         for row in result["columns"]
     ]
-    return table(("party", "column", kind), rows)
+    return joined(table(("party", "column", kind), rows), "\n".join(result["refused"]))
 
 
 def _deleted(result: Any) -> Text:

@@ -11,13 +11,16 @@ import numpy as np
 from fedmq.boosting.model.importance import owned_importance, split_counts
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.shown_columns import ShownColumns
 from fedmq.boosting.model.tree import Tree
 
 __all__ = ["differences", "shown"]
 
 
-def shown(share: ActiveShare | PassiveShare) -> dict[str, Any]:
-    """What the owner of ``share`` may know: its own columns by name, nothing of others' columns."""
+def shown(
+    share: ActiveShare | PassiveShare, shared: Mapping[str, ShownColumns] | None = None
+) -> dict[str, Any]:
+    """What the owner of ``share`` may know: its own columns by name, and what others ``shared``."""
     table = share.lookup_table
     own = Counter(_in_words(table, record) for record in range(len(table)))
     result: dict[str, Any] = {"model": share.model_id, "own_splits": dict(own.most_common())}
@@ -46,7 +49,7 @@ def shown(share: ActiveShare | PassiveShare) -> dict[str, Any]:
         },
         "total_gain": {
             f"{party}.{column}" if column else party: gain
-            for (party, column), gain in owned_importance(share, "total_gain").items()
+            for (party, column), gain in owned_importance(share, "total_gain", shared or {}).items()
         },
     }
 

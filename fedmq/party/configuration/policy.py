@@ -107,6 +107,9 @@ class PolicySection(Section):
     transcript_bytes: Annotated[int, Field(ge=0)] = 2**30
     """Of each training, for the transcript with which an auditor can replay what this party
     answered; a party that takes part with 0 commits to nothing and signs nothing."""
+    column_names: Literal["private", "shared"] = "private"
+    """Whether the label holder may learn which splits of a model are by which column, and the
+    columns' names; what it has learned it keeps."""
     sign_cards: bool = False
     """Whether a model card that the label holder sends is signed at once, if it fits this party's
     share. Otherwise its owner signs with ``fedmq models card --sign``."""

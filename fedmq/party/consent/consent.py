@@ -176,6 +176,17 @@ class Consent:
         await self._ask(header, model=model, mode=mode, explain=self._policy.explain)
         self._check_peer(header, "inference")
 
+    async def column_names(self, header: Header, model: str) -> None:
+        """Raises Refused if this party keeps the names of its columns to itself."""
+        await self._ask(header, model=model)
+        self._check_sender(header)
+        if self._policy.column_names != "shared":
+            raise self._refusal(
+                'share the names of its columns; column_names = "shared" in its [policy] would '
+                "allow it"
+            )
+        await self.audit.record("agreed", header, column_names=model)
+
     async def card(self, header: Header, model: str) -> None:
         """Raises Refused if this party does not sign cards of models at once."""
         await self._ask(header, model=model)

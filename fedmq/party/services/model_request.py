@@ -1,4 +1,4 @@
-"""What the label holder asks of the others about a model: to sign its card, to delete a share."""
+"""What the label holder asks of the others about a model: a signature, names, a deletion."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from fedmq.errors import FedmqError, Refused
+from fedmq.boosting.model.share import PassiveShare
+from fedmq.boosting.model.shown_columns import ShownColumns
+from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.model_request import (
     ModelCardOffer,
     ModelCardSigned,
+    ModelColumnNames,
+    ModelColumns,
     ModelDelete,
     ModelDeleted,
 )
@@ -22,15 +26,20 @@ from fedmq.party.card.model_card import card_in
 from fedmq.party.services.service import Command, Service
 from fedmq.party.sessions.running import OnProgress, RunningSession
 from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.store.column_names import keep_column_names
 from fedmq.party.store.model_deletion import check_unserved, delete_model
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import PassiveModelRequest
+from fedmq.protocol.record_columns import columns_of, record_columns
 
 __all__ = ["ModelRequestService"]
 
 log = logging.getLogger(__name__)
 
 _WAIT_SECONDS = 60.0
+_LONGEST_NAME = 200  # characters of a column's name; the rest is left out
+
+Question = ModelCardOffer | ModelDelete | ModelColumns
 
 
 class ModelRequestService(Service):
@@ -38,11 +47,15 @@ class ModelRequestService(Service):
 
     @property
     def opened_sessions(self) -> Mapping[type[Body], Opening]:
-        return {ModelCardOffer: self._join, ModelDelete: self._join}
+        return dict.fromkeys((ModelCardOffer, ModelDelete, ModelColumns), self._join)
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        return {"sign_card": self._sign_card, "delete_everywhere": self._delete_everywhere}
+        return {
+            "sign_card": self._sign_card,
+            "delete_everywhere": self._delete_everywhere,
+            "column_names": self._column_names,
+        }
 
     # The label holder's side
 
@@ -66,10 +79,30 @@ class ModelRequestService(Service):
             await asyncio.to_thread(delete_model, state, model)
         return answers
 
+    async def _column_names(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """By party, why it shares no names; what is shared is kept."""
+        self.context.require_active("ask for the names of columns")
+        model, state = str(request["model"]), self.context.config.state
+        share = await asyncio.to_thread(self.context.model_store.active, model)
+        answers = await self._ask(share.parties[1:], ModelColumns(model=model), request)
+        shared = {}
+        for owner, party in enumerate(share.parties):
+            if "columns" in (answer := answers.get(party, {})):
+                records = sum(int((tree.owner == owner).sum()) for tree in share.trees)
+                try:
+                    shown = columns_of(party, answer.pop("columns"), records)
+                except ProtocolError as error:
+                    answer["refused"] = str(error)
+                else:
+                    assert shown is not None
+                    shared[party] = shown
+        await asyncio.to_thread(keep_column_names, state, model, shared)
+        return answers
+
     async def _ask(
         self,
         parties: tuple[str, ...],
-        question: ModelCardOffer | ModelDelete,
+        question: Question,
         request: Mapping[str, Any],
     ) -> dict[str, Any]:
         seconds = float(request.get("seconds") or _WAIT_SECONDS)
@@ -78,9 +111,7 @@ class ModelRequestService(Service):
         )
         return dict(zip(parties, answers, strict=True))
 
-    async def _answer(
-        self, party: str, question: ModelCardOffer | ModelDelete, seconds: float
-    ) -> dict[str, Any]:
+    async def _answer(self, party: str, question: Question, seconds: float) -> dict[str, Any]:
         """What ``party`` answers within so many seconds, or why it does not."""
         if party not in self.context.federation.parties:
             return {"refused": f"{party} is no party of the federation any more"}
@@ -101,13 +132,15 @@ class ModelRequestService(Service):
             body = await runner.outcome
         except FedmqError as error:
             return {"refused": str(error)}
+        if isinstance(body, ModelColumnNames):
+            return {"columns": body.columns}
         return {"endorsement": body.endorsement} if isinstance(body, ModelCardSigned) else {}
 
     # The side of a party that is asked
 
     async def _join(self, envelope: Envelope) -> RunningSession:
         header, body = envelope.header, envelope.body
-        assert isinstance(body, ModelCardOffer | ModelDelete)
+        assert isinstance(body, Question)
         answer = await self._decided(header, body)
         return self.context.sessions.open(
             header.session,
@@ -118,14 +151,17 @@ class ModelRequestService(Service):
         )
 
     async def _decided(
-        self, header: Header, body: ModelCardOffer | ModelDelete
-    ) -> ModelCardSigned | ModelDeleted | Refused:
+        self, header: Header, body: Question
+    ) -> ModelCardSigned | ModelDeleted | ModelColumnNames | Refused:
         """The answer of this party, once it has done what it says."""
         try:
             if isinstance(body, ModelDelete):
                 await self.context.consent.deletion(header, body.model)
                 await asyncio.to_thread(delete_model, self.context.config.state, body.model)
                 return ModelDeleted()
+            if isinstance(body, ModelColumns):
+                await self.context.consent.column_names(header, body.model)
+                return await asyncio.to_thread(self._named, body)
             await self.context.consent.card(header, body.model)
             return await asyncio.to_thread(self._signed, body)
         except Refused as error:
@@ -134,11 +170,20 @@ class ModelRequestService(Service):
             log.warning("%s of model %s: %s", body.kind, body.model, error)
             return Refused(f"{self.context.party} could not do it; its log says why")
 
-    def _signed(self, body: ModelCardOffer) -> ModelCardSigned:
+    def _named(self, body: ModelColumns) -> ModelColumnNames:
+        table = self._share(body.model).lookup_table
+        names = {name: name[:_LONGEST_NAME] for name in table.columns}
+        shown = ShownColumns.of(table, len(table), names)
+        return ModelColumnNames(columns=record_columns(shown))
+
+    def _share(self, model: str) -> PassiveShare:
         context = self.context
-        if not context.model_store.path(body.model).exists():
-            raise Refused(f"{context.party} has no share of model {body.model}")
-        share = context.model_store.passive(body.model)
+        if not context.model_store.path(model).exists():
+            raise Refused(f"{context.party} has no share of model {model}")
+        return context.model_store.passive(model)
+
+    def _signed(self, body: ModelCardOffer) -> ModelCardSigned:
+        context, share = self.context, self._share(body.model)
         signed = endorse(
             card_in(body.card), share, context.party, context.consent.audit.log, context.sealer.sign
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedmq.errors import ConfigError
+from fedmq.party.store.column_names import column_names_path
 from fedmq.party.store.deployments import Deployments
 from fedmq.party.store.held_out import held_out_path
 from fedmq.party.store.models import ModelStore
@@ -33,7 +34,11 @@ def delete_model(state: Path, model: str) -> None:
     check_unserved(state, model)
     share = ModelStore(state).path(model)
     try:
-        beside = held_out_path(state, model), training_record_path(state, model)
+        beside = (
+            held_out_path(state, model),
+            training_record_path(state, model),
+            column_names_path(state, model),
+        )
         for path in (*beside, *drift_files(state, model), share):
             path.unlink(missing_ok=True)
     except OSError as error:

@@ -7,6 +7,8 @@ from fedmq.messages.body import Body, SessionRefuse
 from fedmq.messages.model_request import (
     ModelCardOffer,
     ModelCardSigned,
+    ModelColumnNames,
+    ModelColumns,
     ModelDelete,
     ModelDeleted,
 )
@@ -24,7 +26,7 @@ class ActiveModelRequest(Machine):
     TABLE = ACTIVE_MODEL_REQUEST
     failed_state = ActiveModelRequestState.FAILED
 
-    def __init__(self, peer: str, question: ModelCardOffer | ModelDelete) -> None:
+    def __init__(self, peer: str, question: ModelCardOffer | ModelDelete | ModelColumns) -> None:
         super().__init__(ActiveModelRequestState.READY, (peer,))
         self._question = question
 
@@ -39,6 +41,10 @@ class ActiveModelRequest(Machine):
     @on_message(ModelDeleted)
     def _on_deleted(self, _: str, body: ModelDeleted) -> None:
         self._finish(body, ModelDelete)
+
+    @on_message(ModelColumnNames)
+    def _on_names(self, _: str, body: ModelColumnNames) -> None:
+        self._finish(body, ModelColumns)
 
     @on_message(SessionRefuse)
     def _on_refuse(self, peer: str, body: SessionRefuse) -> None:

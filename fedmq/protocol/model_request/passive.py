@@ -7,6 +7,8 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.messages.model_request import (
     ModelCardOffer,
     ModelCardSigned,
+    ModelColumnNames,
+    ModelColumns,
     ModelDelete,
     ModelDeleted,
 )
@@ -29,7 +31,9 @@ class PassiveModelRequest(Machine):
     TABLE = PASSIVE_MODEL_REQUEST
     failed_state = PassiveModelRequestState.FAILED
 
-    def __init__(self, peer: str, answer: ModelCardSigned | ModelDeleted | Refused) -> None:
+    def __init__(
+        self, peer: str, answer: ModelCardSigned | ModelDeleted | ModelColumnNames | Refused
+    ) -> None:
         super().__init__(PassiveModelRequestState.READY, (peer,))
         self._answer = answer
 
@@ -39,6 +43,10 @@ class PassiveModelRequest(Machine):
 
     @on_message(ModelDelete)
     def _on_delete(self, peer: str, _: ModelDelete) -> None:
+        self._reply(peer)
+
+    @on_message(ModelColumns)
+    def _on_columns(self, peer: str, _: ModelColumns) -> None:
         self._reply(peer)
 
     def _reply(self, peer: str) -> None:

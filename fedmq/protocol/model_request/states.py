@@ -44,6 +44,7 @@ ACTIVE_MODEL_REQUEST = session_table(
         _A.ASKING: {
             model_request.ModelCardSigned: _A.FINISHED,
             model_request.ModelDeleted: _A.FINISHED,
+            model_request.ModelColumnNames: _A.FINISHED,
             SessionRefuse: _A.FAILED,
         },
     },
@@ -61,6 +62,7 @@ PASSIVE_MODEL_REQUEST = session_table(
         _P.READY: {
             model_request.ModelCardOffer: _P.DECIDED,
             model_request.ModelDelete: _P.DECIDED,
+            model_request.ModelColumns: _P.DECIDED,
         },
         _P.DECIDED: {ANSWERS: _P.FINISHED, REFUSES: _P.FAILED},
     },

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from fedmq.boosting.model.importance import split_counts
 from fedmq.boosting.params import TrainParams
 from fedmq.party.card.card_file import CardFile
 from fedmq.party.configuration.job import TrainingJob
@@ -38,7 +39,7 @@ async def federation(
     keys = {party: PrivateKeys.generate() for party in PARTIES}
     made = DaemonsInMemory(tmp_path_factory.mktemp("card"), patch, keys=keys)
     with (made.folder / "telco" / "party.toml").open("a") as file:
-        file.write("sign_cards = true\ndelete_models = true\n")
+        file.write('column_names = "shared"\nsign_cards = true\ndelete_models = true\n')
     await made.start()
     params = TrainParams(
         num_boost_round=3, max_depth=2, max_bin=8, eval_metric="auc", base_score=0.5
@@ -223,6 +224,34 @@ async def test_what_no_card_can_be_made_of_is_said_in_a_line(
         (("verify", path), "who verifies it?"),
     ]:
         assert error in (await typed("models", *words)).error
+
+
+async def test_names_of_columns_are_seen_where_their_owner_shares_them(
+    federation: DaemonsInMemory, written: Any
+) -> None:
+    bank = party(federation, "bank")
+    words = ("models", "importance", bank, "credit", "--type", "weight", "--json")
+    before = (await typed(*words)).result
+    outcome = (await typed(*words, "--names")).result
+    assert ["retail does not" in line for line in outcome["refused"]] == [True]
+    own = own_counts(federation, "telco")
+    seen = {row["column"]: row["weight"] for row in outcome["columns"] if row["party"] == "telco"}
+    assert seen == own
+    assert {row["column"] for row in outcome["columns"] if row["party"] == "retail"} <= {""}
+    for owner in PARTIES:
+        assert total(before, owner) == total(outcome, owner)
+    gains = (await typed("models", "show", bank, "credit", "--json")).result["total_gain"]
+    assert {f"telco.{column}" for column in own} <= set(gains)
+    refused = await typed("models", "importance", party(federation, "telco"), "--names")
+    assert "only bank asks for names" in refused.error
+
+
+def own_counts(federation: DaemonsInMemory, name: str) -> dict[str, int]:
+    return split_counts(ModelStore(federation.folder / name / "state").passive("credit"))
+
+
+def total(importance: Any, owner: str) -> float:
+    return sum(row["weight"] for row in importance["columns"] if row["party"] == owner)
 
 
 async def test_a_model_is_deleted_everywhere_as_far_as_policies_go(

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from fedmq.errors import Refused
+from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.model_request import (
     ModelCardOffer,
     ModelCardSigned,
+    ModelColumnNames,
+    ModelColumns,
     ModelDelete,
     ModelDeleted,
 )
+from fedmq.messages.record_columns import RecordColumns
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import PassiveModelRequest
 from tests.simulator import Link, Simulation
 
 CARD = ModelCardOffer(model="credit", card="{}")
 DELETE = ModelDelete(model="credit")
+COLUMNS = ModelColumns(model="credit")
+NAMES = ModelColumnNames(
+    columns=RecordColumns(column=Array.of(np.zeros(2, np.uint32)), texts=("age",))
+)
 
 
 def run(
-    question: ModelCardOffer | ModelDelete,
-    answer: ModelCardSigned | ModelDeleted | Refused,
+    question: ModelCardOffer | ModelDelete | ModelColumns,
+    answer: ModelCardSigned | ModelDeleted | ModelColumnNames | Refused,
     seed: int = 0,
     link: Link | None = None,
 ) -> Simulation:
@@ -37,8 +46,8 @@ def run(
 
 @pytest.mark.parametrize(
     ("question", "answer"),
-    [(CARD, ModelCardSigned(endorsement="{}")), (DELETE, ModelDeleted())],
-    ids=["card", "delete"],
+    [(CARD, ModelCardSigned(endorsement="{}")), (DELETE, ModelDeleted()), (COLUMNS, NAMES)],
+    ids=["card", "delete", "names"],
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_the_answer_arrives(question: Body, answer: Body, seed: int) -> None:
