@@ -136,6 +136,8 @@ def test_a_missing_field_is_named(kind: type[Body]) -> None:
 
 _LISTS = ("ids", "normalise", "together", "constraints", "categories", "sets")
 """Fields that may be empty."""
+_FLAGS = ("partial", "signed", "decoys", "explain", "by_sets", "drifts")
+"""Fields that are true or false."""
 
 
 @kinds
@@ -145,7 +147,7 @@ def test_fields_of_another_type_are_refused(kind: type[Body]) -> None:
         for wrong in (None, True, -1, [], [None], {"a": None}, b"\xff", 2**64 - 1, float("nan")):
             if field in _LISTS and wrong == []:
                 continue
-            if field in ("partial", "signed", "decoys", "explain", "by_sets") and wrong is True:
+            if field in _FLAGS and wrong is True:
                 continue
             if field in ("rising", "falling", "columns") and wrong is None:
                 continue
