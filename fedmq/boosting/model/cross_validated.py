@@ -28,11 +28,6 @@ class CrossValidated(BaseModel):
     rounds: int
     best_iteration: int | None = None
 
-    @property
-    def last(self) -> dict[str, float]:
-        """The figures of the last round that they have."""
-        return {name: values[-1] for name, values in self.figures.items()}
-
     def dumps(self) -> str:
         """It as one JSON document."""
         return self.model_dump_json()
