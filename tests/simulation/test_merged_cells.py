@@ -72,6 +72,26 @@ def test_rows_that_a_tree_leaves_out_count_for_no_cell() -> None:
     assert half.departures == ("subsample = 0.5", "telco merged cells of fewer than 8 rows")
 
 
+SIGNS = {"f0": 1, "telco.f0": 1, "telco.f2": -1}
+
+
+def test_candidates_of_merged_cells_keep_the_signs_of_their_columns() -> None:
+    constrained = trained("plain", 8, monotone_constraints=SIGNS)
+    assert nodes(constrained) == nodes(trained("ou", 8, monotone_constraints=SIGNS))
+    assert nodes(constrained) != nodes(trained("plain", 8))
+
+
+@pytest.mark.parametrize(("column", "sign"), [(0, 1), (2, 1), (4, -1)])
+def test_scores_of_merged_cells_never_move_the_other_way(column: int, sign: int) -> None:
+    model = trained("plain", 8, monotone_constraints=SIGNS)
+    rows = np.repeat(TABLE[:40], 9, axis=0)
+    rows[:, column] = np.tile(np.linspace(-3, 3, 9), 40)
+    scores = model.predict(
+        active=rows[:, :2], passive={"telco": rows[:, 2:]}, output_margin=True
+    ).reshape(40, 9)
+    assert (np.diff(scores, axis=1) * sign >= 0).all()
+
+
 def test_no_fewer_than_no_rows() -> None:
     with pytest.raises(ConfigError, match="smallest_cell = -1"):
         trained("plain", -1)
