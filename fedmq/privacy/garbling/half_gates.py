@@ -97,12 +97,13 @@ class _Run:
         return masks.reshape(labels.shape)
 
     def stretches(self, piece_bytes: int) -> Iterator[Sequence[Layer]]:
-        """Layers whose tables go together; the last ones may have none."""
+        """Layers whose tables go together; only a circuit without ANDs has one without tables."""
         stretch: list[Layer] = []
         ands = 0
         for layer in self.schedule.layers:
             more = len(layer) * layer.is_and
-            if stretch and (ands + more) * TABLE_BYTES * self.instances > piece_bytes and ands:
+            # Only an AND begins another stretch, so that each has tables.
+            if ands and more and (ands + more) * TABLE_BYTES * self.instances > piece_bytes:
                 yield stretch
                 stretch, ands = [], 0
             stretch.append(layer)

@@ -66,11 +66,12 @@ def float_inputs(instances: int) -> dict[str, np.ndarray]:
     return {name: random.random((32, instances)) < 0.5 for name in ("left", "right")}
 
 
+@pytest.mark.parametrize("piece_bytes", [1, 3000])
 @pytest.mark.parametrize("seed", range(8))
-def test_any_circuit(seed: int) -> None:
+def test_any_circuit(seed: int, piece_bytes: int) -> None:
     c, inputs, wanted = random_circuit(seed)
     bits = {"first": inputs[:5], "second": inputs[5:]}
-    found, _ = computed(Schedule.of(c), bits, piece_bytes=3000)
+    found, _ = computed(Schedule.of(c), bits, piece_bytes)
     np.testing.assert_array_equal(np.concatenate([found["picked"], found["inputs"]]), wanted)
 
 
