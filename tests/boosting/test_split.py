@@ -77,10 +77,13 @@ def test_a_split_must_gain_more_than_noise_and_no_less_than_gamma() -> None:
     assert not is_worthwhile(np.float32(0.0999), TrainParams(gamma=0.1))
 
 
-def test_a_leafs_weight_is_the_papers_equation_5_times_eta() -> None:
-    weights = leaf_weights(np.array([[6.0, 2.0], [6.0, 0.5], [0.0, 0.0]]), TrainParams(eta=0.5))
+@pytest.mark.parametrize(("version", "light"), [("3.2", 0.0), ("3.4", -2.0)])
+def test_a_leafs_weight_is_the_papers_equation_5_times_eta(version, light) -> None:
+    """A leaf that is lighter than min_child_weight weighs nothing in XGBoost 3.2 alone."""
+    params = TrainParams(eta=0.5, xgboost_arithmetic=version)
+    weights = leaf_weights(np.array([[6.0, 2.0], [6.0, 0.5], [0.0, 0.0]]), params)
     assert weights.dtype == np.float32
-    assert weights.tolist() == [-1.0, 0.0, 0.0]
+    assert weights.tolist() == [-1.0, light, 0.0]
 
 
 def test_without_lambda_an_empty_leaf_weighs_nothing() -> None:
