@@ -7,6 +7,7 @@ the rate at which a group is selected, by that of the group with the highest rat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,32 @@ from sklearn import metrics
 
 from fedmq.evaluation.report import Cell, ReportTable
 
-__all__ = ["group_table"]
+__all__ = ["GroupCounts", "group_table", "table_of_sums"]
+
+
+_HEADERS = (
+    "group",
+    "rows",
+    "share of ones",
+    "mean score",
+    "auc",
+    "selected",
+    "by the highest rate",
+    "selected of label 0",
+    "selected of label 1",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCounts:
+    """A group of a column at another party: counts, and the sum of the scores."""
+
+    group: str
+    people: int
+    ones: int
+    selected: int
+    selected_ones: int
+    score: float
 
 
 def group_table(
@@ -54,21 +80,44 @@ def group_table(
         )
     return ReportTable(
         name=f"Groups of {column}",
-        headers=(
-            "group",
-            "rows",
-            "share of ones",
-            "mean score",
-            "auc",
-            "selected",
-            "by the highest rate",
-            "selected of label 0",
-            "selected of label 1",
-        ),
+        headers=_HEADERS,
         rows=tuple(rows),
         about=(
             f"Selected: a score below {threshold:g}. A rate below four fifths of the highest one "
             f"is what 29 CFR 1607.4 D looks at. Groups below {smallest} rows stand together."
+        ),
+    )
+
+
+def table_of_sums(
+    groups: Sequence[GroupCounts], column: str, owner: str, threshold: float
+) -> ReportTable:
+    """The same of sums that ``owner`` added up; there is no AUC, which no sums give."""
+    highest = max(group.selected / group.people for group in groups)
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        rate, zeros = group.selected / group.people, group.people - group.ones
+        rows.append(
+            (
+                group.group,
+                group.people,
+                group.ones / group.people,
+                group.score / group.people,
+                None,
+                rate,
+                rate / highest if highest else None,
+                (group.selected - group.selected_ones) / zeros if zeros else None,
+                group.selected_ones / group.ones if group.ones else None,
+            )
+        )
+    return ReportTable(
+        name=f"Groups of {column} at {owner}",
+        headers=_HEADERS,
+        rows=tuple(rows),
+        about=(
+            f"Selected: a score below {threshold:g}. {owner} added up what it could not read, and "
+            "joined small groups as its policy says. A rate below four fifths of the highest one "
+            "is what 29 CFR 1607.4 D looks at."
         ),
     )
 

@@ -1,26 +1,35 @@
 """What the label holder asks of one other party about a model that they have made together.
 
-One question opens a session, and one answer, or a refusal, ends it.
+One question, in pieces where it is long, opens a session, and one answer, or a refusal, ends it.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
-from fedmq.messages.body import Body, ModelId
+from fedmq.messages.array import Array, Payload, Uint32s
+from fedmq.messages.body import Body, Index, ModelId
+from fedmq.messages.inference import SampleId
 from fedmq.messages.record_columns import RecordColumns
 
 __all__ = [
     "BODIES",
+    "MOST_PEOPLE",
     "ModelCardOffer",
     "ModelCardSigned",
     "ModelColumnNames",
     "ModelColumns",
     "ModelDelete",
     "ModelDeleted",
+    "ModelGroupPiece",
+    "ModelGroupSums",
+    "ModelGroups",
 ]
+
+MOST_PEOPLE = 100_000
+"""Of one question about groups."""
 
 
 class ModelCardOffer(Body):
@@ -38,7 +47,7 @@ class ModelCardSigned(Body):
 
     kind: ClassVar[str] = "model card signed"
 
-    endorsement: Annotated[str, Field(min_length=1, max_length=10_000)]
+    endorsement: Annotated[str, Field(min_length=1, max_length=500)]
     """As it is kept with the card, as JSON."""
 
 
@@ -72,6 +81,43 @@ class ModelColumnNames(Body):
     columns: RecordColumns
 
 
+class ModelGroups(Body):
+    """Active to passive: what are the sums of these encrypted numbers, by group of your column?"""
+
+    kind: ClassVar[str] = "model groups"
+
+    model: ModelId
+    column: Annotated[str, Field(min_length=1, max_length=256)]
+    people: Annotated[int, Field(ge=1, le=MOST_PEOPLE)]
+    public: Payload
+    """The key, which is of this question alone."""
+
+
+class ModelGroupPiece(Body):
+    """Active to passive: ids from ``start`` on, and one ciphertext for each."""
+
+    kind: ClassVar[str] = "model group piece"
+
+    start: Index
+    ids: Annotated[tuple[SampleId, ...], Field(strict=False, min_length=1), FailFast()]
+    ciphertexts: Array
+    """uint8 (ids, bytes)."""
+
+
+class ModelGroupSums(Body):
+    """Passive to active: the sums, still encrypted, and how many people are in each group."""
+
+    kind: ClassVar[str] = "model group sums"
+
+    groups: Annotated[
+        tuple[Annotated[str, Field(max_length=200)], ...],
+        Field(strict=False, min_length=2, max_length=500),
+    ]
+    counts: Uint32s
+    ciphertexts: Array
+    """uint8 (groups, bytes)."""
+
+
 BODIES: tuple[type[Body], ...] = (
     ModelCardOffer,
     ModelCardSigned,
@@ -79,4 +125,7 @@ BODIES: tuple[type[Body], ...] = (
     ModelDeleted,
     ModelColumns,
     ModelColumnNames,
+    ModelGroups,
+    ModelGroupPiece,
+    ModelGroupSums,
 )

@@ -30,6 +30,7 @@ from fedmq.party.operations.owner_commands import OwnerCommands
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.alignment import AlignmentService
 from fedmq.party.services.deployment import DeploymentService
+from fedmq.party.services.group_sums import GroupSumsService
 from fedmq.party.services.inference import InferenceService
 from fedmq.party.services.model_request import ModelRequestService
 from fedmq.party.services.service import Command, PartyContext, Service
@@ -130,6 +131,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         InferenceService(context),
         deployment,
         ModelRequestService(context),
+        GroupSumsService(context),
     )
     resumption = Resumption(
         store=session_store,

@@ -31,8 +31,10 @@ from fedmq.protocol.inference.states import (
 )
 from fedmq.protocol.model_request.states import (
     ACTIVE_MODEL_REQUEST,
+    PASSIVE_GROUPS,
     PASSIVE_MODEL_REQUEST,
     ActiveModelRequestState,
+    PassiveGroupsState,
     PassiveModelRequestState,
 )
 from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
@@ -175,6 +177,7 @@ MACHINES = (
     Drawing(
         "A request about a model: a passive party", PASSIVE_MODEL_REQUEST, PassiveModelRequestState
     ),
+    Drawing("Sums by group of a column: a passive party", PASSIVE_GROUPS, PassiveGroupsState),
 )
 
 

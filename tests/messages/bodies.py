@@ -266,6 +266,25 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     model_request.ModelColumnNames: st.builds(
         model_request.ModelColumnNames, columns=record_columns
     ),
+    model_request.ModelGroups: st.builds(
+        model_request.ModelGroups,
+        model=models,
+        column=words.filter(lambda word: len(word) <= 256),
+        people=st.integers(1, 100_000),
+        public=st.just({"noise_bits": 5}),
+    ),
+    model_request.ModelGroupPiece: st.builds(
+        model_request.ModelGroupPiece,
+        start=naturals,
+        ids=st.lists(text, min_size=1, max_size=5).map(tuple),
+        ciphertexts=points(),
+    ),
+    model_request.ModelGroupSums: st.builds(
+        model_request.ModelGroupSums,
+        groups=st.lists(text, min_size=2, max_size=5).map(tuple),
+        counts=uint32s,
+        ciphertexts=points(),
+    ),
     alignment.AlignmentOpen: st.builds(
         alignment.AlignmentOpen,
         name=models,
@@ -399,6 +418,10 @@ _FIELDS: dict[str, Any] = {
     "card": "{}",
     "drifts": True,
     "endorsement": "{}",
+    "column": "gender",
+    "people": 1,
+    "groups": ("f", "m"),
+    "ciphertexts": Array.of(np.ones((1, 32), np.uint8)),
 }
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from rich.text import Text
 
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.base_margin import asked_margins, base_margin_option
 from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.model.predict import read_ids, request_scores
@@ -25,7 +26,7 @@ from fedmq.cli.table import joined, table
 from fedmq.errors import ConfigError, DataError
 from fedmq.evaluation.evaluate import evaluate as evaluated
 from fedmq.evaluation.page import html_of
-from fedmq.evaluation.report import Report
+from fedmq.evaluation.report import Report, ReportTable
 from fedmq.evaluation.scored_rows import ScoredRows, kind_of
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.party import PartyFile
@@ -53,7 +54,7 @@ _UNKNOWN = np.empty(0)
     help="CSV of ids and labels; the rows that the training held out when left out.",
 )
 @click.option("--label", help="The label's column in --rows; that of PARTY when left out.")
-@click.option("--group", help="A column of --rows, or of PARTY's data: metrics for each group.")
+@click.option("--group", help="A column of --rows or of PARTY's data, or PARTNER.COLUMN.")
 @click.option("--threshold", default=0.5, show_default=True, help="Selected are scores below it.")
 @click.option("--smallest-group", default=30, show_default=True, help="Smaller ones are joined.")
 @click.option("--false-positive", default=1.0, show_default=True, help="What one costs.")
@@ -85,7 +86,8 @@ def evaluate(
     """Evaluate MODEL, the newest when left out, on rows whose labels are known.
 
     Writes report.html, report.json and scores.csv into a folder. All parties score the rows, as
-    for fedmq predict; nothing else leaves the label holder.
+    for fedmq predict; nothing else leaves the label holder, but for --group PARTNER.COLUMN: then
+    PARTNER adds up encrypted labels and scores by group, where its policy agrees.
     """
     config, federation = PartyFile.read(party)
     if config.party != federation.active:
@@ -103,7 +105,11 @@ def evaluate(
         labels = _labels(rows, label or config.data.label, section.separator, section.encoding)
         sets = (rows.name,) * len(ids)
     groups = None
-    if group is not None:
+    owner, _, column = (group or "").partition(".")
+    elsewhere = owner in share.parties[1:] and bool(column)
+    if elsewhere and kind != "binary":
+        raise ConfigError(f"--group {group}: groups of another party need labels of 0 and 1")
+    if group is not None and not elsewhere:
         groups = _groups(party, rows, ids, group)
     all_rows = ScoredRows(ids, sets, labels, _UNKNOWN, groups)
     margins = asked_margins(base_margin, rows, section)
@@ -120,6 +126,9 @@ def evaluate(
         threshold,
         smallest_group,
     )
+    if elsewhere:
+        found = _groups_elsewhere(config.state, share.model_id, usable, owner, column, threshold)
+        report = report.model_copy(update={"tables": (*report.tables, found)})
     _write(output, report, usable, config.data.id)
     summary = {
         "model": report.model,
@@ -208,6 +217,26 @@ def _groups(party: Path, rows: Path | None, ids: tuple[str, ...], column: str) -
     by_id = ReadTextColumn(config.party, config.data, column).run()
     names = comparable(list(ids), config.data)
     return tuple(by_id.get(name, "") or "(none)" for name in names)
+
+
+def _groups_elsewhere(
+    state: Path, model: str, rows: ScoredRows, owner: str, column: str, threshold: float
+) -> ReportTable:
+    """The groups of ``column``, by sums that ``owner`` adds up and cannot read."""
+    from fedmq.evaluation.groups import GroupCounts, table_of_sums
+
+    request = {
+        "do": "group_sums",
+        "model": model,
+        "party": owner,
+        "column": column,
+        "ids": list(rows.ids),
+        "ones": (rows.label == 1).tolist(),
+        "selected": (rows.score < threshold).tolist(),
+        "score": rows.score.tolist(),
+    }
+    groups = [GroupCounts(**group) for group in request_daemon(state, request)]
+    return table_of_sums(groups, column, owner, threshold)
 
 
 def _facts(share: ActiveShare, without_score: int) -> dict[str, str]:

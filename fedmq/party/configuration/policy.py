@@ -110,6 +110,16 @@ class PolicySection(Section):
     column_names: Literal["private", "shared"] = "private"
     """Whether the label holder may learn which splits of a model are by which column, and the
     columns' names; what it has learned it keeps."""
+    groups: tuple[str, ...] = ()
+    """Columns by whose groups the label holder may have encrypted numbers of people added, such as
+    how many of them its model selects: for reports of whether it treats groups alike."""
+    smallest_group: Annotated[int, Field(ge=2)] = 50
+    """Groups of fewer people are joined with others before sums are shown, and rows are refused
+    that differ from those of an earlier question by fewer people of a group."""
+    group_names: Literal["private", "shared"] = "private"
+    """Whether the label holder sees the names of groups, or a number for each."""
+    most_group_questions_per_day: Annotated[int, Field(ge=0)] = 5
+    """Questions about the groups of a column within any day."""
     sign_cards: bool = False
     """Whether a model card that the label holder sends is signed at once, if it fits this party's
     share. Otherwise its owner signs with ``fedmq models card --sign``."""

@@ -187,6 +187,17 @@ class Consent:
             )
         await self.audit.record("agreed", header, column_names=model)
 
+    async def groups(self, header: Header, model: str, column: str, people: int) -> None:
+        """Raises Refused if this party adds nothing up by groups of ``column``."""
+        await self._ask(header, model=model, column=column, people=people)
+        self._check_sender(header)
+        if column not in self._policy.groups:
+            # The same whether or not there is such a column.
+            raise self._refusal(
+                f"add up by groups of {column!r}; groups of its [policy] would allow it"
+            )
+        await self.audit.record("agreed", header, groups=column, people=people)
+
     async def card(self, header: Header, model: str) -> None:
         """Raises Refused if this party does not sign cards of models at once."""
         await self._ask(header, model=model)

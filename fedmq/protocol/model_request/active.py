@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fedmq.errors import ProtocolError
 from fedmq.messages.body import Body, SessionRefuse
 from fedmq.messages.model_request import (
@@ -11,6 +13,9 @@ from fedmq.messages.model_request import (
     ModelColumns,
     ModelDelete,
     ModelDeleted,
+    ModelGroupPiece,
+    ModelGroups,
+    ModelGroupSums,
 )
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.handlers import on, on_message
@@ -21,18 +26,28 @@ __all__ = ["ActiveModelRequest"]
 
 
 class ActiveModelRequest(Machine):
-    """The label holder's side: puts ``question`` to ``peer``, and finishes with the answer."""
+    """The label holder's side: puts ``question`` to ``peer``, and finishes with the answer.
+
+    ``pieces`` of the question follow it.
+    """
 
     TABLE = ACTIVE_MODEL_REQUEST
     failed_state = ActiveModelRequestState.FAILED
 
-    def __init__(self, peer: str, question: ModelCardOffer | ModelDelete | ModelColumns) -> None:
+    def __init__(
+        self,
+        peer: str,
+        question: ModelCardOffer | ModelDelete | ModelColumns | ModelGroups,
+        pieces: Sequence[ModelGroupPiece] = (),
+    ) -> None:
         super().__init__(ActiveModelRequestState.READY, (peer,))
         self._question = question
+        self._pieces = pieces
 
     @on(Start)
     def _on_start(self, _: Start) -> None:
-        self._send(self.peers[0], self._question)
+        for body in (self._question, *self._pieces):
+            self._send(self.peers[0], body)
 
     @on_message(ModelCardSigned)
     def _on_signed(self, _: str, body: ModelCardSigned) -> None:
@@ -45,6 +60,10 @@ class ActiveModelRequest(Machine):
     @on_message(ModelColumnNames)
     def _on_names(self, _: str, body: ModelColumnNames) -> None:
         self._finish(body, ModelColumns)
+
+    @on_message(ModelGroupSums)
+    def _on_group_sums(self, _: str, body: ModelGroupSums) -> None:
+        self._finish(body, ModelGroups)
 
     @on_message(SessionRefuse)
     def _on_refuse(self, peer: str, body: SessionRefuse) -> None:

@@ -6,14 +6,17 @@ from enum import Enum
 
 from fedmq.messages import model_request
 from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import Start
-from fedmq.protocol.table import REFUSES, When, session_table
+from fedmq.protocol.events import ComputationFailed, Start
+from fedmq.protocol.table import REFUSES, Done, When, session_table
 
 __all__ = [
     "ACTIVE_MODEL_REQUEST",
     "ANSWERS",
+    "PASSIVE_GROUPS",
     "PASSIVE_MODEL_REQUEST",
+    "SUMS",
     "ActiveModelRequestState",
+    "PassiveGroupsState",
     "PassiveModelRequestState",
 ]
 
@@ -45,6 +48,7 @@ ACTIVE_MODEL_REQUEST = session_table(
             model_request.ModelCardSigned: _A.FINISHED,
             model_request.ModelDeleted: _A.FINISHED,
             model_request.ModelColumnNames: _A.FINISHED,
+            model_request.ModelGroupSums: _A.FINISHED,
             SessionRefuse: _A.FAILED,
         },
     },
@@ -68,4 +72,32 @@ PASSIVE_MODEL_REQUEST = session_table(
     },
     (_P.FINISHED, _P.FAILED),
     PassiveModelRequestState,
+)
+
+
+class PassiveGroupsState(Enum):
+    """Where a party stands that adds up by groups of its column."""
+
+    READY = "not begun"
+    GATHERING = "ids and ciphertexts come in, then they are added"
+    FINISHED = "answered"
+    FAILED = "refused, or not asked any more"
+
+
+_G = PassiveGroupsState
+
+SUMS = Done("sums by group")
+
+PASSIVE_GROUPS = session_table(
+    {
+        _G.READY: {model_request.ModelGroups: _G.GATHERING},
+        _G.GATHERING: {
+            model_request.ModelGroupPiece: _G.GATHERING,
+            SUMS: _G.FINISHED,
+            ComputationFailed: _G.GATHERING,
+            REFUSES: _G.FAILED,
+        },
+    },
+    (_G.FINISHED, _G.FAILED),
+    PassiveGroupsState,
 )

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytest_asyncio
+from sklearn.metrics import recall_score
 
 from fedmq.boosting.model.importance import split_counts
 from fedmq.boosting.params import TrainParams
 from fedmq.party.card.card_file import CardFile
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.store.models import ModelStore
 from fedmq.party.store.trained_counts import TrainedCounts
 from fedmq.transport.sealing.keys import PrivateKeys
@@ -40,6 +44,8 @@ async def federation(
     made = DaemonsInMemory(tmp_path_factory.mktemp("card"), patch, keys=keys)
     with (made.folder / "telco" / "party.toml").open("a") as file:
         file.write('column_names = "shared"\nsign_cards = true\ndelete_models = true\n')
+        file.write('groups = ["gender"]\nsmallest_group = 5\ngroup_names = "shared"\n')
+    add_genders(made.folder / "telco")
     await made.start()
     params = TrainParams(
         num_boost_round=3, max_depth=2, max_bin=8, eval_metric="auc", base_score=0.5
@@ -50,6 +56,16 @@ async def federation(
     await made.ask("bank", "train", job=job.model_dump(mode="json"))
     yield made
     await made.stop()
+
+
+def add_genders(telco: Path) -> None:
+    """A column at telco that nobody learns from."""
+    data, config = telco / "data.csv", telco / "party.toml"
+    head, *lines = data.read_text().splitlines()
+    gendered = [f"{line},{'fm'[row % 2]}" for row, line in enumerate(lines)]
+    data.write_text("\n".join([f"{head},gender", *gendered]) + "\n")
+    text = config.read_text()
+    config.write_text(text.replace('id = "id"\n', 'id = "id"\nignore = ["gender"]\n'))
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +129,44 @@ async def test_a_card_says_what_the_model_is_without_each_partner(
         for name in ("credit", "credit-without-telco")
     ]
     assert held_out[0] == held_out[1]
+
+
+async def test_groups_of_a_partners_column_are_as_of_the_joined_table(
+    federation: DaemonsInMemory, tmp_path: Path
+) -> None:
+    bank = party(federation, "bank")
+    words = ("evaluate", bank, "credit", "-o", tmp_path / "out", "--samples", "0", "--json")
+    assert (await typed(*words, "--group", "telco.gender")).result
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    table = report["tables"][-1]
+    assert table["name"] == "Groups of gender at telco"
+    with (tmp_path / "out" / "scores.csv").open() as file:
+        scored = list(csv.DictReader(file))
+    assert {row[0] for row in table["rows"]} == {"f", "m"}
+    for name, people, ones, score, auc, selected, _, of_zeros, of_ones in table["rows"]:
+        rows = [row for row in scored if "fm"[int(row["id"][1:]) % 2] == name]
+        label = np.array([float(row["label"]) for row in rows])
+        scores = np.array([float(row["score"]) for row in rows])
+        chosen = scores < 0.5
+        assert (people, auc) == (len(rows), None)
+        assert ones == pytest.approx(label.mean())
+        assert score == pytest.approx(scores.mean(), abs=2**-16)
+        assert selected == pytest.approx(chosen.mean())
+        assert of_zeros == pytest.approx(recall_score(label == 0, chosen & (label == 0)))
+        assert of_ones == pytest.approx(recall_score(label == 1, chosen & (label == 1)))
+
+    entries = [
+        entry
+        for entry in AuditLog(federation.folder / "telco" / "state").latest()
+        if "groups" in entry
+    ]
+    assert [(entry["groups"], entry["people"]) for entry in entries] == [("gender", len(scored))]
+
+    refused = await typed(*words, "--group", "telco.x0")
+    assert refused.code == 6
+    assert "groups of its [policy] would allow it" in refused.err
+    refused = await typed(*words, "--group", "retail.gender")
+    assert "retail does not add up by groups of 'gender'" in refused.err
 
 
 async def test_each_party_counts_its_own_columns_and_the_label_holder_the_scores(

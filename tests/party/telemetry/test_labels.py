@@ -14,6 +14,7 @@ from fedmq.computation import Computation, Given
 from fedmq.party.telemetry.counters import Counters
 
 LABELS = {
+    "AddGroups",
     "AddLeaves",
     "AnswerHop",
     "AnswerQuery",
@@ -27,9 +28,11 @@ LABELS = {
     "CountLeft",
     "DartMargins",
     "DecryptAnswer",
+    "DecryptGroupSums",
     "DeriveGradients",
     "Descend",
     "EncryptNode",
+    "EncryptPeople",
     "EstimateBaseScore",
     "ExplainRows",
     "Given",
@@ -47,6 +50,7 @@ LABELS = {
     "LoadPassiveTable",
     "LoadRows",
     "LoadShare",
+    "MakeGroupKey",
     "MakeHints",
     "MakeOffer",
     "MergeCells",

@@ -1,0 +1,133 @@
+"""How does an owner add up by groups of its column, so that no sum is of few people?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import Refused
+from fedmq.party.configuration.data import DataSection
+from fedmq.party.data.id_column import comparable
+from fedmq.party.data.text_column import ReadTextColumn
+from fedmq.party.store.group_questions import GroupQuestion, GroupQuestions, hashed_ids
+from fedmq.privacy.homomorphic.arithmetic.paillier import PublicKey
+from fedmq.privacy.homomorphic.group_sums import add_by_group
+
+__all__ = ["AddGroups", "check_new", "joined_groups"]
+
+_NONE, _OTHER = "(none)", "other"
+_MOST_GROUPS = 500
+_DAY = 24 * 3600.0
+_LONGEST_NAME = 200  # characters of a group's name; the rest is left out
+
+
+@dataclass(frozen=True, eq=False)
+class AddGroups:
+    """Add ``ciphertexts`` (people, bytes) of ``ids`` by the groups of ``column``, at ``party``.
+
+    ``session`` names the question, which is kept with ``questions`` before it is answered.
+    """
+
+    label: ClassVar[str] = "AddGroups"
+    party: str
+    data: DataSection
+    column: str
+    ids: tuple[str, ...]
+    public: PublicKey
+    ciphertexts: NDArray[np.uint8]
+    session: str
+    questions: GroupQuestions
+    smallest: int
+    most_per_day: int
+    shows_names: bool
+
+    def run(self) -> tuple[tuple[str, ...], NDArray[np.uint32], NDArray[np.uint8]]:
+        """By group: its name, how many people it has, and their sum as of the wire.
+
+        Raises:
+            Refused: an id is repeated or unknown, people are too few, or too like those of an
+                earlier question; or there were enough questions for a day.
+            DataError: there is no such column, or the file of a question is damaged.
+            MessageError: ciphertexts do not fit the key.
+        """
+        ids = comparable(list(self.ids), self.data)
+        if len(set(ids)) < len(ids):
+            raise Refused(f"{self.party} adds up nobody twice: an id is repeated")
+        by_id = ReadTextColumn(self.party, self.data, self.column).run()
+        if any(name not in by_id for name in ids):
+            # Of made-up people a group would only seem to be large.
+            raise Refused(f"{self.party} does not know all of these ids")
+        names, group_of = joined_groups([by_id[name] or _NONE for name in ids], self.smallest)
+        if len(names) < 2:
+            raise Refused(
+                f"{self.party}: there are no two groups of {self.smallest} people among these "
+                f"{len(ids):,}; ask about more"
+            )
+        if len(names) > _MOST_GROUPS:
+            raise Refused(f"{self.party} shows {_MOST_GROUPS} groups at most, not {len(names):,}")
+        sums = add_by_group(self.public, self.ciphertexts, group_of)
+        with self.questions.alone(self.column):
+            self._keep(hashed_ids(ids), by_id, names)
+        shown = names if self.shows_names else tuple(f"group {n + 1}" for n in range(len(names)))
+        counts = np.bincount(group_of).astype(np.uint32)
+        return tuple(name[:_LONGEST_NAME] for name in shown), counts, sums
+
+    def _keep(
+        self, people: NDArray[np.uint64], by_id: Mapping[str, str], names: Sequence[str]
+    ) -> None:
+        """Keep the question; Refused if there were too many, or one about nearly the same."""
+        earlier = list(self.questions.about(self.column))
+        recent = sum(question.at > self.questions.clock() - _DAY for question in earlier)
+        if recent >= self.most_per_day:
+            raise Refused(
+                f"{self.party} answers {self.most_per_day} questions about groups of a column a "
+                "day at most"
+            )
+        groups = (name if (name := text or _NONE) in names else _OTHER for text in by_id.values())
+        group_of = dict(zip(hashed_ids(list(by_id)).tolist(), groups, strict=True))
+        check_new(self.party, people, earlier, group_of, self.smallest)
+        self.questions.keep(self.column, self.session, people)
+
+
+def joined_groups(texts: Sequence[str], smallest: int) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """The groups that may be shown, the largest first, and the group of each of ``texts``.
+
+    Groups of fewer than ``smallest`` join as "other"; so does the next larger one while "other" is
+    smaller, for what is not shown follows from the total. No two groups are left if all have
+    joined.
+    """
+    ordered = sorted(Counter(texts).items(), key=lambda group: (group[1], group[0]))
+    joined = 0
+    while ordered and (ordered[0][1] < smallest or 0 < joined < smallest):
+        joined += ordered.pop(0)[1]
+    names = [name for name, _ in reversed(ordered)]
+    places = {name: place for place, name in enumerate(names)}
+    group_of = np.array([places.get(text, len(names)) for text in texts], np.intp)
+    return (*names, *((_OTHER,) if joined else ())), group_of
+
+
+def check_new(
+    party: str,
+    people: NDArray[np.uint64],
+    earlier: Iterable[GroupQuestion],
+    group_of: Mapping[int, str],
+    smallest: int,
+) -> None:
+    """Raise Refused if what was answered ``earlier`` and this answer differ by few of a group.
+
+    ``people`` by their hashes, as those of ``group_of``. Whom the data have lost since counts as
+    one of "other".
+    """
+    for question in earlier:
+        others = np.setxor1d(people, question.people).tolist()
+        counts = Counter(group_of.get(person, _OTHER) for person in others)
+        if any(count < smallest for count in counts.values()):
+            raise Refused(
+                f"{party}: these people are nearly those of an earlier question; ask about the "
+                f"same, or about others that differ by {smallest} people of a group or none"
+            )
