@@ -119,7 +119,7 @@ class PolicySection(Section):
     group_names: Literal["private", "shared"] = "private"
     """Whether the label holder sees the names of groups, or a number for each."""
     most_group_questions_per_day: Annotated[int, Field(ge=0)] = 5
-    """Questions about the groups of a column within any day."""
+    """Questions about the groups of a column within any day, those that were refused included."""
     sign_cards: bool = False
     """Whether a model card that the label holder sends is signed at once, if it fits this party's
     share. Otherwise its owner signs with ``fedmq models card --sign``."""

@@ -55,6 +55,15 @@ class AddGroups:
             DataError: there is no such column, or the file of a question is damaged.
             MessageError: ciphertexts do not fit the key.
         """
+        with self.questions.alone(self.column):  # refusals count as well: they say something
+            if self.questions.asked_since(self.questions.clock() - _DAY, self.column) >= (
+                self.most_per_day
+            ):
+                raise Refused(
+                    f"{self.party} takes {self.most_per_day} questions about groups of a column a "
+                    "day at most"
+                )
+            self.questions.begin(self.column, self.session)
         ids = comparable(list(self.ids), self.data)
         if len(set(ids)) < len(ids):
             raise Refused(f"{self.party} adds up nobody twice: an id is repeated")
@@ -80,14 +89,8 @@ class AddGroups:
     def _keep(
         self, people: NDArray[np.uint64], by_id: Mapping[str, str], names: Sequence[str]
     ) -> None:
-        """Keep the question; Refused if there were too many, or one about nearly the same."""
-        earlier = list(self.questions.about(self.column))
-        recent = sum(question.at > self.questions.clock() - _DAY for question in earlier)
-        if recent >= self.most_per_day:
-            raise Refused(
-                f"{self.party} answers {self.most_per_day} questions about groups of a column a "
-                "day at most"
-            )
+        """Keep the question; Refused if there was one about nearly the same people."""
+        earlier = self.questions.about(self.column)
         groups = (name if (name := text or _NONE) in names else _OTHER for text in by_id.values())
         group_of = dict(zip(hashed_ids(list(by_id)).tolist(), groups, strict=True))
         check_new(self.party, people, earlier, group_of, self.smallest)
@@ -98,11 +101,12 @@ def joined_groups(texts: Sequence[str], smallest: int) -> tuple[tuple[str, ...],
     """The groups that may be shown, the largest first, and the group of each of ``texts``.
 
     Groups of fewer than ``smallest`` join as "other"; so does the next larger one while "other" is
-    smaller, for what is not shown follows from the total. No two groups are left if all have
-    joined.
+    smaller, for what is not shown follows from the total. So does a group of that name. No
+    two groups are left if all have joined.
     """
-    ordered = sorted(Counter(texts).items(), key=lambda group: (group[1], group[0]))
-    joined = 0
+    by_name = Counter(texts)
+    joined = by_name.pop(_OTHER, 0)
+    ordered = sorted(by_name.items(), key=lambda group: (group[1], group[0]))
     while ordered and (ordered[0][1] < smallest or 0 < joined < smallest):
         joined += ordered.pop(0)[1]
     names = [name for name, _ in reversed(ordered)]

@@ -21,9 +21,8 @@ __all__ = ["GroupQuestion", "GroupQuestions", "hashed_ids"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupQuestion:
-    """Asked at ``at`` (Unix seconds) about these people: uint64 hashes, ascending."""
+    """One that was answered, about these people: uint64 hashes, ascending."""
 
-    at: float
     people: NDArray[np.uint64]
 
 
@@ -57,15 +56,36 @@ class GroupQuestions:
             try:
                 data = path.read_bytes()
                 people = np.frombuffer(data, "<u8").astype(np.uint64)
-                yield GroupQuestion(int(path.stem.partition("-")[0]) / 1000, people)
+                yield GroupQuestion(people)
             except (OSError, ValueError):
                 raise DataError(f"{path}: is damaged; restore it from a backup") from None
 
+    def asked_since(self, at: float, column: str) -> int:
+        """How many questions began after ``at`` (Unix seconds), whether they were answered or not.
+
+        Those of before are not counted again.
+        """
+        count = 0
+        for path in list(self._folder(column).glob("*.asked")):
+            if int(path.stem.partition("-")[0]) / 1000 > at:
+                count += 1
+            else:
+                path.unlink(missing_ok=True)
+        return count
+
+    def begin(self, column: str, session: str) -> None:
+        """Count a question; ConfigError if the disk refuses."""
+        self._write(column, f"{int(self.clock() * 1000)}-{session}.asked", b"")
+
     def keep(self, column: str, session: str, people: NDArray[np.uint64]) -> None:
         """Keep a question that is about to be answered; ConfigError if the disk refuses."""
-        path = self._folder(column) / f"{int(self.clock() * 1000)}-{session}.people"
+        data = np.sort(people).astype("<u8").tobytes()
+        self._write(column, f"{int(self.clock() * 1000)}-{session}.people", data)
+
+    def _write(self, column: str, name: str, data: bytes) -> None:
+        path = self._folder(column) / name
         try:
-            write_atomically(path, np.sort(people).astype("<u8").tobytes(), 0o600)
+            write_atomically(path, data, 0o600)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 

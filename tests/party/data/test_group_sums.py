@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +63,7 @@ def ask(tmp_path: Path, key: PrivateKey) -> Ask:
     return asked
 
 
-def joined(texts: str, smallest: int) -> dict[str, int]:
+def joined(texts: Sequence[str], smallest: int) -> dict[str, int]:
     names, group_of = joined_groups(list(texts), smallest)
     return dict(zip(names, np.bincount(group_of).tolist(), strict=True))
 
@@ -75,10 +75,13 @@ def joined(texts: str, smallest: int) -> dict[str, int]:
         ("aaaabbbcd", {"a": 4, "other": 5}),  # c and d alone would be the total less a and b
         ("aaaabbbcccdde", {"a": 4, "c": 3, "b": 3, "other": 3}),
         ("aaaab", {"other": 5}),
+        (["a"] * 4 + ["other"] * 3 + ["c"], {"a": 4, "other": 4}),
     ],
-    ids=["large", "complement", "joined", "all"],
+    ids=["large", "complement", "joined", "all", "named other"],
 )
-def test_small_groups_join_until_what_is_left_is_large(texts: str, shown: dict[str, int]) -> None:
+def test_small_groups_join_until_what_is_left_is_large(
+    texts: Sequence[str], shown: dict[str, int]
+) -> None:
     assert joined(texts, 3) == shown
 
 
@@ -119,7 +122,7 @@ def test_people_nearly_those_of_an_earlier_question_are_refused(ask: Ask) -> Non
 def test_a_difference_that_is_large_in_all_may_be_small_in_a_group() -> None:
     people = hashed_ids(IDS)
     group_of = dict(zip(people.tolist(), GENDERS, strict=True))
-    earlier = [GroupQuestion(0.0, people)]
+    earlier = [GroupQuestion(people)]
     check_new("telco", people[12:], earlier, group_of, 10)
     with pytest.raises(Refused):
         check_new("telco", people[13:25], earlier, group_of, 14)
@@ -128,8 +131,9 @@ def test_a_difference_that_is_large_in_all_may_be_small_in_a_group() -> None:
 
 
 def test_a_day_has_so_many_questions(ask: Ask) -> None:
-    for _ in range(2):
-        ask(most=2)
+    ask(most=2)
+    with pytest.raises(Refused, match="no two groups"):  # which says something, so it counts
+        ask(IDS[:24], most=2)
     with pytest.raises(Refused, match="2 questions about groups of a column a day"):
         ask(most=2)
     ask(most=2, at=1e9 + 25 * 3600)
