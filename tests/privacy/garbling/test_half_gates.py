@@ -93,6 +93,18 @@ def test_a_circuit_without_ands_has_no_tables() -> None:
     assert not pieces
 
 
+def test_layers_after_the_last_tables_wait_for_no_other_piece() -> None:
+    c = Circuit()
+    x, y, z = c.input("x", 3)
+    c.output("z", [c.xor(c.both(x, y), z)])
+    bits = {"x": np.array([[True], [True], [False]])}
+
+    found, pieces = computed(Schedule.of(c), bits, piece_bytes=1)
+
+    assert found["z"].tolist() == [[True]]
+    assert len(pieces) == 1
+
+
 def test_tables_leave_in_pieces() -> None:
     _, [whole] = computed(sums(), float_inputs(20), piece_bytes=1 << 30)
     _, pieces = computed(sums(), float_inputs(20), piece_bytes=50_000)
