@@ -27,8 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
         chosen = {value for value in parameters.values() if isinstance(value, str)}
         if STARTS_A_NODE.intersection(item.fixturenames) - parameters.keys() or "rabbit" in chosen:
             item.add_marker("broker")
-    # The longest files first: two processes that share the files then end at about the same time.
-    items.sort(key=lambda item: item.get_closest_marker("broker") is None)
 
 
 @pytest.fixture(scope="session", autouse=True)
