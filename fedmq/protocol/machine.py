@@ -192,10 +192,11 @@ class Machine:
     def _refused(self, peer: str, body: SessionRefuse, did: str = "refused the session") -> None:
         """End because ``peer`` refused; its reason is for this party alone.
 
-        It may quote what the one holds or lacks, which the other peers do not know.
+        It may quote what the one holds or lacks, which the other peers do not know. ``peer`` hears
+        of the end as well: it would else wait for ever, if it goes on all the same.
         """
         disclosed = f"{peer} {did}"
-        self._fail(Refused(f"{disclosed}: {body.reason}"), but=peer, disclosed=disclosed)
+        self._fail(Refused(f"{disclosed}: {body.reason}"), disclosed=disclosed)
 
     @on_message(Abort)
     def _on_abort(self, peer: str, body: Abort) -> None:

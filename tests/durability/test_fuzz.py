@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import FedmqError, MessageError
-from fedmq.messages.body import Body
+from fedmq.messages.body import Body, SessionRefuse
 from fedmq.messages.envelope import Envelope
+from fedmq.messages.training import SessionAccept
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -69,6 +70,18 @@ def test_a_message_that_is_something_else_ends_in_a_model_or_a_reason(
     for error in simulation.errors.values():
         assert isinstance(error, FedmqError)
         assert str(error)
+
+
+def test_who_is_taken_to_have_refused_hears_of_the_end() -> None:
+    machines = small(rows=20).training()
+
+    def rewrite(envelope: Envelope) -> Body:
+        is_consent = isinstance(envelope.body, SessionAccept) and envelope.header.sender == "telco"
+        return SessionRefuse(reason="no") if is_consent else envelope.body
+
+    simulation = Simulation(machines, rewrite=rewrite)
+    simulation.run()
+    assert set(simulation.errors) == set(_PARTIES)
 
 
 @st.composite
