@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.objectives.intercept import quantile
-from fedmq.boosting.objectives.objective import Objective, pairs
+from fedmq.boosting.objectives.objective import Untransformed, pairs
 
 __all__ = ["AbsoluteError", "QuantileError"]
 
 _MEDIAN = 0.5
 
 
-class _Adaptive(Objective):
+class _Adaptive(Untransformed):
     leaf_quantile: float
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -31,14 +31,6 @@ class _Adaptive(Objective):
     ) -> np.float32:
         """The quantile of the labels."""
         return quantile(labels, self.leaf_quantile, weight)
-
-    def base_margin(self, base_score: float) -> np.float32:
-        """``base_score`` itself."""
-        return np.float32(base_score)
-
-    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The margins themselves."""
-        return margins
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
-from fedmq.boosting.objectives.objective import RegressionLoss
+from fedmq.boosting.objectives.objective import RegressionLoss, Untransformed
 
 __all__ = ["BinaryLogistic", "LogitRaw", "RegLogistic"]
 
@@ -64,7 +64,7 @@ class BinaryLogistic(RegLogistic):
 
 
 @dataclass(frozen=True)
-class LogitRaw(BinaryLogistic):
+class LogitRaw(Untransformed, BinaryLogistic):
     """Log loss of labels 0 and 1; predictions are the margins, and so is the base score."""
 
     wanted = "binary:logitraw takes 0 and 1"
@@ -74,11 +74,3 @@ class LogitRaw(BinaryLogistic):
     ) -> np.float32:
         """The mean label, as if it were a margin; XGBoost has it so."""
         return RegressionLoss.base_score(self, labels, weight)
-
-    def base_margin(self, base_score: float) -> np.float32:
-        """``base_score`` itself."""
-        return np.float32(base_score)
-
-    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The margins themselves."""
-        return margins

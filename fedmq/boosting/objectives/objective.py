@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedmq.boosting.objectives.intercept import newton_step, sample_mean
 from fedmq.errors import DataError
 
-__all__ = ["BaseScore", "FirstMargin", "Objective", "RegressionLoss", "pairs"]
+__all__ = ["BaseScore", "FirstMargin", "Objective", "RegressionLoss", "Untransformed", "pairs"]
 
 
 def pairs(
@@ -109,6 +109,18 @@ class Objective(ABC):
         gradients = self.gradients(np.zeros(len(labels), np.float32), labels, weight)
         step = np.full(1, newton_step(gradients), np.float32)
         return np.float32(self.predictions(step)[0])
+
+
+class Untransformed(Objective):
+    """Predictions are the margins, and the base score is one of them."""
+
+    def base_margin(self, base_score: float) -> np.float32:
+        """``base_score`` itself."""
+        return np.float32(base_score)
+
+    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The margins themselves."""
+        return margins
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
 from fedmq.boosting.objectives.intercept import newton_step, quantile, sample_mean
-from fedmq.boosting.objectives.objective import Objective
+from fedmq.boosting.objectives.objective import Untransformed
 
 __all__ = ["SmoothAbsoluteError", "SmoothQuantileError"]
 
@@ -23,17 +23,9 @@ _LEAST_RATIO = np.float32(3e-4)  # XGBoost's kMinSurrogateRatio
 _NO_WEIGHT = 1e-6  # XGBoost's kRtEps
 
 
-class _Smoothed(Objective):
+class _Smoothed(Untransformed):
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels)
-
-    def base_margin(self, base_score: float) -> np.float32:
-        """``base_score`` itself."""
-        return np.float32(base_score)
-
-    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The margins themselves."""
-        return margins
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
-from fedmq.boosting.objectives.objective import Objective, RegressionLoss, pairs
+from fedmq.boosting.objectives.objective import RegressionLoss, Untransformed, pairs
 
 __all__ = ["PseudoHuberError", "SquaredError", "SquaredLogError"]
 
@@ -18,21 +18,13 @@ _SMALLEST_HESSIAN = np.float32(1e-6)
 
 
 @dataclass(frozen=True)
-class SquaredError(RegressionLoss):
+class SquaredError(Untransformed, RegressionLoss):
     """Half the squared error of real labels; predictions are the margins."""
 
     wanted = "reg:squarederror takes finite numbers"
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels)
-
-    def base_margin(self, base_score: float) -> np.float32:
-        """``base_score`` itself."""
-        return np.float32(base_score)
-
-    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The margins themselves."""
-        return margins
 
     def _derivatives(
         self, margins: NDArray[np.float32], labels: NDArray[np.float32]
@@ -41,26 +33,16 @@ class SquaredError(RegressionLoss):
         return np.stack((margins - labels, np.ones_like(margins)), axis=1)
 
 
-class _Untransformed(Objective):
-    """Predictions are the margins, and the base score is one of them."""
-
+class _FromZero(Untransformed):
     def base_score(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
     ) -> np.float32:
         """One step of Newton's method from 0."""
         return self._newton_score(labels, weight)
 
-    def base_margin(self, base_score: float) -> np.float32:
-        """``base_score`` itself."""
-        return np.float32(base_score)
-
-    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The margins themselves."""
-        return margins
-
 
 @dataclass(frozen=True)
-class SquaredLogError(_Untransformed):
+class SquaredLogError(_FromZero):
     """Half the squared error of ``log(1 + y)``."""
 
     wanted = "reg:squaredlogerror takes finite numbers above -1"
@@ -87,7 +69,7 @@ class SquaredLogError(_Untransformed):
 
 
 @dataclass(frozen=True)
-class PseudoHuberError(_Untransformed):
+class PseudoHuberError(_FromZero):
     """Squared near 0, absolute beyond ``slope`` (XGBoost's ``huber_slope``)."""
 
     slope: float = 1.0
