@@ -136,10 +136,7 @@ class LevelEvaluator:
         gains = []
         for batch in level.batches():
             others = _words((yield), (len(own), batch.stop - batch.start, 2))
-            inputs = named_labels(others, level.candidate_bits, "own ")
-            inputs |= named_labels(own[:, batch], level.candidate_bits, "other ")
-            node = np.arange(batch.start, batch.stop) // level.candidates
-            inputs |= {name: labels[:, node] for name, labels in by_node.items()}
+            inputs = level.gain_inputs(batch, others, own, by_node)
             found = yield from self._evaluate(gain_schedule(self._field), inputs)
             gains.append(found["gain"])
         every = np.concatenate(gains, axis=1)

@@ -97,10 +97,7 @@ class LevelGarbler:
             zeros = self._labels.words(len(bits), batch.stop - batch.start, 2)
             secret = self._sender.secret
             yield zeros ^ np.where(bits[:, batch, np.newaxis], secret, np.uint64(0))
-            inputs = named_labels(zeros, level.candidate_bits, "own ")
-            inputs |= named_labels(others[:, batch], level.candidate_bits, "other ")
-            node = np.arange(batch.start, batch.stop) // level.candidates
-            inputs |= {name: labels[:, node] for name, labels in by_node.items()}
+            inputs = level.gain_inputs(batch, zeros, others, by_node)
             found = yield from self._garble(gain_schedule(self._field), inputs)
             gains.append(found["gain"])
         every = np.concatenate(gains, axis=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.lattice.hidden.field import Field
 from fedmq.privacy.lattice.hidden.gain_circuit import GAIN_BITS, candidate_inputs, node_input_bits
@@ -62,6 +64,21 @@ class Level:
         """Instances of the gain circuit that are garbled together."""
         for start in range(0, self.instances, _INSTANCES_AT_ONCE):
             yield slice(start, min(start + _INSTANCES_AT_ONCE, self.instances))
+
+    def gain_inputs(
+        self, batch: slice, own: Labels, other: Labels, by_node: Mapping[str, Labels]
+    ) -> dict[str, Labels]:
+        """Inputs of the gain circuit by name, of the instances of ``batch``.
+
+        ``own`` are labels of the feature holder's bits, of the batch alone; ``other`` those of the
+        label holder's, and ``by_node`` those of its nodes, of all instances and nodes.
+        """
+        node = np.arange(batch.start, batch.stop) // self.candidates
+        return {
+            **named_labels(own, self.candidate_bits, "own "),
+            **named_labels(other[:, batch], self.candidate_bits, "other "),
+            **{name: labels[:, node] for name, labels in by_node.items()},
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
