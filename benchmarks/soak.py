@@ -20,7 +20,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,26 @@ def _resident(pid: int) -> int:
     return sum(map(int, values)) * 1024
 
 
+@contextmanager
+def started(rows: int, policy: str = "") -> Iterator[ChaosFederation]:
+    """Three daemons over a private node, with more lines of ``policy``."""
+    with tempfile.TemporaryDirectory() as folder:
+        (broker := Path(folder) / "broker").mkdir()
+        (parties := Path(folder) / "parties").mkdir()
+        node = RabbitNode(broker, parties=PARTIES)
+        node.start()
+        federation = ChaosFederation(parties, node, rows)
+        for daemon in federation.daemons.values():
+            lines = daemon.file.read_text().replace("[policy]\n", f"[policy]\n{policy}")
+            daemon.file.write_text(lines)
+        try:
+            federation.start()
+            yield federation
+        finally:
+            federation.close()
+            node.discard()
+
+
 def watch(federation: ChaosFederation, trees: int) -> dict[str, list[Point]]:
     """Train, and note each daemon about twenty times on the way and at the end."""
     session = federation.train("soak", trees)
@@ -99,6 +119,11 @@ def _note(federation: ChaosFederation, points: dict[str, list[Point]], tree: int
         points[party].append(Point.of(daemon, tree))
 
 
+def slope(number: list[int], values: list[float]) -> float:
+    """What a tree, or a training, adds to ``values``."""
+    return float(np.polyfit(number, values, 1)[0])
+
+
 def summary(points: list[Point], trees: int) -> dict[str, Any]:
     """Start, middle, end, and what a tree adds once the daemon is warm."""
     warm = [point for point in points if point.tree >= trees / 3]
@@ -111,9 +136,9 @@ def summary(points: list[Point], trees: int) -> dict[str, Any]:
         "state_kb": [round(point.state) for point in nearest],
         "trees_kb": [round(point.trees) for point in nearest],
         "open_files": [point.files for point in nearest],
-        "memory_kb_per_tree": round(float(np.polyfit(number, [p.memory for p in warm], 1)[0]), 2),
-        "trees_kb_per_tree": round(float(np.polyfit(number, [p.trees for p in warm], 1)[0]), 2),
-        "besides_kb_per_tree": round(float(np.polyfit(number, besides, 1)[0]), 2),
+        "memory_kb_per_tree": round(slope(number, [p.memory for p in warm]), 2),
+        "trees_kb_per_tree": round(slope(number, [p.trees for p in warm]), 2),
+        "besides_kb_per_tree": round(slope(number, besides), 2),
     }
 
 
@@ -143,20 +168,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=300)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        (broker := Path(folder) / "broker").mkdir()
-        (parties := Path(folder) / "parties").mkdir()
-        node = RabbitNode(broker, parties=PARTIES)
-        node.start()
-        federation = ChaosFederation(parties, node, options.rows)
-        try:
-            federation.start()
-            begun = time.perf_counter()
-            points = watch(federation, options.trees)
-            seconds = time.perf_counter() - begun
-        finally:
-            federation.close()
-            node.discard()
+    with started(options.rows) as federation:
+        begun = time.perf_counter()
+        points = watch(federation, options.trees)
+        seconds = time.perf_counter() - begun
     result = {
         "trees": options.trees,
         "rows": options.rows,

@@ -16,16 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.soak import Point
+from benchmarks.soak import Point, slope, started
 from tests.chaos.federation import PARTIES, ChaosFederation
-from tests.rabbitmq_node import RabbitNode
 
 _EVERY = 5
 
@@ -63,12 +58,8 @@ def summary(points: list[Point]) -> dict[str, Any]:
         "memory_mb": [round(point.memory / 1e3, 1) for point in shown],
         "state_kb": [round(point.state) for point in shown],
         "open_files": [point.files for point in shown],
-        "memory_kb_per_training": round(
-            float(np.polyfit(number, [point.memory for point in warm], 1)[0]), 1
-        ),
-        "state_kb_per_training": round(
-            float(np.polyfit(number, [point.state for point in warm], 1)[0]), 1
-        ),
+        "memory_kb_per_training": round(slope(number, [point.memory for point in warm]), 1),
+        "state_kb_per_training": round(slope(number, [point.state for point in warm]), 1),
     }
 
 
@@ -98,23 +89,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=300)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        (broker := Path(folder) / "broker").mkdir()
-        (parties := Path(folder) / "parties").mkdir()
-        node = RabbitNode(broker, parties=PARTIES)
-        node.start()
-        federation = ChaosFederation(parties, node, options.rows)
-        for daemon in federation.daemons.values():
-            limits = "[policy]\nmost_trainings_per_day = 100000\nmost_alignments_per_day = 100000\n"
-            daemon.file.write_text(daemon.file.read_text().replace("[policy]\n", limits))
-        try:
-            federation.start()
-            begun = time.perf_counter()
-            points = watch(federation, options.trainings, options.trees)
-            seconds = time.perf_counter() - begun
-        finally:
-            federation.close()
-            node.discard()
+    limits = "most_trainings_per_day = 100000\nmost_alignments_per_day = 100000\n"
+    with started(options.rows, limits) as federation:
+        begun = time.perf_counter()
+        points = watch(federation, options.trainings, options.trees)
+        seconds = time.perf_counter() - begun
     result = {
         "trainings": options.trainings,
         "trees": options.trees,

@@ -15,6 +15,7 @@ from benchmarks.papers.tables import TITLES, params
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.metrics.curves import auc
+from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
 from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
@@ -56,21 +57,9 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
                     leaf_weights=weights,
                 ),
             ]
-        rows += [
-            [
-                f"{TITLES[data.name]}, {len(data.label):,} rows",
-                finding.attack,
-                finding.target,
-                finding.where,
-                finding.measure,
-                f"{finding.value:.3f}",
-                f"{finding.chance:.3f}",
-            ]
-            for report in reports
-            for finding in report.findings
-        ]
+        rows += [_row(data, finding) for report in reports for finding in report.findings]
     yield "## Engines that hide the gradients: 25 trees\n"
-    yield table(["data", "attack", "target", "where", "measure", "value", "guessing"], rows)
+    yield table(_COLUMNS, rows)
     yield (
         "**Nodes tell labels, and partitions tell the order of features**, under `paillier` and "
         "`ou` alike: both follow from the model that all agreed to train. *Leaf weights, if told* "
@@ -78,6 +67,22 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
         "positives of every leaf of the first tree exactly; without the predictions, Theorem 3 "
         "has little to say of the later ones.\n"
     )
+
+
+_COLUMNS = ["data", "attack", "target", "where", "measure", "value", "guessing"]
+
+
+def _row(data: Credit, finding: Finding) -> list[str]:
+    """``finding`` under ``_COLUMNS``."""
+    return [
+        f"{TITLES[data.name]}, {len(data.label):,} rows",
+        finding.attack,
+        finding.target,
+        finding.where,
+        finding.measure,
+        f"{finding.value:.3f}",
+        f"{finding.chance:.3f}",
+    ]
 
 
 def explained(datasets: Iterable[Credit]) -> Iterator[str]:
@@ -93,19 +98,11 @@ def explained(datasets: Iterable[Credit]) -> Iterator[str]:
         )
         table_of_splits = model.passive_shares["passive"].lookup_table
         rows += [
-            [
-                f"{TITLES[data.name]}, {len(data.label):,} rows",
-                finding.attack,
-                finding.target,
-                finding.where,
-                finding.measure,
-                f"{finding.value:.3f}",
-                f"{finding.chance:.3f}",
-            ]
+            _row(data, finding)
             for finding in order_from_columns("passive", data.passive, table_of_splits)
         ]
     yield "## Reasons for scores: 25 trees\n"
-    yield table(["data", "attack", "target", "where", "measure", "value", "guessing"], rows)
+    yield table(_COLUMNS, rows)
     yield (
         "In mode `bitmap` the label holder sees all directions of everybody who is scored. "
         "*Columns guessed* is what it makes of them alone: sides of thresholds that are nested "
