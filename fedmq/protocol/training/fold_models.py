@@ -52,9 +52,9 @@ class FoldModels:
         self.turns = len(table.folds)
         self._table = table
         self._params = params
-        each_alone = params.model_copy(update={"early_stopping_rounds": None})
+        alone = params.model_copy(update={"early_stopping_rounds": None})
         self._models = [
-            ModelBuilder(table.of_fold(fold), each_alone, engine, saved[number :: self.turns])
+            ModelBuilder(table.of_fold(fold), alone, engine, saved[number :: self.turns])
             for number, fold in enumerate(table.folds)
         ]
         self.next_tree = 0
