@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-import httpx
 import numpy as np
 import pyarrow
 import pytest
@@ -14,33 +11,16 @@ import pytest
 from fedmq import Client
 from fedmq.boosting.model.shown_columns import Agreed, ShownColumns
 from fedmq.client import ScoreList
-from fedmq.party.configuration.http import HttpSection
-from fedmq.party.http.predict import ARROW, predict_router
-from fedmq.party.http.server import HttpServer
-from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.http.predict import ARROW
 from fedmq.protocol.online.options import Mode
-from tests.party.online.serving_harness import ACTIVE, ServingHarness
+from tests.party.http.serving import PREDICT, TOKEN, serving
+from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import World
-
-TOKEN = "a-token-of-sixteen-characters"
-HEADERS = {"Authorization": f"Bearer {TOKEN}"}
-PREDICT = "/v1/models/production/predict"
 
 
 @pytest.fixture(scope="module")
 def world() -> World:
     return World()
-
-
-@asynccontextmanager
-async def serving(harness: ServingHarness) -> AsyncIterator[httpx.AsyncClient]:
-    section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
-    server = HttpServer(section, [predict_router(PredictionService(harness.scorer, ACTIVE, True))])
-    await server.start()
-    async with httpx.AsyncClient(base_url=server.url, headers=HEADERS) as client:
-        yield client
-    await server.close()
-    await harness.scorer.close()
 
 
 def agreed(world: World) -> Agreed:
@@ -56,7 +36,7 @@ async def test_scores_come_with_their_strongest_reasons(world: World) -> None:
     harness = ServingHarness(
         world, mode="bitmap", agreed=agreed(world), reasons={own[0]: "little income"}
     )
-    async with serving(harness) as served:
+    async with serving(harness, guesses_unknown=True) as served:
         asked = {"ids": ["P5", "P3", "nobody"], "output": "margin", "explain": 100}
         scores = (await served.post(PREDICT, json=asked)).json()["scores"]
         explainer = harness.scorer.models["production"].explainer
@@ -147,7 +127,7 @@ async def test_where_there_are_no_reasons_it_says_why(
     world: World, mode: Mode, refusing: tuple[str, ...], words: str
 ) -> None:
     harness = ServingHarness(world, mode=mode, agreed=Agreed(refusing=refusing))
-    async with serving(harness) as served:
+    async with serving(harness, guesses_unknown=True) as served:
         answer = await served.post(PREDICT, json={"ids": ["P5"], "explain": 4})
         assert answer.status_code == 422
         assert answer.json()["error"].startswith("explain: production: ")
@@ -159,7 +139,7 @@ async def test_where_there_are_no_reasons_it_says_why(
 async def test_a_guess_has_no_reasons(world: World) -> None:
     harness = ServingHarness(world, mode="bitmap", degrade="partial", away=0.05)
     harness.away = {"telco"}
-    async with serving(harness) as served:
+    async with serving(harness, guesses_unknown=True) as served:
         answer = (await served.post(PREDICT, json={"ids": ["P5"], "explain": 4})).json()
         assert answer["degraded"].keys() == {"telco"}
         assert answer["scores"][0]["reasons"] is None

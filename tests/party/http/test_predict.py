@@ -21,12 +21,9 @@ from fedmq.party.http.server import HttpServer
 from fedmq.party.online.rows.rows import Rows, ServedRows
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request import PredictRequest, RequestError
+from tests.party.http.serving import PREDICT, TOKEN, serving
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
-
-TOKEN = "a-token-of-sixteen-characters"
-HEADERS = {"Authorization": f"Bearer {TOKEN}"}
-PREDICT = "/v1/models/production/predict"
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +38,8 @@ def harness(world: World) -> ServingHarness:
 
 @pytest.fixture
 async def served(harness: ServingHarness) -> AsyncIterator[httpx.AsyncClient]:
-    section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
-    server = HttpServer(section, [predict_router(PredictionService(harness.scorer, ACTIVE, False))])
-    await server.start()
-    async with httpx.AsyncClient(base_url=server.url, headers=HEADERS) as client:
+    async with serving(harness, guesses_unknown=False) as client:
         yield client
-    await server.close()
-    await harness.scorer.close()
 
 
 async def test_scores_come_in_the_order_of_the_ids(served: httpx.AsyncClient, world: World) -> None:

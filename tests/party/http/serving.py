@@ -1,0 +1,32 @@
+"""An HTTP server of scores for tests, and a client that may ask it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from fedmq.party.configuration.http import HttpSection
+from fedmq.party.http.predict import predict_router
+from fedmq.party.http.server import HttpServer
+from fedmq.party.online.scoring.prediction_service import PredictionService
+from tests.party.online.serving_harness import ACTIVE, ServingHarness
+
+TOKEN = "a-token-of-sixteen-characters"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+PREDICT = "/v1/models/production/predict"
+
+
+@asynccontextmanager
+async def serving(
+    harness: ServingHarness, guesses_unknown: bool
+) -> AsyncIterator[httpx.AsyncClient]:
+    section = HttpSection.model_validate({"port": 0, "tokens": [TOKEN]})
+    service = PredictionService(harness.scorer, ACTIVE, guesses_unknown)
+    server = HttpServer(section, [predict_router(service)])
+    await server.start()
+    async with httpx.AsyncClient(base_url=server.url, headers=HEADERS) as client:
+        yield client
+    await server.close()
+    await harness.scorer.close()
