@@ -9,13 +9,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --progress-bar off
+MERMAID := docs/assets/mermaid.min.js
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories docs clean release
+.PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories clean release
+.PHONY: docs site docs-serve
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide
 .PHONY: bench-classes bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 
@@ -126,8 +128,14 @@ release: $(VENV)/release.stamp ## build, check and try sdist and wheel, into dis
 docs: $(VENV)/test.stamp ## write docs/reference and the map in CONTRIBUTING.md
 	@$(BIN)/python docs/reference/generate.py
 
+site: $(VENV)/docs.stamp $(MERMAID) ## build the documentation site into site/, without a warning
+	@$(BIN)/zensical build --clean --strict
+
+docs-serve: $(VENV)/docs.stamp $(MERMAID) ## show the documentation site at http://127.0.0.1:8000 while you write
+	@$(BIN)/zensical serve --dev-addr 127.0.0.1:8000
+
 clean: ## remove the virtual environment and all caches
-	@rm -rf $(VENV) .matrix .rabbitmq4 build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .matrix .rabbitmq4 .cache build dist site $(MERMAID) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than pyproject.toml when what that file asks for is installed.
@@ -151,6 +159,18 @@ $(VENV)/release.stamp: pyproject.toml | $(BIN)/pip
 	@echo "installing what builds a release into $(VENV)" >&2
 	@$(PIP) --editable '.[release]' >&2
 	@touch $@
+
+$(VENV)/docs.stamp: pyproject.toml | $(BIN)/pip
+	@echo "installing what builds the documentation site into $(VENV)" >&2
+	@$(PIP) --editable '.[docs]' >&2
+	@touch $@
+
+# Mermaid draws the diagrams in the reader's browser; the site brings it along, so that it needs no network.
+$(MERMAID):
+	@command -v npm >/dev/null || { $(call debian_package,npm,it fetches mermaid for the diagrams); }
+	@mkdir -p $(@D) && archive=$$(npm pack --silent --pack-destination $(@D) mermaid@12.3.0) \
+	  && tar --extract --to-stdout --file "$(@D)/$$archive" package/dist/mermaid.min.js >$@ \
+	  && rm "$(@D)/$$archive"
 
 # Where Debian's package is missing: install it as root, or say how. $(1): package, $(2): what for
 define debian_package

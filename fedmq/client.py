@@ -200,7 +200,7 @@ class Client(_BaseClient):
 
 
 class AsyncClient(_BaseClient):
-    """As :class:`Client`, for asyncio."""
+    """As ``Client``, for asyncio."""
 
     def _new_http_client(self) -> Any:
         return self._httpx.AsyncClient()
@@ -216,7 +216,7 @@ class AsyncClient(_BaseClient):
         explain: int | None = None,
         base_margin: Sequence[float] | Sequence[Sequence[float]] | None = None,
     ) -> ScoreList:
-        """As :meth:`Client.predict`."""
+        """As ``Client.predict``."""
         request = self._request(ids, features, model, output, seconds, explain, base_margin)
         try:
             response = await self._http.post(**request)

@@ -23,6 +23,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+import fedmq
 from fedmq import errors
 from fedmq.boosting.params import ALIASES, TrainParams
 from fedmq.cli.main import cli
@@ -93,6 +94,16 @@ PARAMETERS: Mapping[str, str] = {
     "3.4 and later; left out, that of the XGBoost installed beside the label holder's fedmq, or "
     "the newest where none is",
 }
+
+INTERFACE: Mapping[str, Sequence[str]] = {
+    "Train": ["simulate", "cv", "TrainParams", "TrainingCallback", "compare_with_xgboost"],
+    "With scikit-learn": ["FederatedClassifier", "FederatedRegressor"],
+    "Models": ["SimulatedModel", "XGBoostComparison"],
+    "Scores from a daemon": ["Client", "AsyncClient"],
+    "What a party saw": ["audit", "AuditReport", "Recording", "encrypted_gradients"],
+    "Errors": ["FedmqError"],
+}
+"""The public names of ``fedmq``, by what they are for."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -303,6 +314,35 @@ def exit_codes() -> str:
     )
 
 
+# The interface in Python, and the examples
+
+
+def interface() -> str:
+    """docs/reference/python.md; the site puts the docstrings in where a line begins with colons."""
+    parts = [
+        "# Python\n",
+        "All that `import fedmq` offers. What stands in other modules may change without notice.",
+    ]
+    for title, names in INTERFACE.items():
+        rows = [[f"`fedmq.{name}`", first_paragraph(getattr(fedmq, name))] for name in names]
+        parts += [f"\n## {title}\n", table(["name", "what it is"], rows)]
+        parts += [f"\n::: fedmq.{name}" for name in names]
+    return "\n".join(parts) + "\n"
+
+
+def examples() -> str:
+    """docs/reference/examples.md."""
+    parts = [
+        "# Examples\n",
+        "The scripts of the folder `examples`, whole. Each runs as it is, with made-up people or a",
+        "table that comes with scikit-learn.",
+    ]
+    for path in sorted(ROOT.glob("examples/*.py")):
+        text = path.read_text(encoding="utf-8").strip()
+        parts += [f"\n## {path.name}\n", f"```python\n{text}\n```"]
+    return "\n".join(parts) + "\n"
+
+
 # Messages
 
 
@@ -373,6 +413,8 @@ def with_map(text: str) -> str:
 PAGES = {
     "configuration.md": configuration,
     "cli.md": commands,
+    "python.md": interface,
+    "examples.md": examples,
     "exit-codes.md": exit_codes,
     "messages.md": messages,
     "state-machines.md": diagram.page,

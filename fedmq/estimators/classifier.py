@@ -23,16 +23,16 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     ``parties`` names the columns of the others, ``{"telco": ["calls", "data"]}``, as
     ``ColumnTransformer`` takes them: names, places, a slice, a mask, or a function of the table.
     All other columns, and the labels, are the label holder's. ``engine``, ``engine_options``,
-    ``workers``, ``smallest_cell`` and ``callbacks`` are those of :func:`fedmq.simulate`; exact
+    ``workers``, ``smallest_cell`` and ``callbacks`` are those of ``fedmq.simulate``; exact
     engines give the same model, so that "plain" is enough to search with.
 
-    All other parameters are those of :class:`fedmq.TrainParams` by the names that
+    All other parameters are those of ``fedmq.TrainParams`` by the names that
     ``xgboost.XGBClassifier`` has for them: ``n_estimators`` (100), ``learning_rate``,
     ``random_state``, ``max_depth``, ... None stands for XGBoost's default.
     ``monotone_constraints`` name columns of the table, or have a sign for each.
 
     After ``fit``: ``classes_``, ``n_features_in_``, ``feature_names_in_`` of a frame, and
-    ``model_``, the :class:`fedmq.SimulatedModel`.
+    ``model_``, the ``fedmq.SimulatedModel``.
     """
 
     def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:

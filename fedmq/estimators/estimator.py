@@ -39,7 +39,7 @@ _SEEDS = 2**31
 
 
 class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Base of the estimators. After ``fit``, ``model_`` is the :class:`fedmq.SimulatedModel`."""
+    """Base of the estimators. After ``fit``, ``model_`` is the ``fedmq.SimulatedModel``."""
 
     model_: SimulatedModel
 
@@ -98,7 +98,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         ``sample_weight`` (rows,): how often each row counts; ``base_margin`` (rows,): where each
         row starts. ``eval_set``: pairs of such an X and y that are scored after each round, as
         "validation_0", "validation_1", ...; early stopping watches the last. ``xgb_model``: a model
-        whose trees come first: a :class:`fedmq.SimulatedModel`, the file of one, or an estimator
+        whose trees come first: a ``fedmq.SimulatedModel``, the file of one, or an estimator
         that was fitted.
 
         Raises:

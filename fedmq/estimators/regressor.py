@@ -19,7 +19,7 @@ _DEFAULT = "reg:squarederror"
 class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[misc]  # see base
     """A regressor of scikit-learn whose columns lie at several parties, all in this process.
 
-    Parameters and attributes are those of :class:`FederatedClassifier`; ``objective`` is
+    Parameters and attributes are those of ``FederatedClassifier``; ``objective`` is
     "reg:squarederror" where it is left out, and any but those of classes and of bounds of times.
     """
 

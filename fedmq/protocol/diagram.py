@@ -91,7 +91,9 @@ class Drawing:
             "    end note",
         ]
         if self._interrupted is not None:
+            # A note needs a state that a line has named before it.
             lines += [
+                f"    {self._interrupted.name}",
                 f"    note left of {self._interrupted.name}",
                 f"        from every state above on {_label(SessionUnknown)}",
                 "    end note",

@@ -51,7 +51,7 @@ def compare_with_xgboost(
     params: TrainParams | Mapping[str, Any] | None = None,
     engine: str = "plain",
 ) -> XGBoostComparison:
-    """Train on these tables by :func:`fedmq.simulate` and by XGBoost, and compare the models.
+    """Train on these tables by ``fedmq.simulate`` and by XGBoost, and compare the models.
 
     The arguments are those of ``simulate``. Needs the extra ``fedmq[xgboost]``. Where ``params`` do
     not name an ``xgboost_arithmetic``, it is that of the XGBoost that is installed.

@@ -55,11 +55,9 @@ def cv(
 
     Each fold trains on the other folds' rows and is scored on its own; all in one session, whose
     cuts are those of all rows. An exact engine gives the figures of ``xgb.cv`` on the joined table,
-    for the same folds and cuts.
+    for the same folds and cuts. Arguments that are not listed are those of ``fedmq.simulate``.
 
     Args:
-        active, label, passive, weight, base_margin, obj, custom_metric, maximize, engine,
-            engine_options, workers, smallest_cell: as in :func:`fedmq.simulate`.
         params: XGBoost's parameters; ``num_boost_round`` is among them.
         nfold: how many folds; the same seed gives the folds of ``xgb.cv``.
         stratified: every fold has the classes' shares; needs scikit-learn.
@@ -69,7 +67,8 @@ def cv(
         early_stopping_rounds: the result ends with the best round of the last metric's mean, after
             which so many rounds were no better; no fold trains more.
         as_pandas: a data frame, if pandas is installed; otherwise, and without it, a dict of lists.
-        seed, shuffle: of the folds; rows keep their order without ``shuffle``.
+        seed: of the folds.
+        shuffle: rows keep their order without it.
 
     Returns:
         A row for each round, with the columns ``train-logloss-mean``, ``train-logloss-std``,

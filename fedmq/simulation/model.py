@@ -91,7 +91,7 @@ class SimulatedModel:
 
     @classmethod
     def load(cls, path: str | Path) -> SimulatedModel:
-        """The model that :meth:`save` wrote to ``path``.
+        """The model that ``save`` wrote to ``path``.
 
         Raises:
             DataError: the file cannot be read, or is no such model.
@@ -193,7 +193,7 @@ class SimulatedModel:
         """Metrics with intervals, curves and tables of rows whose ``label`` (rows,) is known.
 
         ``samples``: bootstrap samples of the intervals. `fedmq.evaluation.page.html_of` makes a
-        page of the report. ``base_margin`` is that of :meth:`predict`.
+        page of the report. ``base_margin`` is that of ``predict``.
 
         Raises:
             ConfigError: scikit-learn is not installed.

@@ -71,7 +71,7 @@ def simulate(
         custom_metric: name and value of (predictions, rows), beside ``eval_metric``; of margins
             where there is an ``obj``. Early stopping watches it, and ``maximize`` says whether more
             of it is better; its name does where that is left out, as in XGBoost.
-        params: XGBoost's parameters, as :class:`TrainParams` or a dict; its defaults where left
+        params: XGBoost's parameters, as ``TrainParams`` or a dict; its defaults where left
             out.
         engine: ``plain``, ``paillier``, ...; ``engine_options`` are that engine's own.
         key: a ``PaillierPrivateKey`` of python-paillier (phe) for engine ``paillier``, which
@@ -89,7 +89,7 @@ def simulate(
         smallest_cell: passive parties merge cells of fewer rows, as their ``[policy]`` would have
             it; 0: none, so that the model of an exact engine is XGBoost's.
         callbacks: called before and after each round, as ``xgboost.train`` calls them, on another
-            thread: :class:`fedmq.TrainingCallback` or ``xgboost.callback.TrainingCallback``.
+            thread: ``fedmq.TrainingCallback`` or ``xgboost.callback.TrainingCallback``.
         continue_from: a model whose trees come first, as with XGBoost's ``xgb_model``; its columns,
             objective and base score are those of the new trees, and parties may join.
         decoys: every split decision comes with decoys to the parties that do not split, as in a
