@@ -10,6 +10,7 @@ __all__ = [
     "Wide",
     "add",
     "bits_of",
+    "integers_of",
     "multiply",
     "negate",
     "shift_up",
@@ -92,3 +93,9 @@ def bits_of(numbers: Wide, count: int) -> NDArray[np.bool_]:
     words = np.ascontiguousarray(numbers, "<u8")
     unpacked = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little", count=count)
     return np.ascontiguousarray(np.moveaxis(unpacked, -1, 0)).astype(np.bool_)
+
+
+def integers_of(bits: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """What fewer than 64 ``bits`` (count, ...), the lowest first, stand for: int64 (...)."""
+    powers = np.int64(1) << np.arange(len(bits))
+    return np.tensordot(powers, bits.astype(np.int64), axes=1)

@@ -17,14 +17,26 @@ SENDER, RECEIVER = b"s" * 32, b"r" * 32
 CHOICES = draw_choices(b"c" * 32)
 
 
-@cache
 def base() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What was chosen, its seeds, and both seeds of each transfer."""
-    chosen, seeds = ChooseSeeds(MakeOffer(SENDER).run(), CHOICES, RECEIVER).run()
-    return chosen, seeds, OfferedSeeds(chosen, SENDER).run()
+    return _transferred(CHOICES.tobytes())
 
 
 def extension() -> tuple[ExtensionReceiver, ExtensionSender]:
     """Both sides of extensions: who chose in the base transfers sends in these."""
     _, seeds, pairs = base()
     return ExtensionReceiver(pairs), ExtensionSender(CHOICES, seeds)
+
+
+def extension_of(party: int) -> tuple[ExtensionReceiver, ExtensionSender]:
+    """The same with one of several senders, each of which has a secret of its own."""
+    choices = draw_choices(bytes([party]) * 32)
+    _, seeds, pairs = _transferred(choices.tobytes())
+    return ExtensionReceiver(pairs), ExtensionSender(choices, seeds)
+
+
+@cache
+def _transferred(choices: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    offer = MakeOffer(SENDER).run()
+    chosen, seeds = ChooseSeeds(offer, np.frombuffer(choices, np.bool_), RECEIVER).run()
+    return chosen, seeds, OfferedSeeds(chosen, SENDER).run()

@@ -8,6 +8,7 @@ from fedmq.privacy.oblivious_transfer.wide_integers import (
     Wide,
     add,
     bits_of,
+    integers_of,
     multiply,
     negate,
     shift_up,
@@ -73,3 +74,9 @@ def test_bits_stand_lowest_first() -> None:
         sum(row.astype(object) << place for place, row in enumerate(bits))
         == [value % 2**110 for value in left]
     ).all()
+
+
+def test_few_bits_are_integers_again() -> None:
+    numbers = np.array([[0, 5], [2**62 - 1, 1]], np.int64)
+    assert np.array_equal(integers_of(bits_of(wide(numbers), 62)), numbers)
+    assert np.array_equal(integers_of(np.zeros((0, 3), np.bool_)), [0, 0, 0])

@@ -2,7 +2,8 @@
 
 Both sides hold shares of the sums on the left of all candidates. XGBoost's float32 gains are
 computed from them within a garbled circuit, which tells the feature holder the best candidate, and
-the label holder that it won.
+the label holder that it won. Several feature holders stand in a chain, of which only the last one's
+circuit tells whose candidate is the best of all.
 
 ==================  ==========================================================================
 ``field``           shares of a pair (g, h): how long they are, and how they are subtracted
@@ -10,9 +11,39 @@ the label holder that it won.
 ``gain_circuit``    a candidate's gain, as XGBoost computes it
 ``lift``            shares that have no carries between g and h any more
 ``squares``         shares of the squares of both sides' gradients
-``tournament``      the best of all candidates, and the label holder's own
+``tournament``      the best of all candidates of a party
+``chain``           the best of a party, of those before it, and of the label holder
 ``level``           how much of everything a level of nodes takes
 ``garbler``         the feature holder's half of a level of nodes
 ``evaluator``       the label holder's half
 ==================  ==========================================================================
+
+The messages of a level. A is the label holder, and 1 to K are the feature holders in the order of
+their columns, by which ties fall. Each has base transfers, a secret, a public seed and tweaks of
+its own with A; nothing of these is shared among feature holders. Up to the fourth answer all of
+them work at the same time; only the links, some 70 ANDs a node, wait for one another.
+
+=========  =============================================  =====================================
+way        what                                           made and taken by
+=========  =============================================  =====================================
+A to k     choices of carries                             ``choose_carries``, ``offer_carries``
+k to A     numbers for them                               ``offer_carries``, ``choose_squares``
+A to k     choices of squares                             ``choose_squares``, ``offer_squares``
+k to A     numbers for them                               ``offer_squares``, ``choose_labels``
+A to k     choices of labels                              ``choose_labels``, ``pieces``
+k to A     labels of k's shares, and tables, in pieces;   ``pieces``, ``take``
+           of 1 those of its link as well
+k to k+1   k's shares of the best gain so far and its     ``handed``, ``follow``
+           owner: 32 bits and up to 5 more a node
+A to k+1   choices of labels: A's shares of the same      ``leader``, ``follow``
+k+1 to A   tables of its link; of K the colours that      ``follow``, ``take``, ``owners``
+           tell A who won each node
+A to k     labels of the index in the nodes that k won,   ``claim``, ``winners``
+           and zeros for all others
+=========  =============================================  =====================================
+
+What k hands on is sealed to k+1: A, which has the other share, would read the best gain of 1 to k
+from both. To k+1 it is random bits, and says how many nodes are asked about, which all feature
+holders know. If A and k+1 put together what they have, they learn that gain, as A and k learn all
+of k's sums if they do. Who is next in the chain is known to all that take part.
 """

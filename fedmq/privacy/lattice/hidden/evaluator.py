@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedmq.errors import MessageError
 from fedmq.privacy.garbling.half_gates import Evaluation, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
+from fedmq.privacy.lattice.hidden.chain import ALONE, Place, link_schedule
 from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.lattice.hidden.gain_circuit import gain_schedule
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
@@ -25,7 +26,7 @@ from fedmq.privacy.oblivious_transfer.correlated import receive
 from fedmq.privacy.oblivious_transfer.extension import Extended, ExtensionReceiver
 from fedmq.privacy.oblivious_transfer.hashing import Permutation
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
-from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, wide
+from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, integers_of, wide
 
 __all__ = ["LevelEvaluator"]
 
@@ -33,7 +34,9 @@ __all__ = ["LevelEvaluator"]
 class LevelEvaluator:
     """A level of nodes; its methods are called once, in their order, `take` for each piece.
 
-    ``shares`` uint64 (nodes, candidates, 2). ``tweaks`` are the session's. All methods raise
+    Where the feature holder is the first of a chain nothing calls `follow`, where it is the last
+    one no `leader`, and where it is not the last one no `owners`. ``shares`` uint64 (nodes,
+    candidates, 2). ``tweaks`` are those of a session with the feature holder. All methods raise
     `MessageError` for malformed messages.
     """
 
@@ -45,10 +48,11 @@ class LevelEvaluator:
         receiver: ExtensionReceiver,
         permutation: Permutation,
         tweaks: Tweaks,
+        place: Place = ALONE,
     ) -> None:
         nodes, candidates, _ = shares.shape
         self._field = field
-        self._level = Level(field, nodes, candidates)
+        self._level = Level(field, nodes, candidates, place)
         self._moved = offset(shares.reshape(-1, 2), field)
         self._inputs = inputs
         self._receiver = receiver
@@ -57,8 +61,10 @@ class LevelEvaluator:
         self._lifted: Wide
         self._chosen: list[tuple[NDArray[np.bool_], NDArray[np.uint64]]] = []
         self._reading: Generator[None, object, None]
-        self._won: NDArray[np.bool_] | None = None
-        self._colours: NDArray[np.bool_]
+        self._awaits_piece = False
+        self._best: dict[str, Labels]
+        self._found: dict[str, Labels] | None = None
+        self._unset: NDArray[np.uint64]
 
     def choose_carries(self) -> Extended:
         """The first message."""
@@ -93,28 +99,70 @@ class LevelEvaluator:
             self._choose(of_candidates.reshape(-1), tweaks.candidate_rows),
             self._choose(of_nodes.reshape(-1), tweaks.node_rows),
         )
-        self._reading = self._read()
-        next(self._reading)
+        self._begin(self._read())
         return messages
 
+    @property
+    def awaits_piece(self) -> bool:
+        """Whether a piece of the answer to the last message is missing."""
+        return self._awaits_piece
+
     def take(self, piece: object) -> None:
-        """The next piece of the answer to the third message."""
-        if self._won is not None:
+        """The next piece of the answer to the third message, or to the fourth one."""
+        if not self._awaits_piece:
             raise MessageError("a piece of garbled tables after the last one")
         try:
             self._reading.send(piece)
         except StopIteration:
-            return
+            self._awaits_piece = False
 
-    def winners(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which nodes the feature holder won, bool (nodes,), and the last message.
+    def follow(self, leader: NDArray[np.bool_]) -> Extended:
+        """The fourth message; ``leader``: that of the feature holder before."""
+        self._check_read()
+        message = self._choose(leader.reshape(-1), self._tweaks.taken_rows)
+        _, rows = self._chosen.pop()
+        labels = rows.reshape(*leader.shape, 2)
+        self._begin(self._link(named_labels(labels, self._level.place.taken_bits)))
+        return message
+
+    def leader(self) -> NDArray[np.bool_]:
+        """This party's shares of the best so far, for `follow` of the next: bool (bits, nodes)."""
+        found = self._linked()
+        return colours(np.concatenate([found["gain"], found["owner"]]))
+
+    def owners(self) -> NDArray[np.int64]:
+        """Who won each node: int64 (nodes,) of numbers in the chain, 0 for the label holder."""
+        bits = colours(self._linked()["owner"]) ^ (self._unset & np.uint64(1)).astype(np.bool_)
+        return integers_of(bits)
+
+    def claim(self, won: NDArray[np.bool_]) -> Labels:
+        """The last message, if the feature holder ``won`` these nodes, bool (nodes,)."""
+        found = self._linked()
+        labels = np.concatenate([found["won"], found["index"]])
+        return np.where(won[:, np.newaxis], labels, np.uint64(0))
+
+    def winners(self) -> tuple[NDArray[np.bool_], Labels]:
+        """Which nodes the only feature holder won, bool (nodes,), and the last message.
 
         Raises:
             MessageError: pieces are missing.
         """
-        if self._won is None:
+        won = self.owners() == 1
+        return won, self.claim(won)
+
+    def _begin(self, reading: Generator[None, object, None]) -> None:
+        self._reading = reading
+        self._awaits_piece = True
+        next(reading)
+
+    def _check_read(self) -> None:
+        if self._awaits_piece:
             raise MessageError("pieces of garbled tables are missing")
-        return self._won, self._colours
+
+    def _linked(self) -> dict[str, Labels]:
+        self._check_read()
+        assert self._found is not None, "a link that was not followed"
+        return self._found
 
     def _choose(self, choices: NDArray[np.bool_], tweaks: Tweaks) -> Extended:
         message, rows = self._receiver.extend(choices, tweaks)
@@ -132,7 +180,7 @@ class LevelEvaluator:
         (_, own), (_, known) = self._chosen
         own = own.reshape(-1, level.instances, 2)
         by_node = named_labels(known.reshape(-1, level.nodes, 2), level.node_bits)
-        to_beat = by_node.pop("to beat")
+        taken = {name: by_node.pop(name) for name in level.place.taken_bits if name in by_node}
         gains = []
         for batch in level.batches():
             others = _words((yield), (len(own), batch.stop - batch.start, 2))
@@ -140,10 +188,18 @@ class LevelEvaluator:
             found = yield from self._evaluate(gain_schedule(self._field), inputs)
             gains.append(found["gain"])
         every = np.concatenate(gains, axis=1)
-        best = yield from tournament(every, to_beat, level.nodes, self._evaluate)
-        self._colours = colours(np.concatenate([best["won"], best["index"]]))
-        unset = _words((yield), (level.nodes,))
-        self._won = self._colours[0] ^ (unset & np.uint64(1)).astype(np.bool_)
+        self._best = yield from tournament(every, level.nodes, self._evaluate)
+        if level.place.is_first:
+            yield from self._link(taken)
+
+    def _link(self, taken: Mapping[str, Labels]) -> Generator[None, object, None]:
+        """The pieces of the feature holder's link."""
+        level = self._level
+        schedule = link_schedule(level.place, len(self._best["index"]))
+        found = yield from self._evaluate(schedule, {**self._best, **taken})
+        if level.place.is_last:
+            self._unset = _words((yield), found["owner"].shape[:2])
+        self._found = found
 
     def _evaluate(
         self, schedule: Schedule, inputs: Mapping[str, Labels]

@@ -1,4 +1,8 @@
-"""How does a feature holder learn which of its candidates won? It garbles the circuits of gains."""
+"""How does a feature holder learn which of its candidates won? It garbles the circuits of gains.
+
+The label holder proves a win by labels: it has but one of the two of each bit, and cannot make the
+other one. It so claims no candidate that the circuits did not name.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from numpy.typing import NDArray
 from fedmq.errors import MessageError
 from fedmq.privacy.garbling.half_gates import Garbling, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
+from fedmq.privacy.lattice.hidden.chain import ALONE, Place, link_schedule
 from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.lattice.hidden.gain_circuit import gain_schedule
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
@@ -25,7 +30,7 @@ from fedmq.privacy.oblivious_transfer.correlated import offer
 from fedmq.privacy.oblivious_transfer.extension import Extended, ExtensionSender
 from fedmq.privacy.oblivious_transfer.hashing import Permutation
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
-from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, wide
+from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, integers_of, wide
 from fedmq.privacy.random_stream import Stream
 
 __all__ = ["LevelGarbler"]
@@ -34,8 +39,9 @@ __all__ = ["LevelGarbler"]
 class LevelGarbler:
     """A level of nodes; its methods are called once, in their order.
 
-    ``shares`` uint64 (nodes, candidates, 2), candidates in canonical order. ``tweaks`` are the
-    session's. ``seed``, of 32 bytes and fresh, is that of all labels. All methods raise
+    Who is the first of a chain calls no `follow`, and the last one no `handed`. ``shares`` uint64
+    (nodes, candidates, 2), candidates in canonical order. ``tweaks`` are those of a session with
+    the label holder. ``seed``, of 32 bytes and fresh, is that of all labels. All methods raise
     `MessageError` for malformed messages, or transfers that were not the same in all columns.
     """
 
@@ -47,10 +53,11 @@ class LevelGarbler:
         permutation: Permutation,
         tweaks: Tweaks,
         seed: bytes,
+        place: Place = ALONE,
     ) -> None:
         nodes, candidates, _ = shares.shape
         self._field = field
-        self._level = Level(field, nodes, candidates)
+        self._level = Level(field, nodes, candidates, place)
         self._shares = shares.reshape(-1, 2)
         self._sender = sender
         self._permutation = permutation
@@ -58,7 +65,8 @@ class LevelGarbler:
         self._labels = Stream(seed, "fedmq labels of a level")
         self._lifted: Wide
         self._squares: tuple[Wide, Wide]
-        self._colours: NDArray[np.bool_]
+        self._best: dict[str, Labels]
+        self._found: dict[str, Labels]
 
     def offer_carries(self, sent: Extended) -> Wide:
         """The answer to the label holder's first message."""
@@ -83,14 +91,14 @@ class LevelGarbler:
     ) -> Generator[NDArray[np.uint64], None, None]:
         """The answer to its third one: labels of this party's inputs, and tables, as they are made.
 
-        The last piece holds the colours by which the label holder reads which nodes were won.
+        The first of a chain goes on with its link; see `follow`.
         """
         level, tweaks = self._level, self._tweaks
         others = self._rows(of_candidates, level.candidate_labels, tweaks.candidate_rows)
         others = others.reshape(-1, level.instances, 2)
         known = self._rows(of_nodes, level.node_labels, tweaks.node_rows)
         by_node = named_labels(known.reshape(-1, level.nodes, 2), level.node_bits)
-        to_beat = by_node.pop("to beat")
+        taken = {name: by_node.pop(name) for name in level.place.taken_bits if name in by_node}
         bits = self._input_bits()
         gains = []
         for batch in level.batches():
@@ -101,26 +109,57 @@ class LevelGarbler:
             found = yield from self._garble(gain_schedule(self._field), inputs)
             gains.append(found["gain"])
         every = np.concatenate(gains, axis=1)
-        best = yield from tournament(every, to_beat, level.nodes, self._garble)
-        self._colours = colours(np.concatenate([best["won"], best["index"]]))
-        yield self._colours[0].astype(np.uint64)
+        self._best = yield from tournament(every, level.nodes, self._garble)
+        if level.place.is_first:
+            yield from self._link(taken)
 
-    def winners(self, seen: object) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which nodes were won, and by which candidate (0 elsewhere); ``seen``: the last message.
+    def follow(self, taken: Extended, handed: object) -> Generator[NDArray[np.uint64], None, None]:
+        """The answer to the label holder's fourth message: tables of the link.
 
-        bool (nodes,) and int64 (nodes,).
+        ``handed`` is what the feature holder before this one `handed` on. The last piece of the
+        last party holds the colours by which the label holder reads who won.
         """
-        shape = self._colours.shape
-        if not isinstance(seen, np.ndarray) or seen.dtype != np.bool_ or seen.shape != shape:
-            raise MessageError(f"colours of winners that are not bool {shape}")
-        won, *index = seen ^ self._colours
-        numbers = sum(
-            (bit.astype(np.int64) << place for place, bit in enumerate(index)),
-            np.zeros(self._level.nodes, np.int64),
-        )
-        if (numbers >= self._level.candidates).any():
-            raise MessageError(f"a winner that is none of {self._level.candidates} candidates")
-        return won, numbers
+        level = self._level
+        bits = level.place.taken_bits
+        shape = (sum(bits.values()), level.nodes)
+        if not isinstance(handed, np.ndarray) or handed.dtype != np.bool_ or handed.shape != shape:
+            raise MessageError(f"shares of the best candidates so far that are not bool {shape}")
+        rows = self._rows(taken, level.taken_labels, self._tweaks.taken_rows)
+        zeros = rows.reshape(*shape, 2)
+        zeros = zeros ^ np.where(handed[..., np.newaxis], self._sender.secret, np.uint64(0))
+        yield from self._link(named_labels(zeros, bits))
+
+    def handed(self) -> NDArray[np.bool_]:
+        """This party's shares of the best so far, for the next of the chain: bool (bits, nodes)."""
+        return colours(np.concatenate([self._found["gain"], self._found["owner"]]))
+
+    def winners(self, claimed: object) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which nodes were won, and by which candidate (0 elsewhere): bool and int64 (nodes,).
+
+        ``claimed``: the last message.
+        """
+        zeros = np.concatenate([self._found["won"], self._found["index"]])
+        if (
+            not isinstance(claimed, np.ndarray)
+            or claimed.dtype != np.uint64
+            or claimed.shape != zeros.shape
+        ):
+            raise MessageError(f"labels of winners that are not uint64 {zeros.shape}")
+        unclaimed = ~claimed.any(axis=(0, 2))
+        unset = (claimed == zeros).all(axis=-1)
+        bits = (claimed == zeros ^ self._sender.secret).all(axis=-1)
+        won, index = bits[0], bits[1:]
+        if not (unclaimed | won & (unset | bits).all(axis=0)).all():
+            raise MessageError("labels of winners that no circuit has shown")
+        return won, integers_of(index)
+
+    def _link(self, taken: Mapping[str, Labels]) -> Generator[NDArray[np.uint64], None, None]:
+        """Compare this party's best candidate with what it has to beat."""
+        place = self._level.place
+        schedule = link_schedule(place, len(self._best["index"]))
+        self._found = yield from self._garble(schedule, {**self._best, **taken})
+        if place.is_last:
+            yield colours(self._found["owner"]).astype(np.uint64)
 
     def _offer(
         self, sent: Extended, numbers: Wide, row_tweaks: Tweaks, tweaks: Tweaks

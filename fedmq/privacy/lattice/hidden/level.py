@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedmq.privacy.garbling.half_gates import Labels
+from fedmq.privacy.lattice.hidden.chain import ALONE, Place
 from fedmq.privacy.lattice.hidden.field import Field
-from fedmq.privacy.lattice.hidden.gain_circuit import GAIN_BITS, candidate_inputs, node_input_bits
+from fedmq.privacy.lattice.hidden.gain_circuit import candidate_inputs, node_input_bits
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 
 __all__ = ["Level", "LevelTweaks", "named_labels"]
@@ -19,11 +20,15 @@ _INSTANCES_AT_ONCE = 640  # of the gain circuit: labels of 16 MB
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """So many ``nodes`` with as many ``candidates`` each, at least one of both."""
+    """So many ``nodes`` with as many ``candidates`` each, at least one of both.
+
+    ``place`` is that of the feature holder among those of the session.
+    """
 
     field: Field
     nodes: int
     candidates: int
+    place: Place = ALONE
 
     @property
     def instances(self) -> int:
@@ -50,7 +55,8 @@ class Level:
     @property
     def node_bits(self) -> Mapping[str, int]:
         """Of the inputs that the label holder has of a node."""
-        return node_input_bits(self.field) | {"to beat": GAIN_BITS}
+        bits = node_input_bits(self.field)
+        return bits | self.place.taken_bits if self.place.is_first else bits
 
     @property
     def candidate_labels(self) -> int:
@@ -59,6 +65,11 @@ class Level:
     @property
     def node_labels(self) -> int:
         return sum(self.node_bits.values()) * self.nodes
+
+    @property
+    def taken_labels(self) -> int:
+        """Of the best so far, where the label holder does not know it."""
+        return 0 if self.place.is_first else sum(self.place.taken_bits.values()) * self.nodes
 
     def batches(self) -> Iterator[slice]:
         """Instances of the gain circuit that are garbled together."""
@@ -93,6 +104,7 @@ class LevelTweaks:
     totals: Tweaks
     candidate_rows: Tweaks
     node_rows: Tweaks
+    taken_rows: Tweaks
     circuits: Tweaks
 
     @classmethod
@@ -107,7 +119,8 @@ class LevelTweaks:
             "totals": level.total_transfers,
             "candidate_rows": level.candidate_labels,
             "node_rows": level.node_labels,
-            # A gain for each candidate, a match for each but one of a node, and the final.
+            "taken_rows": level.taken_labels,
+            # A gain for each candidate, a match for each but one of a node, and its link.
             "circuits": 2 * level.instances,
         }
         return cls(**{name: session.take(count) for name, count in counts.items()})

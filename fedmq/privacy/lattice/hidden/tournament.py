@@ -2,7 +2,7 @@
 
 Candidates stand in canonical order, and the right one of two wins only if it gains more: among
 equals the first one wins, as with XGBoost. Indices are bits of the circuit, which the label holder
-never learns. At the end the best one meets the label holder's, which wins ties.
+never learns.
 """
 
 from __future__ import annotations
@@ -15,35 +15,26 @@ import numpy as np
 
 from fedmq.privacy.garbling.circuit import Circuit
 from fedmq.privacy.garbling.half_gates import Labels
-from fedmq.privacy.garbling.integers import at_least, select, when
+from fedmq.privacy.garbling.integers import at_least, select
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.lattice.hidden.gain_circuit import GAIN_BITS
 
-__all__ = ["Run", "final_schedule", "index_bits", "match_schedule", "tournament"]
+__all__ = ["Run", "match_schedule", "tournament"]
 
 Run = Callable[[Schedule, Mapping[str, Labels]], Generator[Any, Any, dict[str, Labels]]]
 """Garble or evaluate a circuit: yields while tables leave or come, and returns its outputs."""
 
 
-def index_bits(candidates: int) -> int:
-    """As many as there are rounds."""
-    return max(candidates - 1, 0).bit_length()
+def tournament(gains: Labels, nodes: int, run: Run) -> Generator[Any, Any, dict[str, Labels]]:
+    """Labels of the best ``gain`` (32, nodes, 2), and of its ``index`` (rounds, nodes, 2).
 
-
-def tournament(
-    gains: Labels, to_beat: Labels, nodes: int, run: Run
-) -> Generator[Any, Any, dict[str, Labels]]:
-    """Labels of ``won`` (1, nodes, 2), and of the ``index`` (bits, nodes, 2), 0 where not won.
-
-    ``gains`` (32, nodes * candidates, 2), ``to_beat`` (32, nodes, 2).
+    ``gains`` (32, nodes * candidates, 2).
     """
     best = gains.reshape(GAIN_BITS, nodes, -1, 2)
     index = best[:0]
     while best.shape[2] > 1:
         best, index = yield from _round(best, index, run)
-    schedule = final_schedule(len(index))
-    inputs = {"gain": best[:, :, 0], "to beat": to_beat, "index": index[:, :, 0]}
-    return (yield from run(schedule, inputs))
+    return {"gain": best[:, :, 0], "index": index[:, :, 0]}
 
 
 def _round(best: Labels, index: Labels, run: Run) -> Generator[Any, Any, tuple[Labels, Labels]]:
@@ -84,15 +75,4 @@ def match_schedule(bits: int) -> Schedule:
     left_stays = at_least(c, *gains)
     c.output("gain", select(c, left_stays, *gains))
     c.output("index", [*select(c, left_stays, *indices), c.inverse(left_stays)])
-    return Schedule.of(c)
-
-
-@cache
-def final_schedule(bits: int) -> Schedule:
-    """Whether ``gain`` is more than there is ``to beat``, and the ``index`` if so."""
-    c = Circuit()
-    gain, to_beat = c.input("gain", GAIN_BITS), c.input("to beat", GAIN_BITS)
-    won = c.inverse(at_least(c, to_beat, gain))
-    c.output("won", [won])
-    c.output("index", when(c, won, c.input("index", bits)))
     return Schedule.of(c)

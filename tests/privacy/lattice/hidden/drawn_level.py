@@ -63,6 +63,11 @@ class DrawnLevel:
         sums = (self.scale.to_float(part) for part in (self.left, right, self.totals))
         return split_gains(*sums, self.params)
 
+    @property
+    def gain_shift(self) -> int:
+        """Gains in a circuit are 2^shift times those."""
+        return 2 * self.scale.g_bits - self.scale.h_bits
+
     def winners(self, to_beat: np.ndarray) -> tuple[list[bool], list[int]]:
         """Who wins against the label holder's best gains (nodes,), and which candidate."""
         won, index = [], []

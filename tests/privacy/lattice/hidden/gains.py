@@ -58,8 +58,7 @@ def circuit_gains(level: DrawnLevel, random: np.random.Generator) -> np.ndarray:
 def wanted_gains(level: DrawnLevel) -> np.ndarray:
     """Bits of XGBoost's gains, 0 where nothing is gained."""
     gains = np.maximum(level.gains.reshape(-1), np.float32(0)).astype(np.float64)
-    shift = 2 * level.scale.g_bits - level.scale.h_bits
-    return float_bits(np.ldexp(gains, shift), GAIN_BIAS)
+    return float_bits(np.ldexp(gains, level.gain_shift), GAIN_BIAS)
 
 
 def different_gains(seed: int, nodes: int, candidates: int, **kind: float) -> tuple[int, int]:

@@ -59,8 +59,8 @@ class LevelPair:
         for piece in garbler.pieces(*sent[-2:]):
             evaluator.take(piece)
             received.append(piece)
-        seen_won, colours = evaluator.winners()
-        won, index = garbler.winners(colours)
+        seen_won, claimed = evaluator.winners()
+        won, index = garbler.winners(claimed)
         size = sum(part.nbytes for message in sent for part in arrays(message))
         return Told(seen_won.tolist(), won.tolist(), index.tolist(), received, size)
 

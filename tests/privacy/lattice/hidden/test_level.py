@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
+from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from tests.privacy.lattice.hidden.drawn_level import SQUARED, DrawnLevel
 from tests.privacy.lattice.hidden.level_pair import LevelPair, Told
 
@@ -143,9 +144,9 @@ def test_pieces_must_be_the_right_ones_in_their_order() -> None:
         evaluator.take(piece)
     with pytest.raises(MessageError, match="after the last one"):
         evaluator.take(pieces[0])
-    _, colours = evaluator.winners()
-    for wrong in (None, colours[:1], colours.astype(np.uint8)):
-        with pytest.raises(MessageError, match="colours of winners that are not bool"):
+    _, claimed = evaluator.winners()
+    for wrong in (None, claimed[:1], claimed.astype(np.int64)):
+        with pytest.raises(MessageError, match="labels of winners that are not uint64"):
             garbler.winners(wrong)
 
 
@@ -159,17 +160,36 @@ def test_a_malformed_piece_is_refused(piece: object) -> None:
         evaluator.take(piece)
 
 
-def test_an_index_beyond_the_candidates_is_refused() -> None:
-    level = drawn(1, 5)
-    evaluator, garbler = LevelPair().halves(level, own_gains(level, 0), b"s" * 32)
+def claimed_level(share: float) -> tuple[LevelGarbler, np.ndarray]:
+    """Who garbled a level of three nodes, and what the label holder may claim of it."""
+    level = drawn(3, 5)
+    evaluator, garbler = LevelPair().halves(level, own_gains(level, share), b"s" * 32)
     squares = evaluator.choose_squares(garbler.offer_carries(evaluator.choose_carries()))
-    labels = evaluator.choose_labels(*garbler.offer_squares(*squares))
-    for piece in garbler.pieces(*labels):
+    for piece in garbler.pieces(*evaluator.choose_labels(*garbler.offer_squares(*squares))):
         evaluator.take(piece)
-    _, colours = evaluator.winners()
-    _, [index] = garbler.winners(colours)
-    wrong = colours.copy()
-    for place in range(3):
-        wrong[1 + place, 0] ^= bool(~index >> place & 1)
-    with pytest.raises(MessageError, match="none of 5 candidates"):
-        garbler.winners(wrong)
+    return garbler, evaluator.claim(np.ones(3, np.bool_))
+
+
+def test_a_label_holder_that_claims_no_win_is_believed() -> None:
+    garbler, claimed = claimed_level(0)
+    won, index = garbler.winners(np.zeros_like(claimed))
+    assert not won.any()
+    assert not index.any()
+
+
+def test_a_label_holder_cannot_claim_a_win_that_is_none() -> None:
+    garbler, claimed = claimed_level(2)
+    with pytest.raises(MessageError, match="that no circuit has shown"):
+        garbler.winners(claimed)
+
+
+@pytest.mark.parametrize("bit", [0, 1, 2, 3])
+def test_a_label_holder_cannot_claim_another_candidate(bit: int) -> None:
+    garbler, claimed = claimed_level(0)
+    assert garbler.winners(claimed)[0].all()
+    colour = np.array([1, 0], np.uint64)
+    for forged in (claimed[bit, 1] ^ colour, claimed[bit, 0], np.zeros(2, np.uint64)):
+        other = claimed.copy()
+        other[bit, 1] = forged
+        with pytest.raises(MessageError, match="that no circuit has shown"):
+            garbler.winners(other)
