@@ -20,6 +20,7 @@ export DEBIAN_FRONTEND := noninteractive
 .PHONY: docs site docs-serve
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide
 .PHONY: bench-classes bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
+.PHONY: chromium
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -27,14 +28,14 @@ help: ## this list
 demo: $(VENV)/demo.stamp ## train three parties with Paillier; the last line is JSON
 	@$(BIN)/fedmq demo
 
-test: $(VENV)/test.stamp rabbitmq postgresql lint pytest ## lint, types, rooms, tests
+test: $(VENV)/test.stamp rabbitmq postgresql chromium lint pytest ## lint, types, rooms, tests
 
 lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 	@echo "ruff" && $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet
 	@echo "mypy" && $(BIN)/mypy --no-error-summary
 	@echo "import-linter" && $(BIN)/lint-imports
 
-pytest: $(VENV)/test.stamp rabbitmq postgresql lint
+pytest: $(VENV)/test.stamp rabbitmq postgresql chromium lint
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 test-matrix: $(VENV)/test.stamp rabbitmq postgresql ## the tests with each Python, oldest and newest dependencies; PYTHONS= TESTS=
@@ -192,6 +193,10 @@ $(BIN)/pip:
 postgresql:
 	@if ! ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 && ! command -v pg_ctl >/dev/null; then \
 	$(call debian_package,postgresql,the tests read a table from it); fi
+
+chromium:
+	@if ! command -v chromium >/dev/null; then \
+	$(call debian_package,chromium,the tests look at the console with it); fi
 
 rabbitmq:
 	@if ! [ -x $(RABBITMQ) ]; then \

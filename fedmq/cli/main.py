@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from fedmq.cli.daemon.audit_log import audit_log
+from fedmq.cli.daemon.console import console
 from fedmq.cli.daemon.dead import dead
 from fedmq.cli.daemon.health import health
 from fedmq.cli.daemon.run import run
@@ -58,7 +59,10 @@ cli.add_stage("Set up", demo, init, join, party, keys, broker)
 cli.add_stage("Data", data, align)
 cli.add_stage("Train", estimate, cv, train, follow, pause, resume, cancel)
 cli.add_stage("Use", models, predict, evaluate, activate, rollback, serving)
-cli.add_stage("Operate", run, status, health, dead, audit_log, audit, transcript, trace, bench)
+cli.add_stage(
+    "Operate",
+    *(run, status, console, health, dead, audit_log, audit, transcript, trace, bench),
+)
 
 
 def main() -> None:

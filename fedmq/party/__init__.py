@@ -13,6 +13,7 @@
 ``online``          scores while somebody waits, and their limits
 ``card``            what a model card says, and who signed it
 ``consent``         the owner's policy, what was spent of it, and the audit log
+``console``         pages for the owner's browser
 ``http``            addresses for scores, health and metrics
 ``operations``      status, health and dead letters
 ``telemetry``       counters, spans and timelines

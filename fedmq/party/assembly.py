@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import ConfigError
 from fedmq.large_array import limit_memory
@@ -14,6 +14,7 @@ from fedmq.messages.body import Body
 from fedmq.party.compute.dask_pool import DaskPool
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
@@ -41,6 +42,7 @@ from fedmq.party.sessions.observer import Observation
 from fedmq.party.sessions.open_sessions import Sessions
 from fedmq.party.sessions.restart_notice import RestartNotice
 from fedmq.party.sessions.resumption import Resumption
+from fedmq.party.sessions.running import OnProgress
 from fedmq.party.sessions.stray_messages import Opening, StrayMessages
 from fedmq.party.sessions.unsequenced_sender import UnsequencedSender
 from fedmq.party.store.database import Database
@@ -52,6 +54,7 @@ from fedmq.transport.link import Link, OnState
 from fedmq.transport.rabbitmq.link import RabbitMQLink
 
 if TYPE_CHECKING:
+    from fedmq.party.console.console import Console
     from fedmq.party.http.server import HttpServer
     from fedmq.party.telemetry.serving_spans import OnlineSpans
     from fedmq.party.telemetry.spans import Telemetry
@@ -180,6 +183,8 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         file_check=file_check,
         drift=online.drift,
     )
+    commands = _commands(owner, *services)
+    http = _http_server(context, online, counters, probe, commands)
     return DaemonParts(
         context=context,
         link=link,
@@ -192,8 +197,8 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         expiry=expiry,
         reload=reload,
         file_check=file_check,
-        control=ControlServer(config.state, _commands(owner, *services)),
-        http=_http_server(context, online, counters, probe),
+        control=ControlServer(config.state, commands),
+        http=http,
         telemetry=telemetry,
     )
 
@@ -231,7 +236,7 @@ def _openings(*services: Service) -> Mapping[type[Body], Opening]:
     return {body: join for service in services for body, join in service.opened_sessions.items()}
 
 
-def _commands(*services: Service) -> Mapping[str, Command]:
+def _commands(*services: Service) -> dict[str, Command]:
     return {name: command for service in services for name, command in service.commands.items()}
 
 
@@ -253,9 +258,15 @@ def _pool(config: PartyFile) -> ComputePool:
 
 
 def _http_server(
-    context: PartyContext, online: OnlineLane, counters: Counters, probe: Probe
+    context: PartyContext,
+    online: OnlineLane,
+    counters: Counters,
+    probe: Probe,
+    commands: dict[str, Command],
 ) -> HttpServer | None:
+    """The server that ``[http]`` asks for; its console adds a command to ``commands``."""
     section = context.config.http
+    commands["console"] = _no_console
     if section is None:
         return None
     try:
@@ -288,7 +299,34 @@ def _http_server(
     ]
     if context.is_active:
         routers.append(predict_router(online.predictions, section.body_bytes))
-    return HttpServer(section, routers)
+    if section.console:
+        console = _console(section, context, commands, lambda: server.url)
+        commands["console"] = console.invite
+        routers.append(console.router)
+    server = HttpServer(section, routers)
+    return server
+
+
+def _console(
+    section: HttpSection,
+    context: PartyContext,
+    commands: Mapping[str, Command],
+    url: Callable[[], str],
+) -> Console:
+    try:
+        from fedmq.party.console.console import Console
+    except ImportError:
+        raise ConfigError(
+            "[http] console = true needs more packages; run: pip install 'fedmq[console]'"
+        ) from None
+    return Console(section, context, commands, url)
+
+
+async def _no_console(_: Mapping[str, Any], __: OnProgress) -> Any:
+    raise ConfigError(
+        "this daemon serves no console: write console = true under [http] in PARTY.toml, and "
+        "start it again"
+    )
 
 
 def _telemetry(config: PartyFile) -> Telemetry | None:

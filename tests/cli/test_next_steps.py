@@ -296,6 +296,7 @@ STEPS = [
 ELSEWHERE = {
     "demo": "test_main.py types it",
     "run": "it goes on, and names fedmq status when it is ready",
+    "console": "its address is what was wanted",
     "evaluate": "names its page, which nobody types",
     "models card": "test_card.py types it",
     "audit": "its table is what was wanted",

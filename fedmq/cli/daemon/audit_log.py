@@ -74,4 +74,5 @@ def _unbroken(log: Mapping[str, Any], named: bool) -> str:
 
 def _line(entry: Any) -> str:
     details = ", ".join(f"{key} {value}" for key, value in entry.items() if key not in _CHAIN)
-    return f"{entry['at']}  {entry['peer']} {entry['session']}: {entry['event']}: {details}"
+    whose = f"{entry['peer']} {entry['session']}: " if "peer" in entry else ""
+    return f"{entry['at']}  {whose}{entry['event']}: {details}"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from fedmq.party.configuration.toml_file import FilePath, Section
 
-__all__ = ["HttpSection"]
+__all__ = ["ConsoleRole", "HttpSection"]
+
+ConsoleRole = Literal["viewer", "approver", "operator"]
+"""What somebody may do in the console: look, answer what needs consent, run things."""
 
 _SHORTEST_TOKEN = 16
 
@@ -24,6 +29,14 @@ def _long_enough(token: SecretStr) -> SecretStr:
 
 
 Token = Annotated[SecretStr, AfterValidator(_long_enough)]
+
+
+def _origin(address: str) -> str:
+    if not re.fullmatch(r"https://[^/?#@\s]+", address):
+        raise ValueError(
+            f"{address!r} is no https address without a path, such as https://fedmq.bank.example"
+        )
+    return address.lower()
 
 
 class HttpSection(Section):
@@ -54,6 +67,13 @@ class HttpSection(Section):
     """The private key of that certificate."""
     client_ca: FilePath | None = None
     """The authority of which every caller needs a certificate."""
+    console: bool = False
+    """Whether the owner's console is served, below ``/console``; needs ``fedmq[console]``."""
+    console_behind_proxy: Annotated[str, AfterValidator(_origin)] | None = None
+    """The https address of a proxy that shows the console to people, without a path."""
+    console_certificates: Mapping[str, tuple[ConsoleRole, ...]] = {}
+    """Who signs in to the console by a certificate of ``client_ca``: its common name, and what this
+    person may do. Anybody else needs a token of ``fedmq console``."""
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
@@ -66,6 +86,19 @@ class HttpSection(Section):
                 f"{self.host} can be reached from elsewhere: add tokens, or certificate, key and "
                 "client_ca; or keep to 127.0.0.1"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _console_unread(self) -> Self:
+        encrypted = self.certificate is not None or self.console_behind_proxy is not None
+        if self.console and not self.is_local and not encrypted:
+            raise ValueError(
+                f"console = true: {self.host} can be reached from elsewhere, and what people type "
+                "would travel unencrypted: add certificate and key, or console_behind_proxy; or "
+                "keep to 127.0.0.1"
+            )
+        if self.console_certificates and self.client_ca is None:
+            raise ValueError("console_certificates needs client_ca, which asks for certificates")
         return self
 
     @property

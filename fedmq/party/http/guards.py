@@ -17,6 +17,8 @@ __all__ = ["BodyGuard", "HostGuard", "TokenGuard", "is_stranger"]
 
 _OPEN = ("/docs", "/openapi.json")
 """Answered without a token, as a browser sends none. They show nothing of data, models or peers."""
+_OPEN_BELOW = ("/health/", "/console/")
+"""Health says no more than yes or no to a stranger; the console asks people to sign in."""
 
 
 _STRANGER = "fedmq.stranger"
@@ -38,7 +40,7 @@ class TokenGuard:
         path = scope.get("path", "")
         shown = _header(scope, b"authorization")
         known = any(hmac.compare_digest(shown, header) for header in self._expected)
-        if scope["type"] != "http" or known or path in _OPEN or path.startswith("/health/"):
+        if scope["type"] != "http" or known or path in _OPEN or path.startswith(_OPEN_BELOW):
             await self._app({**scope, _STRANGER: not known}, receive, send)
             return
         refusal = _refusal(401, "show a token: Authorization: Bearer TOKEN")
@@ -52,9 +54,9 @@ class HostGuard:
     A web page whose name was pointed at this machine (DNS rebinding) calls it by the page's name.
     """
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
+    def __init__(self, app: ASGIApp, *hosts: str) -> None:
         self._app = app
-        self._own = {b"localhost", b"127.0.0.1", b"[::1]", host.encode()}
+        self._own = {b"localhost", b"127.0.0.1", b"[::1]", *(host.encode() for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = _header(scope, b"host")

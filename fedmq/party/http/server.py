@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp
 
 from fedmq.errors import ConfigError, FedmqError
 from fedmq.party.configuration.http import HttpSection
+from fedmq.party.http.client_certificates import certified
 from fedmq.party.http.connections import ConnectionLimits, limited
 from fedmq.party.http.docs_page import docs_router
 from fedmq.party.http.guards import BodyGuard, HostGuard, TokenGuard
@@ -57,7 +59,7 @@ class HttpServer:
         if section.tokens:
             app = TokenGuard(app, [token.get_secret_value() for token in section.tokens])
         elif section.client_ca is None:
-            app = HostGuard(app, section.host)
+            app = HostGuard(app, section.host, *_proxied(section))
         settings = uvicorn.Config(
             app,
             log_config=None,
@@ -78,7 +80,10 @@ class HttpServer:
         host = f"[{section.host}]" if ":" in section.host else section.host
         self.url = f"{scheme}://{host}:{listener.getsockname()[1]}"
         limits = ConnectionLimits(section.connections, section.request_seconds, time.monotonic)
-        settings.http_protocol_class = limited(settings.http_protocol_class, limits)
+        protocol: type[Any] = limited(settings.http_protocol_class, limits)
+        settings.http_protocol_class = (
+            protocol if section.client_ca is None else certified(protocol)
+        )
         self._server = _Server(settings, limits)
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http")
         await self._server.listening.wait()
@@ -130,6 +135,13 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _proxied(section: HttpSection) -> Iterator[str]:
+    """The name by which a proxy in front of this server is called."""
+    if section.console_behind_proxy is not None:
+        host = urlsplit(section.console_behind_proxy).hostname
+        yield host or ""
 
 
 def _listener(section: HttpSection) -> socket.socket:

@@ -1,0 +1,109 @@
+"""How the parts of the console are put together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from fedmq.errors import ConfigError
+from fedmq.party.configuration.http import ConsoleRole, HttpSection
+from fedmq.party.console.actions import OwnerActions
+from fedmq.party.console.gate import Gate
+from fedmq.party.console.pages import now
+from fedmq.party.console.rendering import Rendering
+from fedmq.party.console.routes import Changes, Route
+from fedmq.party.console.sign_in.one_time_tokens import TOKEN_SECONDS, Grant, OneTimeTokens
+from fedmq.party.console.sign_in.sign_ins import SignIns
+from fedmq.party.console.static_files import StaticFiles
+from fedmq.party.services.service import Command, PartyContext
+from fedmq.party.sessions.running import OnProgress
+
+__all__ = ["Console"]
+
+ROUTES: tuple[Route, ...] = (*now.ROUTES,)
+
+_ROLES = get_args(ConsoleRole)
+_LONGEST_NAME = 64
+
+
+class Console:
+    """The console of the party whose ``context`` this is.
+
+    ``commands`` are the owner's; ``url`` says where the HTTP server listens, once it does.
+    """
+
+    def __init__(
+        self,
+        section: HttpSection,
+        context: PartyContext,
+        commands: Mapping[str, Command],
+        url: Callable[[], str],
+    ) -> None:
+        self._section = section
+        self._url = url
+        self._tokens = OneTimeTokens(time.monotonic)
+        self._static_files = StaticFiles()
+        self._gate = Gate(
+            section,
+            context,
+            OwnerActions(context.party, commands, context.consent.audit.log),
+            Rendering(context, self._static_files),
+            self._tokens,
+            SignIns(time.monotonic),
+        )
+
+    @property
+    def router(self) -> APIRouter:
+        """All addresses of the console."""
+        gate = self._gate
+        router = APIRouter()
+        for route in (*ROUTES, Changes("/sign-out", gate.sign_out)):
+            method = "POST" if isinstance(route, Changes) else "GET"
+            router.add_route(
+                f"/console{route.path}",
+                gate.endpoint(route),
+                methods=[method],
+                include_in_schema=False,
+            )
+        for path, answer in (
+            ("", _to_now),
+            ("/sign-in", gate.sign_in),
+            ("/static/{name:path}", self._static),
+        ):
+            router.add_route(
+                f"/console{path}", gate.open(answer), methods=["GET"], include_in_schema=False
+            )
+        return router
+
+    async def invite(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """The owner's command ``console``: an address that signs somebody in, once and soon."""
+        who = str(request.get("who", ""))
+        roles = tuple(request.get("roles", ()))
+        if not who or len(who) > _LONGEST_NAME or not who.isprintable():
+            raise ConfigError(f"--who {who!r}: write a name of up to {_LONGEST_NAME} letters")
+        if not set(roles) <= set(_ROLES):
+            raise ConfigError(f"--role {', '.join(roles)}: choose from {', '.join(_ROLES)}")
+        token = self._tokens.issue(Grant(who, tuple(role for role in _ROLES if role in roles)))
+        place = self._section.console_behind_proxy or self._url()
+        return {
+            "address": f"{place}/console/sign-in?token={token}",
+            "who": who,
+            "roles": list(roles),
+            "seconds": TOKEN_SECONDS,
+        }
+
+    async def _static(self, request: Request) -> Response:
+        found = self._static_files.find(request.path_params["name"])
+        if found is None:
+            return PlainTextResponse("there is no such file\n", 404)
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(found.content, media_type=found.media_type, headers=headers)
+
+
+async def _to_now(_: Request) -> Response:
+    return RedirectResponse("/console/now", 303)

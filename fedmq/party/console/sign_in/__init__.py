@@ -1,0 +1,1 @@
+"""Who is at the browser, and what may this person do?"""

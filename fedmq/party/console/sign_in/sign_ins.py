@@ -1,0 +1,89 @@
+"""Who is signed in: a signed cookie at the browser, and what belongs to it here.
+
+The key of the signatures lives as long as the daemon: a restart signs everybody out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fedmq.party.console.sign_in.one_time_tokens import Grant
+
+__all__ = ["SIGN_IN_SECONDS", "Notice", "SignIn", "SignIns"]
+
+SIGN_IN_SECONDS = 12 * 3600
+_MOST_SIGN_INS = 200
+_MOST_NOTICES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What is said once on the next page: what was done, or why it could not be."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(slots=True)
+class SignIn:
+    """Somebody who is signed in until ``until`` (seconds of the clock)."""
+
+    id: str
+    grant: Grant
+    until: float
+    csrf: str
+    """What every form sends along: another site does not know it."""
+    notices: list[Notice] = field(default_factory=list)
+
+    def notify(self, notice: Notice) -> None:
+        """Have ``notice`` shown on the next page."""
+        self.notices = [*self.notices, notice][-_MOST_NOTICES:]
+
+    def take_notices(self) -> list[Notice]:
+        """What is to be shown now, and no more afterwards."""
+        taken, self.notices = self.notices, []
+        return taken
+
+
+class SignIns:
+    """Keeps who is signed in; ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._open: dict[str, SignIn] = {}
+
+    def begin(self, grant: Grant) -> tuple[SignIn, str]:
+        """Sign somebody in: what is kept here, and the cookie's value."""
+        self._forget()
+        while len(self._open) >= _MOST_SIGN_INS:
+            del self._open[next(iter(self._open))]
+        name = secrets.token_urlsafe(24)
+        until = self._clock() + SIGN_IN_SECONDS
+        self._open[name] = SignIn(name, grant, until, self._signature("csrf", name))
+        return self._open[name], f"{name}.{self._signature('cookie', name)}"
+
+    def of(self, cookie: str) -> SignIn | None:
+        """Whose ``cookie`` this is; None if it is forged, or its time has passed."""
+        name, _, signature = cookie.partition(".")
+        expected = self._signature("cookie", name).encode()
+        if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected):
+            return None
+        found = self._open.get(name)
+        return found if found is not None and found.until > self._clock() else None
+
+    def end(self, sign_in: SignIn) -> None:
+        """Sign out."""
+        self._open.pop(sign_in.id, None)
+
+    def _forget(self) -> None:
+        now = self._clock()
+        self._open = {name: found for name, found in self._open.items() if found.until > now}
+
+    def _signature(self, purpose: str, name: str) -> str:
+        text = f"{purpose}:{name}".encode("utf-8", "replace")
+        return hmac.new(self._key, text, hashlib.sha256).hexdigest()

@@ -1,0 +1,33 @@
+"""A browser, and the example federation with a console at every party."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.party.console.chromium import chromium
+from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def consoles(
+    tmp_path_factory: pytest.TempPathFactory, broker: ExampleBroker
+) -> Iterator[ExampleFederation]:
+    """The example federation, whose daemons serve consoles."""
+    federation = ExampleFederation(tmp_path_factory.mktemp("federation"), broker)
+    for party in PARTIES:
+        config = federation.config(party)
+        config.write_text(f"{config.read_text()}[http]\nport = 0\nconsole = true\n")
+    try:
+        federation.start(*PARTIES)
+        yield federation
+    finally:
+        federation.discard()
