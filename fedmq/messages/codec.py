@@ -121,14 +121,14 @@ def read_header(data: bytes, *, sealed: bool = False) -> Header:
     return _header(_unpack(data, "a message header"), sealed)
 
 
-def read_body(header: Header, data: bytes) -> Body:
+def read_body(header: Header, data: bytes | memoryview) -> Body:
     """The body packed in ``data``; MessageError if it is not of the kind that ``header`` names."""
     if header.kind not in KINDS:
         raise MessageError(f"message {header.id!r} is of unknown kind {header.kind!r}")
     return unpack_body(header.kind, data)
 
 
-def unpack_body(kind: str, data: bytes) -> Body:
+def unpack_body(kind: str, data: bytes | memoryview) -> Body:
     """The body that `pack_body` packed; MessageError if it is not of ``kind``."""
     model = KINDS.get(kind)
     if model is None:
@@ -147,7 +147,7 @@ def _header(fields: Any, sealed: bool) -> Header:
     return _validate(Header, fields)
 
 
-def _unpack(data: bytes, what: str) -> Any:
+def _unpack(data: bytes | memoryview, what: str) -> Any:
     try:
         return msgpack.unpackb(
             data, strict_map_key=True, max_array_len=_LONGEST_LIST, max_map_len=_MOST_KEYS

@@ -14,9 +14,11 @@ def transposed(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
     In blocks of eight by eight bits, each a number of 64 bits (Warren, Hacker's Delight, 7-3).
     """
     groups, width = len(columns) // 8, columns.shape[1]
-    # The highest byte of a little-endian number comes last: columns are turned, and so are rows.
-    turned = columns.reshape(groups, 8, width)[:, ::-1]
-    bits = np.ascontiguousarray(turned.transpose(2, 0, 1)).view("<u8")
+    blocks = np.empty((width, groups, 8), np.uint8)
+    for column in range(8):  # one after the other: strided copies of all take twice as long
+        # The highest byte of a little-endian number comes last: columns are turned, and so are rows
+        blocks[:, :, 7 - column] = columns[column::8].T
+    bits = blocks.view("<u8")
     for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0xF0F0F0F0)):
         swapped = bits >> np.uint64(shift)
         swapped ^= bits

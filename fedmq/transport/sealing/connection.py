@@ -34,6 +34,7 @@ _STREAMS = 2
 
 _WINDOW = 8192
 """How far a message may fall behind the newest and still be told from a repetition."""
+_WINDOW_BITS = (1 << _WINDOW) - 1
 _MOST_SESSIONS = 4096
 
 
@@ -92,7 +93,7 @@ class Connection:
         self._sessions.put(session, None)
         return self._outgoing[stream].encrypt(_nonce(counter), pad(body), header + seal), seal
 
-    def open(self, header: bytes, sealed: bytes, seal: Seal, session: Hashable) -> bytes:
+    def open(self, header: bytes, sealed: bytes, seal: Seal, session: Hashable) -> memoryview:
         """The body.
 
         Raises:
@@ -116,7 +117,7 @@ class _Incoming:
         self._newest = 0
         self._seen = 0  # bit n: the message that is n older than the newest was taken
 
-    def opened(self, header: bytes, sealed: bytes, seal: Seal) -> bytes:
+    def opened(self, header: bytes, sealed: bytes, seal: Seal) -> memoryview:
         try:
             padded = self._cipher.decrypt(_nonce(seal.counter), sealed, header + seal.to_bytes())
             return unpad(padded)
@@ -129,7 +130,7 @@ class _Incoming:
             raise Replayed("a message that was taken before came again")
         if age < 0:
             # A shift by more than the window would only make a large number of zeros.
-            self._seen = (self._seen << min(-age, _WINDOW) | 1) & ((1 << _WINDOW) - 1)
+            self._seen = (self._seen << min(-age, _WINDOW) | 1) & _WINDOW_BITS
             self._newest = counter
         else:
             self._seen |= 1 << age

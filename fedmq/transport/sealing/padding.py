@@ -24,12 +24,13 @@ def padded_length(length: int) -> int:
 
 def pad(body: bytes) -> bytes:
     """``body`` behind its length, filled up with zeros."""
-    return (_LENGTH.pack(len(body)) + body).ljust(padded_length(len(body)), b"\0")
+    zeros = padded_length(len(body)) - _LENGTH.size - len(body)
+    return b"".join((_LENGTH.pack(len(body)), body, bytes(zeros)))
 
 
-def unpad(padded: bytes) -> bytes:
-    """Undo ``pad``; ValueError where it never was padded."""
+def unpad(padded: bytes) -> memoryview:
+    """Undo ``pad``, without a copy; ValueError where it never was padded."""
     (length,) = _LENGTH.unpack_from(padded) if len(padded) >= _LENGTH.size else (-1,)
     if not 0 <= length <= len(padded) - _LENGTH.size:
         raise ValueError("no padded body")
-    return padded[_LENGTH.size : _LENGTH.size + length]
+    return memoryview(padded)[_LENGTH.size : _LENGTH.size + length]
