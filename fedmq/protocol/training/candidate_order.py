@@ -138,9 +138,10 @@ class CandidateOrders:
         if known is not None:
             self._cells[ROOT] = known
         counted = [node for node in level.summed if node not in self._cells]
-        rows_of = [nodes[node] for node in counted]
-        counts = yield from single(CountLeft(self._bins, candidates, rows_of))
-        self._cells |= zip(counted, counts, strict=True)
+        if counted:  # a way to the pool takes as long as to count a small node
+            rows_of = [nodes[node] for node in counted]
+            counts = yield from single(CountLeft(self._bins, candidates, rows_of))
+            self._cells |= zip(counted, counts, strict=True)
         if ROOT in counted:
             self._root.keep(len(nodes[ROOT]), candidates, self._cells[ROOT])
         for node, other in level.subtracted:
