@@ -34,12 +34,17 @@ class DrawnLevel:
         candidates: int,
         rows: int = 4000,
         objective: str = LOGISTIC,
+        gradient_bits: int | None = None,
         **params: float,
     ) -> DrawnLevel:
         """Rows fall into nodes; a candidate takes the first rows of one of a few orders."""
         floats = gradients(random, rows, objective)
-        scale = FixedPoint.of(floats)
-        pairs = scale.encode(floats)
+        if gradient_bits is None:
+            scale = FixedPoint.of(floats)
+            pairs = scale.encode(floats)
+        else:
+            scale = FixedPoint.of_bits(floats, gradient_bits)
+            pairs = scale.round_by_lot(floats, random.random(floats.shape))
         left = np.empty((nodes, candidates, 2), np.int64)
         totals = np.empty((nodes, 2), np.int64)
         for node in range(nodes):

@@ -25,6 +25,8 @@ KINDS = {
     "few rows": {"rows": 40, "reg_lambda": 0.0, "min_child_weight": 0.0},
     "two rows": {"rows": 2, "reg_lambda": 1.0, "min_child_weight": 0.0},
     "many rows": {"rows": 20_000},
+    "gradients of 8 bits": {"gradient_bits": 8},
+    "gradients of 2 bits": {"gradient_bits": 2, "min_child_weight": 0.0},
 }
 
 CANDIDATES = 1000

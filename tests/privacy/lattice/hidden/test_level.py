@@ -47,8 +47,9 @@ def test_the_winner_of_any_number_of_candidates(candidates: int) -> None:
         {"reg_lambda": 0.0, "min_child_weight": 0.0},
         {"min_child_weight": 5.0, "gamma": 1.5},
         {"objective": SQUARED},
+        {"gradient_bits": 4},
     ],
-    ids=["no lambda", "heavy children", "squared error"],
+    ids=["no lambda", "heavy children", "squared error", "rounded gradients"],
 )
 def test_the_winner_by_any_rules(kind: dict[str, float]) -> None:
     level = drawn(5, 40, 3, **kind)
