@@ -21,8 +21,12 @@ PERMUTATION = Permutation(b"public")
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """What both sides learn of each node, and what the label holder was sent."""
+    """What both sides learn of each node, and what the label holder was sent.
 
+    ``shares`` (nodes, candidates, 2) are its own, which follow from the answer on a lattice.
+    """
+
+    shares: np.ndarray
     seen_won: list[bool]
     won: list[bool]
     index: list[int]
@@ -40,8 +44,7 @@ class LevelPair:
     def halves(
         self, level: DrawnLevel, to_beat: np.ndarray, seed: bytes
     ) -> tuple[LevelEvaluator, LevelGarbler]:
-        random = np.random.default_rng(list(seed))
-        own, other = level.shares(random)
+        own, other = drawn_shares(level, seed)
         inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
         evaluator = LevelEvaluator(
             level.field, own, inputs, self.receiver, PERMUTATION, self.tweaks[0]
@@ -62,7 +65,13 @@ class LevelPair:
         seen_won, claimed = evaluator.winners()
         won, index = garbler.winners(claimed)
         size = sum(part.nbytes for message in sent for part in arrays(message))
-        return Told(seen_won.tolist(), won.tolist(), index.tolist(), received, size)
+        own, _ = drawn_shares(level, seed)
+        return Told(own, seen_won.tolist(), won.tolist(), index.tolist(), received, size)
+
+
+def drawn_shares(level: DrawnLevel, seed: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Of the label holder, and of the feature holder."""
+    return level.shares(np.random.default_rng(list(seed)))
 
 
 def arrays(message: Extended) -> Iterator[np.ndarray]:

@@ -1,0 +1,189 @@
+"""With hidden sums a label holder receives nothing that names rows, or says where they stand.
+
+All that it receives is taken for sums. What remains are the winners, and directions of their
+splits, which it asks for afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.histogram import histograms
+from fedmq.boosting.params import TrainParams
+from fedmq.leakage.attacks.bins_from_sums import NodeSums, left_shares, named_rows
+from fedmq.privacy.lattice.hidden.field import Field
+from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
+from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+from tests.privacy.lattice.hidden.drawn_level import LOGISTIC, DrawnLevel, gradients
+from tests.privacy.lattice.hidden.level_pair import LevelPair, Told
+from tests.privacy.lattice.hidden.simulator import evaluated, made_up
+
+ROWS = 80
+TREES = 3
+READINGS = 6
+VALUES = np.random.default_rng(4).normal(size=(ROWS, 2)).astype(np.float32)
+BINS = BinMatrix.of(VALUES, Cuts.of(VALUES, 12))
+CANDIDATES = CandidateTable.of(BINS.cuts)
+COUNT = len(CANDIDATES)
+NEIGHBOURS = np.array([(right, left) for right in range(COUNT) for left in range(right)])
+GOES_LEFT = (
+    splitting_matrix(BINS, np.arange(ROWS, dtype=np.int32), CANDIDATES, np.arange(COUNT)) == 1
+)
+
+Sums = Sequence[np.ndarray]
+"""int64 (nodes, candidates, 2) of each level."""
+
+
+@dataclass(frozen=True, eq=False)
+class SeenLevel:
+    """A level of a tree, and what the label holder is told of it."""
+
+    rows: list[np.ndarray]
+    pairs: np.ndarray
+    level: DrawnLevel
+    told: Told
+
+    @property
+    def received(self) -> list[np.ndarray]:
+        """All words: its shares, what was transferred, labels and tables."""
+        return [
+            part.reshape(-1).view(np.uint64) for part in (self.told.shares, *self.told.received)
+        ]
+
+
+@cache
+def seen() -> tuple[SeenLevel, ...]:
+    """Trees of depth 3 whose nodes are parted at random, half of them won by the feature holder."""
+    random, session = np.random.default_rng(5), LevelPair()
+    found = []
+    for tree in range(TREES):
+        floats = gradients(random, ROWS, LOGISTIC)
+        scale = FixedPoint.of(floats)
+        pairs = scale.encode(floats)
+        field = Field(scale.value_bits + ROWS.bit_length() + 2)
+        place = np.zeros(ROWS, np.intp)
+        for depth in range(3):
+            rows = [np.flatnonzero(place == node).astype(np.int32) for node in range(2**depth)]
+            left = CANDIDATES.left_sums(histograms(BINS, pairs, rows))
+            totals = np.stack([pairs[held].sum(axis=0) for held in rows])
+            level = DrawnLevel(left, totals, scale, TrainParams(min_child_weight=0.0), field)
+            told = session.run(level, to_beat(rows), bytes([tree + 1, depth]) * 16)
+            found.append(SeenLevel(rows, pairs, level, told))
+            place = 2 * place + random.integers(0, 2, ROWS)
+    return tuple(found)
+
+
+def to_beat(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """The label holder's best gains: nothing, and more than there is, by turns."""
+    return np.where(np.arange(len(rows)) % 2, 1e6, 0).astype(np.float32)
+
+
+def true_sums() -> Sums:
+    return [level.level.left for level in seen()]
+
+
+def readings() -> list[Sums]:
+    """What was received, read as sums: its beginning, its end, and stretches between."""
+    found: list[Sums] = []
+    for reading in range(READINGS):
+        sums = []
+        for level in seen():
+            shape = level.level.left.shape
+            words = np.concatenate(level.received)
+            start = (len(words) - level.level.left.size) * reading // (READINGS - 1)
+            sums.append(words[start : start + level.level.left.size].reshape(shape).view(np.int64))
+        found.append(sums)
+    return found
+
+
+def nodes_of(sums: Sums) -> list[NodeSums]:
+    return [
+        NodeSums(rows, level.pairs[rows], left)
+        for level, of_level in zip(seen(), sums, strict=True)
+        for rows, left in zip(level.rows, of_level, strict=True)
+    ]
+
+
+def claims(sums: Sums) -> int:
+    return sum(
+        len(claim.pairs) for node in nodes_of(sums) for claim in named_rows(node, NEIGHBOURS)
+    )
+
+
+def bits_told(sums: Sums) -> float:
+    """How much better than by guessing it is known who goes left of which candidate."""
+    shares = GOES_LEFT.mean(axis=0)
+    nodes = nodes_of(sums)
+    known = np.ones((len(nodes), COUNT), np.bool_)
+    guess = left_shares(ROWS, nodes, shares, known) > 0.5
+    return float((guess == GOES_LEFT).mean() - np.maximum(shares, 1 - shares).mean())
+
+
+def correlation(sums: Sums) -> float:
+    """The largest of any bit and the true sums of g, or of h, over all candidates and nodes."""
+    found = []
+    for channel in range(2):
+        wanted, words = (
+            np.concatenate([part[..., channel].ravel() for part in parts])
+            for parts in (true_sums(), sums)
+        )
+        bits = words[:, np.newaxis] >> np.arange(64) & 1
+        varying = bits[:, bits.any(axis=0) & ~bits.all(axis=0)]
+        found.append(np.abs(np.corrcoef(varying.T, wanted)[-1, :-1]).max())
+    return float(max(found))
+
+
+def of_their_size(sums: Sums) -> Sums:
+    """The same between 0 and what a node has, as sums are."""
+    return [
+        (level.level.totals[:, np.newaxis] * (words.view(np.uint64) / 2.0**64)).astype(np.int64)
+        for level, words in zip(seen(), sums, strict=True)
+    ]
+
+
+def test_sums_that_are_shown_name_rows_and_tell_bits() -> None:
+    assert claims(true_sums()) > 100
+    assert bits_told(true_sums()) > 0.05
+
+
+def test_nothing_that_is_received_names_a_row() -> None:
+    assert [claims(sums) for sums in readings()] == [0] * READINGS
+
+
+def test_nothing_that_is_received_tells_bits_beyond_guessing() -> None:
+    for sums in readings():
+        assert bits_told(of_their_size(sums)) <= 0
+
+
+def test_no_bit_that_is_received_goes_with_sums() -> None:
+    assert correlation(true_sums()) > 0.5
+    assert max(map(correlation, readings())) < 4.5 / np.sqrt(sum(map(np.size, true_sums())) / 2)
+
+
+def test_who_won_is_told() -> None:
+    for level in seen():
+        assert level.told.seen_won == level.level.winners(to_beat(level.rows))[0]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_who_knows_the_winners_alone_makes_up_what_nobody_tells_from_it(depth: int) -> None:
+    level = seen()[depth]
+    drawn, told = level.level, level.told
+    best = to_beat(level.rows)
+    inputs = NodeInputs.of(drawn.totals, best, drawn.scale, drawn.params, drawn.field)
+    shapes = [part.shape for part in told.received]
+    shares, received = made_up(drawn.field, COUNT, inputs, told.seen_won, shapes, depth)
+    assert evaluated(drawn.field, shares, inputs, received) == told.seen_won
+    for real, simulated in zip(told.received[:-1], received, strict=False):
+        for words in (real.reshape(-1)[:10_000], simulated.reshape(-1)[:10_000]):
+            assert len(np.unique(words)) == len(words)
+            ones = (words[:, np.newaxis] >> np.arange(64, dtype=np.uint64) & np.uint64(1)).mean(0)
+            assert np.abs(ones - 0.5).max() < 2.5 / np.sqrt(len(words))
