@@ -30,9 +30,14 @@ def extension() -> tuple[ExtensionReceiver, ExtensionSender]:
 
 def extension_of(party: int) -> tuple[ExtensionReceiver, ExtensionSender]:
     """The same with one of several senders, each of which has a secret of its own."""
-    choices = draw_choices(bytes([party]) * 32)
+    choices = secret_of(party)
     _, seeds, pairs = _transferred(choices.tobytes())
     return ExtensionReceiver(pairs), ExtensionSender(choices, seeds)
+
+
+def secret_of(party: int) -> np.ndarray:
+    """The secret of one of several senders: bool (128,)."""
+    return draw_choices(bytes([party]) * 32)
 
 
 @cache

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from fedmq.privacy.lattice.hidden.chain import Place
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
+from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver
 from fedmq.privacy.oblivious_transfer.hashing import Permutation
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
@@ -53,9 +55,15 @@ def divided(level: DrawnLevel, sizes: Iterable[int]) -> list[DrawnLevel]:
 
 
 def halves(
-    levels: Sequence[DrawnLevel], to_beat: np.ndarray, seed: int = 0, label_seed: bytes = b"s"
+    levels: Sequence[DrawnLevel],
+    to_beat: np.ndarray,
+    seed: int = 0,
+    receivers: Mapping[int, ExtensionReceiver] = MappingProxyType({}),
 ) -> tuple[list[LevelEvaluator], list[LevelGarbler]]:
-    """Of all parties, each of which has base transfers and tweaks of its own."""
+    """Of all parties, each of which has base transfers and tweaks of its own.
+
+    ``receivers`` are by place those of a label holder that lies.
+    """
     chain = [Place(number, len(levels)) for number in range(1, len(levels) + 1)]
     random = np.random.default_rng(seed)
     evaluators, garblers = [], []
@@ -63,36 +71,52 @@ def halves(
         own, other = level.shares(random)
         inputs = NodeInputs.of(level.totals, to_beat, level.scale, level.params, level.field)
         receiver, sender = extension_of(place.number)
+        receiver = receivers.get(place.number, receiver)
         public = Permutation(b"public %d" % place.number)
         evaluators.append(
             LevelEvaluator(level.field, own, inputs, receiver, public, Tweaks(), place)
         )
-        labels = label_seed * 31 + bytes([place.number])
+        labels = b"labels" + bytes([place.number]) * 26
         garblers.append(LevelGarbler(level.field, other, sender, public, Tweaks(), labels, place))
     return evaluators, garblers
 
 
 def run(
-    levels: Sequence[DrawnLevel], to_beat: np.ndarray, seed: int = 0, label_seed: bytes = b"s"
+    levels: Sequence[DrawnLevel],
+    to_beat: np.ndarray,
+    seed: int = 0,
+    receivers: Mapping[int, ExtensionReceiver] = MappingProxyType({}),
 ) -> ToldChain:
     """One level of all parties."""
-    evaluators, garblers = halves(levels, to_beat, seed, label_seed)
-    received = [
-        until_the_link(evaluator, garbler)
-        for evaluator, garbler in zip(evaluators, garblers, strict=True)
-    ]
-    parties, leaders = [ToldParty() for _ in levels], []
-    for number in range(1, len(levels)):
-        leaders.append(evaluators[number - 1].leader())
-        parties[number].handed = handed = garblers[number - 1].handed()
-        message = evaluators[number].follow(leaders[-1])
-        received[number] += _taken(evaluators[number], garblers[number].follow(message, handed))
+    evaluators, garblers = halves(levels, to_beat, seed, receivers)
+    received, leaders, handed = linked(evaluators, garblers)
+    parties = [ToldParty(handed=share) for share in (None, *handed)]
     owners = evaluators[-1].owners()
     for number, party in enumerate(parties, start=1):
         claim = evaluators[number - 1].claim(owners == number)
         won, index = garblers[number - 1].winners(claim)
         party.won, party.index = won.tolist(), index.tolist()
     return ToldChain(owners.tolist(), parties, received, leaders)
+
+
+def linked(
+    evaluators: Sequence[LevelEvaluator],
+    garblers: Sequence[LevelGarbler],
+    hand_on: Callable[[int, np.ndarray], np.ndarray] = lambda _, share: share,
+) -> tuple[list[list[np.ndarray]], list[np.ndarray], list[np.ndarray]]:
+    """What the label holder received, and both shares of the best behind all links but the last.
+
+    ``hand_on``: what a party makes of its share, by its number from 0 on.
+    """
+    pairs = list(zip(evaluators, garblers, strict=True))
+    received = [until_the_link(*pair) for pair in pairs]
+    leaders, handed = [], []
+    for number, (evaluator, garbler) in enumerate(pairs[1:]):
+        leaders.append(evaluators[number].leader())
+        handed.append(hand_on(number, garblers[number].handed()))
+        message = evaluator.follow(leaders[-1])
+        received[number + 1] += _taken(evaluator, garbler.follow(message, handed[-1]))
+    return received, leaders, handed
 
 
 def until_the_link(evaluator: LevelEvaluator, garbler: LevelGarbler) -> list[np.ndarray]:

@@ -32,6 +32,8 @@ class Told:
     index: list[int]
     received: list[np.ndarray]
     sent_bytes: int
+    claimed_bits: int
+    """That the feature holder is told of each node."""
 
 
 class LevelPair:
@@ -66,7 +68,9 @@ class LevelPair:
         won, index = garbler.winners(claimed)
         size = sum(part.nbytes for message in sent for part in arrays(message))
         own, _ = drawn_shares(level, seed)
-        return Told(own, seen_won.tolist(), won.tolist(), index.tolist(), received, size)
+        return Told(
+            own, seen_won.tolist(), won.tolist(), index.tolist(), received, size, len(claimed)
+        )
 
 
 def drawn_shares(level: DrawnLevel, seed: bytes) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,42 @@
+"""With hidden sums a label holder learns the secret of a circuit's labels, and by it all sums.
+
+It chooses otherwise in one column of an extension of transfers: what comes back tells whether that
+bit of the feature holder's secret is set. All labels of a session differ by this secret.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedmq.errors import MessageError
+from tests.privacy.lattice.hidden.level_chain import ToldChain, run
+from tests.privacy.lattice.hidden.test_level import drawn, own_gains
+from tests.privacy.oblivious_transfer.base import extension_of, secret_of
+from tests.privacy.oblivious_transfer.cheating_receiver import CheatingReceiver
+
+EXTENSIONS = ["carries", "shares", "totals", "candidates", "nodes", "best so far"]
+LEVEL = drawn(2, 3)
+
+
+def told(extension: str, column: int) -> ToldChain:
+    """A level of two feature holders; the label holder cheats the second one."""
+    honest, _ = extension_of(2)
+    cheating = CheatingReceiver(honest.pairs, EXTENSIONS.index(extension), column)
+    found = run([LEVEL] * 2, own_gains(LEVEL, 0), receivers={2: cheating})
+    assert len(cheating.sent) == len(EXTENSIONS)
+    return found
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS)
+def test_a_bit_that_is_set_costs_the_session(extension: str) -> None:
+    with pytest.raises(MessageError, match="other choices in other columns"):
+        told(extension, int(np.flatnonzero(secret_of(2))[5]))
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS)
+def test_a_bit_that_is_not_set_is_learnt_and_changes_nothing(extension: str) -> None:
+    """A guess is right with a chance of a half, and 128 have to be before labels can be read."""
+    honest = run([LEVEL] * 2, own_gains(LEVEL, 0))
+    found = told(extension, int(np.flatnonzero(~secret_of(2))[5]))
+    assert (found.owners, found.index) == (honest.owners, honest.index)
