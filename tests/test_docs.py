@@ -3,7 +3,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -152,17 +151,6 @@ def test_commands_and_options_exist(page: Path) -> None:
                     command = command.commands[word]
             spelt = {name for option in command.params for name in option.opts}
             assert {word for word in words if word.startswith("--")} <= spelt, line
-
-
-@pytest.mark.parametrize("block", blocks(DOCS / "how-to" / "party-file.md", "toml"))
-def test_pieces_of_configuration_are_valid(block: str) -> None:
-    document = {
-        "party": "bank",
-        "federation": "federation.toml",
-        "broker": "amqp://bank:secret@127.0.0.1/",
-        "data": {"path": "data.csv", "id": "id"},
-    }
-    assert PartyFile.model_validate({**document, **tomllib.loads(block)}).party == "bank"
 
 
 def test_the_leakage_page_says_what_the_engines_say() -> None:
