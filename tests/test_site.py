@@ -106,6 +106,17 @@ def test_every_page_is_at_most_three_clicks_from_the_first(pages: dict[Path, Pag
     assert set(pages) - reached == {first(pages).with_name("404.html")}
 
 
+def test_lists_tables_and_blocks_are_read_as_such(pages: dict[Path, Page]) -> None:
+    """The site takes them for text where no blank line is above, or fewer than four blanks before what belongs to an item."""
+    for page in pages.values():
+        for paragraph in re.findall(r"<p>(.*?)</p>", page.path.read_text(), re.DOTALL):
+            text = re.sub(r"<!--.*?-->", "", paragraph).strip()
+            assert not re.search(r"^ *(- |\d+\. |\||```)|(?<!^)<div", text, re.MULTILINE), (
+                page.path,
+                text,
+            )
+
+
 def test_no_page_needs_another_address(pages: dict[Path, Page]) -> None:
     for page in pages.values():
         assert not [need for need in page.needs if urlsplit(need).netloc], page.path
