@@ -107,7 +107,7 @@ def test_every_page_is_at_most_three_clicks_from_the_first(pages: dict[Path, Pag
 
 
 def test_lists_tables_and_blocks_are_read_as_such(pages: dict[Path, Page]) -> None:
-    """The site takes them for text where no blank line is above, or fewer than four blanks before what belongs to an item."""
+    """Otherwise it takes them for text: a blank line is missing, or four blanks before them."""
     for page in pages.values():
         for paragraph in re.findall(r"<p>(.*?)</p>", page.path.read_text(), re.DOTALL):
             text = re.sub(r"<!--.*?-->", "", paragraph).strip()
