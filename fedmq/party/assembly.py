@@ -299,11 +299,12 @@ def _http_server(
     ]
     if context.is_active:
         routers.append(predict_router(online.predictions, section.body_bytes))
+    on_close = None
     if section.console:
         console = _console(section, context, commands, lambda: server.url)
-        commands["console"] = console.invite
+        commands["console"], on_close = console.invite, console.close
         routers.append(console.router)
-    server = HttpServer(section, routers)
+    server = HttpServer(section, routers, on_close)
     return server
 
 

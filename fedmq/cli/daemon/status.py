@@ -14,6 +14,7 @@ from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import joined, table
+from fedmq.errors import DaemonError
 
 __all__ = ["cancel", "pause", "resume", "status"]
 
@@ -22,9 +23,17 @@ _PLURAL = {"tree": "trees", "leaf": "leaves", "id": "ids"}
 
 @click.command(epilog=PARTY_HELP)
 @party_argument
+@click.argument("session", required=False)
 @json_option
-def status(party: Path, as_json: bool) -> None:
-    """Show the broker connection and the sessions of the daemon of PARTY."""
+def status(party: Path, session: str | None, as_json: bool) -> None:
+    """Show the broker connection and the sessions of the daemon of PARTY; or a SESSION closely."""
+    if session is not None:
+        found = request_daemon(state_folder(party), {"do": "sessions", "session": session})
+        if not found:
+            raise DaemonError(f"session {session} does not run here; see: fedmq status PARTY")
+        print_result(found[0], as_json, _closely)
+        print_next_step(as_json, "status", party)
+        return
     result = request_daemon(state_folder(party), {"do": "status"})
     print_result(result, as_json, _in_words)
     print_next_step(as_json, *_next(result, party))
@@ -100,6 +109,30 @@ def _running(sessions: Sequence[Any]) -> str | Text:
     waits = [session["waiting"] for session in live]
     columns = ("session", "purpose", "model", "done", "state")
     return table(columns, rows, waits) if rows else "no session runs"
+
+
+def _closely(session: Any) -> Text:
+    head = f"{session['purpose']} of {session['model']}: {_done(session)}, {session['meaning']}"
+    left = session["seconds_left"]
+    pace = "" if left is None else f"about {left:.0f} s left at this pace"
+    rows = [
+        (
+            row["party"],
+            f"{row['messages_sent']:,}",
+            f"{row['bytes_sent']:,}",
+            f"{row['messages_received']:,}",
+            f"{row['bytes_received']:,}",
+        )
+        for row in session["traffic"]
+    ]
+    owed = (session["activity"] or {}).get("owed", {})
+    waits = [
+        f"{party} owes an answer to {question['kind']} for {question['seconds']:.0f} s"
+        for party, question in owed.items()
+        if question["seconds"] >= 1
+    ]
+    columns = ("party", "messages sent", "bytes sent", "messages received", "bytes received")
+    return joined(head, pace, *session["waiting"], *waits, table(columns, rows))
 
 
 def _done(session: Any) -> str:

@@ -13,6 +13,8 @@ command line can. Needs the extra ``fedmq[console]``.
 ``gate``          whom a request comes from, and whether a change was meant
 ``actions``       an owner's command, by somebody who may give it, on the audit log
 ``rendering``     templates, and the words and numbers in them
+``live``          parts of a page that follow what happens
+``curves``        learning curves as the browser draws them
 ``static_files``  style sheets and scripts
 ================  ====================================================================
 """

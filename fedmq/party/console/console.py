@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, get_args
 
 from fastapi import APIRouter
@@ -14,6 +15,7 @@ from fedmq.errors import ConfigError
 from fedmq.party.configuration.http import ConsoleRole, HttpSection
 from fedmq.party.console.actions import OwnerActions
 from fedmq.party.console.gate import Gate
+from fedmq.party.console.live import Live
 from fedmq.party.console.pages import now
 from fedmq.party.console.rendering import Rendering
 from fedmq.party.console.routes import Changes, Route
@@ -48,11 +50,15 @@ class Console:
         self._url = url
         self._tokens = OneTimeTokens(time.monotonic)
         self._static_files = StaticFiles()
+        rendering = Rendering(context, self._static_files)
+        actions = OwnerActions(context.party, commands, context.consent.audit.log)
+        self._live = Live(partial(now.parts, actions, rendering))
         self._gate = Gate(
             section,
             context,
-            OwnerActions(context.party, commands, context.consent.audit.log),
-            Rendering(context, self._static_files),
+            actions,
+            rendering,
+            self._live,
             self._tokens,
             SignIns(time.monotonic),
         )
@@ -79,6 +85,10 @@ class Console:
                 f"/console{path}", gate.open(answer), methods=["GET"], include_in_schema=False
             )
         return router
+
+    async def close(self) -> None:
+        """End what is being streamed."""
+        await self._live.close()
 
     async def invite(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         """The owner's command ``console``: an address that signs somebody in, once and soon."""

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from fedmq.errors import FedmqError
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.console.actions import OwnerActions
+from fedmq.party.console.live import Live
 from fedmq.party.console.rendering import Rendering
 from fedmq.party.console.routes import Changes, Route, Shows
 from fedmq.party.console.sign_in.one_time_tokens import Grant, OneTimeTokens
@@ -56,6 +57,7 @@ class Gate:
         context: PartyContext,
         actions: OwnerActions,
         rendering: Rendering,
+        live: Live,
         tokens: OneTimeTokens,
         sign_ins: SignIns,
     ) -> None:
@@ -63,6 +65,7 @@ class Gate:
         self._context = context
         self._actions = actions
         self._rendering = rendering
+        self._live = live
         self._tokens = tokens
         self._sign_ins = sign_ins
         self._secure = section.certificate is not None or section.console_behind_proxy is not None
@@ -164,6 +167,7 @@ class Gate:
             context=self._context,
             actions=self._actions,
             rendering=self._rendering,
+            live=self._live,
             form=form,
         )
         return await self._done(answer, change)
@@ -186,6 +190,7 @@ class Gate:
             context=self._context,
             actions=self._actions,
             rendering=self._rendering,
+            live=self._live,
         )
 
     def _is_own(self, request: Request) -> bool:

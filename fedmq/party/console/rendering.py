@@ -6,7 +6,7 @@ Everything that a template is given is escaped: names and reasons come from othe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,9 @@ class Rendering:
             "figure": figure,
             "clock": clock,
             "day": day,
+            "busy_share": busy_share,
+            "capitalize_first": lambda text: text[:1].upper() + text[1:],
+            "lane_path": lane_path,
         }
         self._environment.globals |= {
             "party": context.party,
@@ -110,3 +113,16 @@ def clock(at: str) -> str:
 def day(at: str) -> str:
     """Day and time of an ISO 8601 instant."""
     return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M")
+
+
+def lane_path(intervals: Sequence[tuple[float, float]], seconds: float) -> str:
+    """Intervals (seconds before now) as boxes of an SVG path that is ``seconds`` wide, 10 high."""
+    return "".join(
+        f"M{seconds - start:.1f} 0h{max(start - end, 0.3):.1f}v10H{seconds - start:.1f}z"
+        for start, end in intervals
+    )
+
+
+def busy_share(intervals: Sequence[tuple[float, float]], seconds: float) -> str:
+    """How much of the last ``seconds`` the intervals take."""
+    return f"{sum(start - end for start, end in intervals) / seconds:.0%}"

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fedmq.party.console.actions import OwnerActions
+from fedmq.party.console.live import Live
 from fedmq.party.console.rendering import Rendering
 from fedmq.party.console.sign_in.one_time_tokens import Grant
 from fedmq.party.console.sign_in.roles import is_allowed
@@ -28,6 +29,7 @@ class Visit:
     context: PartyContext
     actions: OwnerActions
     rendering: Rendering
+    live: Live
 
     @property
     def grant(self) -> Grant:
@@ -46,21 +48,21 @@ class Visit:
         """The result of an owner's command, as for `OwnerActions.ask`."""
         return await self.actions.ask(self.grant, command, **request)
 
-    def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
+    def page(self, template: str, *, http_status: int = 200, **values: Any) -> Response:
         """The page that ``template`` makes of ``values``, with what was to be said on it."""
         shown = self.rendering.render(template, self, notices=self.sign_in.take_notices(), **values)
-        return HTMLResponse(shown, status)
+        return HTMLResponse(shown, http_status)
 
-    def part(self, template: str, *, status: int = 200, **values: Any) -> Response:
+    def part(self, template: str, *, http_status: int = 200, **values: Any) -> Response:
         """A part of a page, which a script puts in its place."""
-        return HTMLResponse(self.rendering.render(template, self, **values), status)
+        return HTMLResponse(self.rendering.render(template, self, **values), http_status)
 
-    def failed(self, error: str, status: int) -> Response:
+    def failed(self, error: str, http_status: int) -> Response:
         """That something went wrong: a line where a script asked, a page where a person did."""
         notice = Notice(error, is_error=True)
         if "hx-request" in self.request.headers:
-            return self.part("notice.html", status=status, notice=notice)
-        return self.page("failed.html", status=status, error=error)
+            return self.part("notice.html", http_status=http_status, notice=notice)
+        return self.page("failed.html", http_status=http_status, error=error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,12 +32,18 @@ class HttpServer:
     """Serves ``routers`` as ``section`` says.
 
     A router is made by a factory function, which takes what its endpoints need; this class knows
-    none of them. An error of fedmq's own becomes ``{"error": ..., "exit_code": ...}``,
-    with the status that its class has in HTTP.
+    none of them. ``on_close`` ends answers that go on by themselves. An error of fedmq's own
+    becomes ``{"error": ..., "exit_code": ...}``, with the status that its class has in HTTP.
     """
 
-    def __init__(self, section: HttpSection, routers: Sequence[APIRouter]) -> None:
+    def __init__(
+        self,
+        section: HttpSection,
+        routers: Sequence[APIRouter],
+        on_close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._section = section
+        self._on_close = on_close
         self._app = FastAPI(title="fedmq", docs_url=None, redoc_url=None)
         self._app.add_exception_handler(FedmqError, _as_json)
         self._app.add_exception_handler(HTTPException, _http_error_as_json)
@@ -91,6 +97,8 @@ class HttpServer:
     async def close(self) -> None:
         """Stop listening; requests that are under way have two seconds to end."""
         server, serving = self._server, self._serving
+        if self._on_close is not None:
+            await self._on_close()
         if server is not None and serving is not None:
             server.should_exit = True
             await serving

@@ -60,6 +60,7 @@ class OwnerCommands(Service):
     def commands(self) -> Mapping[str, Command]:
         return {
             "status": self._status,
+            "sessions": self._sessions,
             "cancel": self._cancel,
             "redeliver": self._redeliver,
             "health": self._health,
@@ -97,6 +98,15 @@ class OwnerCommands(Service):
             "answered": None if context.is_active else await self._answered(),
             "drift": self._drift.status(),
         }
+
+    async def _sessions(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
+        """All that is known of the sessions that run, or have just ended; or of one of them."""
+        wanted = request.get("session")
+        return [
+            session.details()
+            for session in self.context.sessions.running.values()
+            if wanted in (None, session.id)
+        ]
 
     async def _answered(self) -> dict[str, Any] | None:
         """What was answered about the rows that were asked about most, and how much may be."""

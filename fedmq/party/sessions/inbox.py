@@ -80,7 +80,7 @@ class Inbox:
                 return ""
             runner = await self._found(envelope)
             if runner is not None:
-                runner.deliver(envelope)
+                runner.deliver(envelope, len(delivery.body))
         except (Replayed, Stale) as error:
             # An honest broker repeats messages too, and keeps some while this daemon restarts;
             # senders send again what matters. So these are dropped rather than kept.

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedmq.errors import ConfigError
-from fedmq.messages.envelope import Envelope
+from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.sessions.recording import Recorder
+from fedmq.party.telemetry.activity import Activity
 from fedmq.party.telemetry.counters import Counters
 from fedmq.party.telemetry.timeline import Span, Timeline, write_trace
 from fedmq.party.telemetry.traffic import Traffic
@@ -31,6 +32,7 @@ class SessionObserver:
     """Receives all that one attempt does, and changes none of it."""
 
     traffic: Traffic = field(default_factory=Traffic)
+    """What is sent."""
     counters: Counters = field(default_factory=Counters)
     timeline: Timeline | None = None
     record: Callable[[Envelope], None] | None = None
@@ -38,6 +40,8 @@ class SessionObserver:
     on_report: Callable[[Report], None] = lambda _: None
     on_waiting: Callable[[Waiting, str], None] = lambda _, __: None
     """Is also given the link's trouble, or nothing."""
+    on_arrived: Callable[[Header, int], None] = lambda _, __: None
+    """Is given the header of each message that arrives, and its size in bytes."""
     on_computed: Callable[[str, float, Span], None] = lambda _, __, ___: None
     """Is given the computation's name, when it was asked for (Unix seconds), and its span."""
     on_closed: Callable[[asyncio.Future[Any]], None] = lambda _: None
@@ -71,6 +75,8 @@ class Observation:
         model: str,
         *,
         timeline: Timeline | None,
+        activity: Activity,
+        received: Traffic,
         on_report: Callable[[Report], None],
         on_waiting: Callable[[Waiting, str], None],
     ) -> SessionObserver:
@@ -96,7 +102,23 @@ class Observation:
                 self.counters.retries[waiting.peer] += 1
             on_waiting(waiting, trouble)
 
+        def computed(what: str, asked: float, span: Span) -> None:
+            activity.computed(span.start, span.end)
+            if spans is not None:
+                spans.computed(what, asked, span)
+
+        def record(envelope: Envelope) -> None:
+            if envelope.header.sender == address.party:
+                activity.sent(envelope.header)
+            if recorder is not None:
+                recorder.keep(envelope)
+
+        def arrived(header: Header, size: int) -> None:
+            received.count(header, size)
+            activity.received(header)
+
         def close(outcome: asyncio.Future[Any]) -> None:
+            activity.end()
             if spans is not None:
                 spans.end(outcome)
             if recorder is not None:
@@ -105,10 +127,11 @@ class Observation:
         return SessionObserver(
             counters=self.counters,
             timeline=timeline,
-            record=recorder.keep if recorder is not None else None,
+            record=record,
             on_report=report,
             on_waiting=wait,
-            on_computed=spans.computed if spans is not None else lambda _, __, ___: None,
+            on_arrived=arrived,
+            on_computed=computed,
             on_closed=close,
         )
 

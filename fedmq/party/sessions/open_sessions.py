@@ -19,9 +19,12 @@ from fedmq.party.sessions.attempts import AttemptLoop, first_of
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.observer import Observation
+from fedmq.party.sessions.progress import Progress
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.running import EndedSession, Purpose, RunningSession
+from fedmq.party.telemetry.activity import Activity
 from fedmq.party.telemetry.timeline import Timeline
+from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import Report, Waiting
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.mailbox import Address, Mailbox
@@ -97,8 +100,14 @@ class Sessions:
             self._forget(before)
         address = Address(self._federation, session, attempt, self._link.party)
 
+        activity, received, progress = Activity(self._link.party), Traffic(), Progress()
+        if before is not None:
+            progress = before.progress
+            progress.begin_attempt()
+
         def on_report(report: Report) -> None:
             running.report = report
+            progress.add(report)
             on_change(running)
 
         def on_waiting(waiting: Waiting, trouble: str) -> None:
@@ -115,6 +124,8 @@ class Sessions:
             purpose,
             model,
             timeline=timeline,
+            activity=activity,
+            received=received,
             on_report=on_report,
             on_waiting=on_waiting,
         )
@@ -128,7 +139,16 @@ class Sessions:
             observer=observer,
         )
         runner.closed.add_done_callback(lambda _: observer.on_closed(runner.outcome))
-        running = RunningSession(session, purpose, model, runner, observer.traffic)
+        running = RunningSession(
+            session,
+            purpose,
+            model,
+            runner,
+            observer.traffic,
+            received=received,
+            progress=progress,
+            activity=activity,
+        )
         self.running[session] = running
         self._inbox.add(runner)
         self._on_idle(session, False)

@@ -92,6 +92,7 @@ class SessionRunner:
         self._publish = publish
         self._pool = pool
         self._traffic = observer.traffic
+        self._on_arrived = observer.on_arrived
         self._on_report = observer.on_report
         self._on_waiting = observer.on_waiting
         self._sealer = sealer or Clear()
@@ -118,8 +119,8 @@ class SessionRunner:
         """Begin, if this party is the one to begin."""
         self._feed(Start())
 
-    def deliver(self, envelope: Envelope) -> None:
-        """Hand in an envelope that arrived.
+    def deliver(self, envelope: Envelope, size: int = 0) -> None:
+        """Hand in an envelope that arrived in ``size`` bytes.
 
         Raises:
             MessageError: it does not belong into this session, and changed nothing.
@@ -127,6 +128,7 @@ class SessionRunner:
         if self._trace is not None:
             self._trace.received(envelope.header)
         self.last_seen[envelope.header.sender] = datetime.now().astimezone()
+        self._on_arrived(envelope.header, size)
         self._feed(Arrived(envelope))
         if self._record is not None:
             self._record(envelope)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from fedmq.party.sessions.progress import Progress
 from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.telemetry.activity import Activity
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import Report, Waiting
 
@@ -43,6 +45,9 @@ class RunningSession:
     report: Report | None = None
     waiting: dict[str, tuple[Waiting, str]] = field(default_factory=dict)
     """By peer that it waits for, with the link's trouble."""
+    received: Traffic = field(default_factory=Traffic)
+    progress: Progress = field(default_factory=Progress)
+    activity: Activity | None = None
     ended: datetime | None = None
     """When it ended, however it did."""
 
@@ -66,6 +71,32 @@ class RunningSession:
             "details": dict(self.report.details) if self.report else {},
             "waiting": waits,
             "bytes_sent": self.traffic.total.bytes,
+        }
+
+    def details(self) -> dict[str, Any]:
+        """What is known of it besides its status, as plain data."""
+        machine = self.runner.session.machine
+        until = self.ended or datetime.now().astimezone()
+        return {
+            **self.status(),
+            "paused": machine.state.name == "PAUSED",
+            "seconds": round((until - self.started).total_seconds(), 1),
+            "seconds_left": self.progress.seconds_left,
+            "curve": self.progress.curve,
+            "traffic": [self._exchanged(peer) for peer in sorted(machine.peers)],
+            "activity": None if self.activity is None else self.activity.described(),
+        }
+
+    def _exchanged(self, peer: str) -> dict[str, Any]:
+        own = self.runner.session.mailbox.address.party
+        sent = self.traffic.between(own, peer)
+        received = self.received.between(peer, own)
+        return {
+            "party": peer,
+            "messages_sent": sent.messages,
+            "bytes_sent": sent.bytes,
+            "messages_received": received.messages,
+            "bytes_received": received.bytes,
         }
 
     @property

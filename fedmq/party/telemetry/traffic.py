@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from fedmq.messages.envelope import Header
@@ -35,7 +36,14 @@ class Traffic:
     @property
     def total(self) -> Volume:
         """Everything together."""
-        volumes = [volume for kinds in self.volumes.values() for volume in kinds.values()]
-        return Volume(
-            sum(volume.messages for volume in volumes), sum(volume.bytes for volume in volumes)
-        )
+        return _sum([volume for kinds in self.volumes.values() for volume in kinds.values()])
+
+    def between(self, sender: str, recipient: str) -> Volume:
+        """What ``sender`` sent to ``recipient``, of all kinds."""
+        return _sum(self.volumes.get((sender, recipient), {}).values())
+
+
+def _sum(volumes: Collection[Volume]) -> Volume:
+    return Volume(
+        sum(volume.messages for volume in volumes), sum(volume.bytes for volume in volumes)
+    )

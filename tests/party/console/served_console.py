@@ -23,6 +23,7 @@ __all__ = ["ServedConsole", "serve"]
 
 STATUS: dict[str, Any] = {
     "broker": "connected",
+    "connected": True,
     "sessions": [],
     "ended": [],
     "idle": [],
@@ -74,7 +75,7 @@ async def serve(
     **section: Any,
 ) -> AsyncIterator[ServedConsole]:
     """A console whose daemon answers commands by ``answers``, which may be errors."""
-    answers = {"status": STATUS, "cancel": {}, **(answers or {})}
+    answers = {"status": STATUS, "sessions": [], "cancel": {}, **(answers or {})}
     asked: list[Mapping[str, Any]] = []
     audit_log = AuditLog(state)
 

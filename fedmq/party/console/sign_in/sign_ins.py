@@ -37,7 +37,14 @@ class SignIn:
     until: float
     csrf: str
     """What every form sends along: another site does not know it."""
+    clock: Callable[[], float]
     notices: list[Notice] = field(default_factory=list)
+    signed_out: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether somebody signed out, or the time has passed."""
+        return self.signed_out or self.until <= self.clock()
 
     def notify(self, notice: Notice) -> None:
         """Have ``notice`` shown on the next page."""
@@ -64,7 +71,8 @@ class SignIns:
             del self._open[next(iter(self._open))]
         name = secrets.token_urlsafe(24)
         until = self._clock() + SIGN_IN_SECONDS
-        self._open[name] = SignIn(name, grant, until, self._signature("csrf", name))
+        csrf = self._signature("csrf", name)
+        self._open[name] = SignIn(name, grant, until, csrf, self._clock)
         return self._open[name], f"{name}.{self._signature('cookie', name)}"
 
     def of(self, cookie: str) -> SignIn | None:
@@ -74,15 +82,15 @@ class SignIns:
         if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected):
             return None
         found = self._open.get(name)
-        return found if found is not None and found.until > self._clock() else None
+        return None if found is None or found.ended else found
 
     def end(self, sign_in: SignIn) -> None:
         """Sign out."""
+        sign_in.signed_out = True
         self._open.pop(sign_in.id, None)
 
     def _forget(self) -> None:
-        now = self._clock()
-        self._open = {name: found for name, found in self._open.items() if found.until > now}
+        self._open = {name: found for name, found in self._open.items() if not found.ended}
 
     def _signature(self, purpose: str, name: str) -> str:
         text = f"{purpose}:{name}".encode("utf-8", "replace")

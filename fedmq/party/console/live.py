@@ -1,0 +1,96 @@
+"""Parts of a page that follow what happens: pushed at most once a second, while somebody looks.
+
+All who look share one look at the daemon; each is sent what has changed since it was last sent
+something. Nobody is sent anything twice, and where nobody looks nothing is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+from starlette.responses import Response, StreamingResponse
+
+from fedmq.errors import Overloaded
+from fedmq.party.console.sign_in.sign_ins import SignIn
+from fedmq.transport.background_tasks import BackgroundTasks
+
+__all__ = ["Live", "Parts"]
+
+log = logging.getLogger(__name__)
+
+Parts = Mapping[str, str]
+"""HTML by the id of the element that it fills; ``data:ID`` is its data for a script instead."""
+
+_SECONDS = 1.0
+_SILENT_ROUNDS = 15
+"""After so many rounds without news a line shows that the connection stands."""
+_MOST_STREAMS = 32
+
+
+class Live:
+    """Streams of ``parts``."""
+
+    def __init__(self, parts: Callable[[], Awaitable[Parts]], seconds: float = _SECONDS) -> None:
+        self._parts = parts
+        self._seconds = seconds
+        self._now: Parts = {}
+        self._round = asyncio.Event()
+        self._tasks = BackgroundTasks()
+        self._looking = 0
+        self._looks = False
+        self._closed = False
+
+    @property
+    def looking(self) -> int:
+        """How many streams are open."""
+        return self._looking
+
+    def response(self, sign_in: SignIn) -> Response:
+        """A stream for somebody, up to the end of the sign-in; Overloaded if there are too many."""
+        if self._looking >= _MOST_STREAMS:
+            raise Overloaded(f"{self._looking} pages look already; close some")
+        return StreamingResponse(self._events(sign_in), media_type="text/event-stream")
+
+    async def close(self) -> None:
+        """End all streams."""
+        self._closed = True
+        self._round.set()  # and none follows, so that nobody waits for one
+        await self._tasks.close()
+
+    async def _events(self, sign_in: SignIn) -> AsyncIterator[str]:
+        sent: dict[str, str] = {}
+        silent = 0
+        self._looking += 1
+        try:
+            if not self._looks:
+                self._looks = True
+                self._tasks.spawn(self._look())
+            while not (self._closed or sign_in.ended):
+                changed = {name: text for name, text in self._now.items() if sent.get(name) != text}
+                sent.update(changed)
+                silent = 0 if changed else silent + 1
+                if changed:
+                    yield f"event: parts\ndata: {json.dumps(changed)}\n\n"
+                elif silent % _SILENT_ROUNDS == 0:
+                    yield ": still here\n\n"
+                for name in sent.keys() - self._now.keys():
+                    del sent[name]
+                await self._round.wait()
+        finally:
+            self._looking -= 1
+
+    async def _look(self) -> None:
+        """Make the parts anew each second until nobody looks."""
+        while self._looking and not self._closed:
+            try:
+                self._now = await self._parts()
+            except Exception:  # a page that stands still is better than none
+                log.exception("console: what is live cannot be shown")
+            if not self._closed:
+                self._round.set()
+                self._round = asyncio.Event()
+            await asyncio.sleep(self._seconds)
+        self._now, self._looks = {}, False
