@@ -25,10 +25,12 @@ from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
 from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.events import (
     Arrived,
+    AskOwner,
     CancelTimer,
     Fail,
     Finish,
     Interrupted,
+    OwnerDecided,
     SaveCheckpoint,
     SetTimer,
     Start,
@@ -89,7 +91,8 @@ class _Party:
 class CrashSimulation:
     """Runs a session under ``faults``; the first of the parties, by how each is built, is active.
 
-    ``on_life`` sees every session that begins, and may wrap it.
+    ``on_life`` sees every session that begins, and may wrap it. ``owners`` answer at these times;
+    what they have said outlives a crash (``has_agreed``).
     """
 
     def __init__(
@@ -98,9 +101,11 @@ class CrashSimulation:
         faults: Faults,
         seed: int = 0,
         on_life: Callable[[Session, Sequence[Row]], Session] = lambda session, _: session,
+        owners: Mapping[str, float] | None = None,
     ) -> None:
         self.faults = faults
         self._on_life = on_life
+        self._owners = dict(owners or {})
         self.parties = {name: _Party(build) for name, build in builds.items()}
         self.active = next(iter(builds))
         self.trees_begun: list[int] = []
@@ -117,6 +122,10 @@ class CrashSimulation:
     @property
     def results(self) -> dict[str, Any]:
         return {name: party.disk.result for name, party in self.parties.items()}
+
+    def has_agreed(self, name: str) -> bool:
+        """Whether the owner of this party has answered by now."""
+        return self.now >= self._owners[name]
 
     def run(self) -> None:
         """Run until every party has its result on disk, and nothing is left to happen."""
@@ -251,6 +260,8 @@ class CrashSimulation:
                 self._at(self.now + seconds, fire)
             case CancelTimer(timer):
                 self._timers.pop((name, timer), None)
+            case AskOwner():
+                self._later(name, self._owners[name] - self.now, OwnerDecided())
             case SaveCheckpoint(step):
                 row = row_of(step)
                 self._write(name, lambda disk: _saved(disk, row))

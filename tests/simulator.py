@@ -20,9 +20,12 @@ from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope
 from fedmq.protocol.events import (
     Arrived,
+    AskOwner,
+    AwaitConsent,
     CancelTimer,
     Fail,
     Finish,
+    OwnerDecided,
     Report,
     SetTimer,
     Start,
@@ -66,7 +69,8 @@ class Simulation:
 
     ``deaths`` are the times, in seconds, from which on a party neither receives nor sends anything;
     ``outages`` those between which nothing reaches or leaves it.
-    ``rewrite`` makes the body that arrives from a body that is sent.
+    ``rewrite`` makes the body that arrives from a body that is sent. ``owners`` answer in so many
+    seconds, with a refusal or nothing; others never do.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Simulation:
         deaths: Mapping[str, float] | None = None,
         outages: Mapping[str, tuple[float, float]] | None = None,
         rewrite: Callable[[Envelope], Body] = lambda envelope: envelope.body,
+        owners: Mapping[str, tuple[float, str]] | None = None,
     ) -> None:
         self.random = np.random.default_rng(seed)
         self.link = link or Link()
@@ -85,10 +90,12 @@ class Simulation:
         self.deaths = dict(deaths or {})
         self.outages = dict(outages or {})
         self.rewrite = rewrite
+        self.owners = dict(owners or {})
         self.results: dict[str, Any] = {}
         self.errors: dict[str, FedmqError] = {}
         self.reports: list[tuple[str, Report]] = []
         self.waits: list[tuple[str, Waiting]] = []
+        self.consents: list[tuple[str, AwaitConsent]] = []
         self.now = 0.0
         self.ended = 0.0
         """When the last party's machine finished or failed."""
@@ -169,6 +176,12 @@ class Simulation:
                     self.ended = self.now
                 case Report():
                     self.reports.append((party, effect))
+                case AskOwner():
+                    if party in self.owners:
+                        seconds, refusal = self.owners[party]
+                        self._push(seconds, party, OwnerDecided(refusal))
+                case AwaitConsent():
+                    self.consents.append((party, effect))
                 case Waiting():
                     self.waits.append((party, effect))
 

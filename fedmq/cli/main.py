@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from fedmq.cli.daemon.audit_log import audit_log
+from fedmq.cli.daemon.consent import approve, inbox, refuse
 from fedmq.cli.daemon.console import console
 from fedmq.cli.daemon.dead import dead
 from fedmq.cli.daemon.health import health
@@ -59,6 +60,7 @@ cli.add_stage("Set up", demo, init, join, party, keys, broker)
 cli.add_stage("Data", data, align)
 cli.add_stage("Train", estimate, cv, train, follow, pause, resume, cancel)
 cli.add_stage("Use", models, predict, evaluate, activate, rollback, serving)
+cli.add_stage("Consent", inbox, approve, refuse)
 cli.add_stage(
     "Operate",
     *(run, status, console, health, dead, audit_log, audit, transcript, trace, bench),

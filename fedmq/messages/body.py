@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
     "BODIES",
+    "LONGEST_CONSENT",
     "Abort",
     "Acknowledge",
     "Body",
+    "ConsentAwaited",
     "Count",
     "Index",
     "ModelId",
@@ -25,6 +27,8 @@ Index = Annotated[int, Field(ge=0, lt=2**32)]
 NAME_OF_MODEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 ModelId = Annotated[str, Field(pattern=NAME_OF_MODEL)]
 """Safe as a file name: parties store their shares under it."""
+LONGEST_CONSENT = 30 * 24 * 3600
+"""Seconds for which a session waits for an owner's consent, at most."""
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
@@ -42,6 +46,18 @@ class SessionRefuse(Body):
     kind: ClassVar[str] = "session refuse"
 
     reason: Reason
+
+
+class ConsentAwaited(Body):
+    """Passive to active: this party's owner is asked, and until then nothing is agreed or refused.
+
+    It is said again in each attempt that begins before the owner has answered.
+    """
+
+    kind: ClassVar[str] = "consent awaited"
+
+    seconds: Annotated[int, Field(ge=1, le=LONGEST_CONSENT)]
+    """After so many without an answer the session is refused."""
 
 
 class Abort(Body):
@@ -70,4 +86,11 @@ class Acknowledge(Body):
     kind: ClassVar[str] = "acknowledge"
 
 
-BODIES: tuple[type[Body], ...] = (SessionRefuse, Abort, SessionUnknown, Probe, Acknowledge)
+BODIES: tuple[type[Body], ...] = (
+    SessionRefuse,
+    ConsentAwaited,
+    Abort,
+    SessionUnknown,
+    Probe,
+    Acknowledge,
+)

@@ -18,11 +18,14 @@ from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.owner_consent import OwnerConsent
+from fedmq.party.consent.spent_limits import spent_sums
 from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.lane import OnlineLane
 from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.party.operations.consent_commands import ConsentCommands
 from fedmq.party.operations.control import ControlServer
 from fedmq.party.operations.dead_letters import DeadLetterNotes
 from fedmq.party.operations.file_check import FileCheck
@@ -45,6 +48,7 @@ from fedmq.party.sessions.resumption import Resumption
 from fedmq.party.sessions.running import OnProgress
 from fedmq.party.sessions.stray_messages import Opening, StrayMessages
 from fedmq.party.sessions.unsequenced_sender import UnsequencedSender
+from fedmq.party.store.consent_requests import ConsentRequestStore
 from fedmq.party.store.database import Database
 from fedmq.party.store.models import ModelStore
 from fedmq.party.store.opened_sessions import OpenedSessions
@@ -142,6 +146,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         notice=notice,
         trainings=training if context.is_active else None,
         state=config.state,
+        withdraw=context.owner_consent.withdraw,
     )
     expiry = Expiry(
         store=session_store,
@@ -183,7 +188,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         file_check=file_check,
         drift=online.drift,
     )
-    commands = _commands(owner, *services)
+    commands = _commands(owner, ConsentCommands(context, reload), *services)
     http = _http_server(context, online, counters, probe, commands)
     return DaemonParts(
         context=context,
@@ -226,10 +231,26 @@ def _context(
         on_idle=(lambda _, __: None) if is_active else notice.on_idle,
     )
     consent = Consent(config.party, config.policy, AuditLog(config.state))
-    model_store = ModelStore(config.state)
     return PartyContext(
-        config, federation, model_store, pool, sessions, consent, session_store, files.sealer
+        config,
+        federation,
+        ModelStore(config.state),
+        pool,
+        sessions,
+        consent,
+        _owner_consent(config.party, consent, session_store.database),
+        session_store,
+        files.sealer,
     )
+
+
+def _owner_consent(party: str, consent: Consent, database: Database) -> OwnerConsent:
+    async def spent() -> dict[str, Any]:
+        most = consent.policy.most_equations_per_row
+        return {**consent.used_today, "answered": await spent_sums(database, most)}
+
+    store = ConsentRequestStore(database)
+    return OwnerConsent(party, lambda: consent.policy, store, consent.audit.log, spent)
 
 
 def _openings(*services: Service) -> Mapping[type[Body], Opening]:

@@ -58,6 +58,7 @@ class Daemon:
             parts.sealer.greet(parts.context.federation.name)
             parts.resumption.start()
             parts.expiry.start()
+            parts.context.owner_consent.start()
             if parts.http is not None:
                 await parts.http.start()
                 closing.push_async_callback(parts.http.close)
@@ -68,6 +69,7 @@ class Daemon:
             self._reloads.cancel()
             parts.resumption.cancel()
             parts.expiry.cancel()
+            parts.context.owner_consent.cancel()
             await closing.aclose()
             await parts.control.close()
             await parts.online.close()

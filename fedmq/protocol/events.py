@@ -20,6 +20,8 @@ __all__ = [
     "Answer",
     "AnswerSums",
     "Arrived",
+    "AskOwner",
+    "AwaitConsent",
     "CancelTimer",
     "Cancelled",
     "ComputationFailed",
@@ -28,6 +30,7 @@ __all__ = [
     "Fail",
     "Finish",
     "Interrupted",
+    "OwnerDecided",
     "Pause",
     "PeerLost",
     "PlanReturned",
@@ -44,6 +47,7 @@ __all__ = [
     "Start",
     "TimerFired",
     "Transmit",
+    "UseConsent",
     "Waiting",
 ]
 
@@ -113,6 +117,13 @@ class Resume:
     """The owner of this party wants a paused session to go on."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerDecided:
+    """The owner of this party has answered whether it takes part: it does without a ``refusal``."""
+
+    refusal: str = ""
+
+
 Event = (
     Start
     | Received
@@ -123,6 +134,7 @@ Event = (
     | TimerFired
     | Pause
     | Resume
+    | OwnerDecided
 )
 
 
@@ -285,6 +297,24 @@ class Waiting:
     retries: int
 
 
+@dataclass(frozen=True, slots=True)
+class AskOwner:
+    """Ask the owner of this party whether it takes part; :class:`OwnerDecided` is the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class UseConsent:
+    """Write down that the owner's consent is used up, before any message that follows leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitConsent:
+    """The owner of ``peer`` is asked, and answers within so many ``seconds``; 0: has answered."""
+
+    peer: str
+    seconds: int
+
+
 Effect = (
     Send
     | RunPlan
@@ -303,4 +333,7 @@ Effect = (
     | SetTimer
     | CancelTimer
     | Waiting
+    | AskOwner
+    | UseConsent
+    | AwaitConsent
 )

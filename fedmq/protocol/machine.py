@@ -115,7 +115,12 @@ class Machine:
     @property
     def rests(self) -> bool:
         """Whether it waits for its own party: for a computation, or for its owner."""
-        return bool(self._plans)
+        return bool(self._plans) or self.awaits_consent
+
+    @property
+    def awaits_consent(self) -> bool:
+        """Whether it waits for the consent of an owner: this party's, or a peer's."""
+        return False
 
     def is_done_with(self, peer: str) -> bool:
         """Whether nothing more is expected of ``peer``, which may have forgotten the session."""

@@ -19,6 +19,7 @@ from fedmq.protocol.events import (
     Fail,
     Finish,
     Interrupted,
+    OwnerDecided,
     Pause,
     PeerLost,
     PlanReturned,
@@ -36,7 +37,15 @@ from fedmq.protocol.mailbox import Acknowledgement, Mailbox, Probing, Resend
 __all__ = ["Session", "SessionEvent", "Stall"]
 
 SessionEvent = (
-    Start | Arrived | TimerFired | PlanReturned | ComputationFailed | Cancelled | Pause | Resume
+    Start
+    | Arrived
+    | TimerFired
+    | PlanReturned
+    | ComputationFailed
+    | Cancelled
+    | Pause
+    | Resume
+    | OwnerDecided
 )
 
 

@@ -10,6 +10,7 @@ from fedmq.messages.body import Abort, SessionUnknown
 from fedmq.protocol.events import Cancelled, ComputationFailed, PeerLost, PlanReturned, Start
 
 __all__ = [
+    "ASKS_OWNER",
     "REFUSES",
     "Done",
     "Key",
@@ -52,6 +53,7 @@ class When:
         return f"when {self.condition}"
 
 
+ASKS_OWNER = When("its owner has to agree first")
 REFUSES = When("it refuses")
 
 Key = type | Done | Yields | When

@@ -218,6 +218,33 @@ def test_a_crash_costs_a_lattice_its_hint_and_no_more_than_a_tree(seed: int) -> 
     assert shaken.attempts > 1
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_owners_are_asked_through_crashes_and_the_model_is_that_of_a_calm_run(seed: int) -> None:
+    params = TrainParams(num_boost_round=2, max_depth=3, max_bin=8)
+    calm = trained(0, Faults(), Plain(), num_boost_round=2)
+    random = np.random.default_rng([seed, 3])
+    owners = {party: random.random() * 60.0 for party in PARTIES[1:]}
+    faults = Faults(drop=0.1 * (seed % 3), repeat=0.2 * (seed % 2), crashes=crashes(seed, 4, 60.0))
+    machines = builds(params, Plain())
+
+    def asked(party: str) -> Build:
+        def build(saved: Any) -> Any:
+            machine = machines[party](saved)
+            if party in owners and not simulation.has_agreed(party):
+                machine._consent_within = 3600
+            return machine
+
+        return build
+
+    simulation = CrashSimulation(
+        {party: asked(party) for party in PARTIES}, faults, seed, owners=owners
+    )
+    simulation.run()
+    assert shares(simulation) == shares(calm)
+    assert simulation.ended > max(owners.values())
+    assert simulation.trees_begun == sorted(simulation.trees_begun)
+
+
 class PartiesWithoutStore(CrashSimulation):
     """Parties that come back know nothing but which attempts they have seen.
 

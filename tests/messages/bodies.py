@@ -92,6 +92,9 @@ queries = st.builds(training.NodeQuery, node=nodes, pieces=pieces)
 category_splits = st.builds(training.CategorySplit, right=uint32s, default_left=st.booleans())
 STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     body.SessionRefuse: st.builds(body.SessionRefuse, reason=words),
+    body.ConsentAwaited: st.builds(
+        body.ConsentAwaited, seconds=st.integers(1, body.LONGEST_CONSENT)
+    ),
     body.Abort: st.builds(body.Abort, reason=words),
     body.SessionUnknown: st.builds(body.SessionUnknown),
     body.Probe: st.builds(body.Probe),
@@ -338,6 +341,7 @@ _BITS = Bitmap.of(np.array([True, False]))
 _NUMBERS = Array.of(np.array([1], np.uint32))
 _RECORDS = Array.of(np.array([-1], np.int32))
 _FIELDS: dict[str, Any] = {
+    "seconds": 60,
     "model": "model",
     "rows": 1,
     "alignment": "",

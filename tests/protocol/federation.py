@@ -58,6 +58,8 @@ class Federation:
     """What passive parties load, where it is not their columns."""
     folds: tuple[Fold, ...] = ()
     """Of a cross-validation."""
+    asked: Mapping[str, int] = field(default_factory=dict)
+    """Whose owners are asked, and have so many seconds to answer."""
     earlier: Mapping[str, Any] = field(default_factory=dict)
     """Each party's share of a model that is continued."""
 
@@ -124,6 +126,7 @@ class Federation:
                 smallest_node=self.smallest_node.get(peer, 0),
                 smallest_cell=self.smallest_cell.get(peer, 0),
                 find_share=lambda _, peer=peer: Given(self.earlier.get(peer)),
+                consent_within=self.asked.get(peer, 0),
             )
         return machines
 

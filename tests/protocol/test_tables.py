@@ -27,6 +27,7 @@ from fedmq.protocol.events import (
     Cancelled,
     ComputationFailed,
     Event,
+    OwnerDecided,
     Pause,
     PeerLost,
     PlanReturned,
@@ -77,6 +78,7 @@ LOCAL: list[Event] = [
     Cancelled("enough"),
     Pause(),
     Resume(),
+    OwnerDecided(),
 ]
 machines = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
 tables = pytest.mark.parametrize(
@@ -244,6 +246,7 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
         parties = alignments.machines(alignments.people(3, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.4, repeat=0.2, delay=0.2))
     paused(watch)
+    asked(watch)
     federation = small()
     simulation = ran(federation.training())
     for machines in (
@@ -254,6 +257,13 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
         for machine in watch(machines).values():
             machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))
             machine.handle(PlanReturned(0, Ended(None)))
+
+
+def asked(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:
+    """Sessions of which the owner of telco has to approve."""
+    owners = {"telco": (30.0, "")}
+    ran(watch(small().having(asked={"telco": 60}).training()), owners=owners)
+    ran(watch(alignments.machines(alignments.people(3), asked={"telco": 60})), owners=owners)
 
 
 def paused(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:

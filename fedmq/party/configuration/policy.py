@@ -9,7 +9,9 @@ from pydantic import AfterValidator, Field
 
 from fedmq.boosting.model.shown_columns import Explain
 from fedmq.errors import ConfigError
+from fedmq.messages.body import LONGEST_CONSENT
 from fedmq.messages.envelope import PartyName
+from fedmq.party.configuration.standing_consent import StandingConsent
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES, engine_named
 
@@ -42,6 +44,14 @@ class PolicySection(Section):
     """Whose sessions it joins; those of the active party when left out."""
     sessions: tuple[SessionKind, ...] = ("alignment", "training", "inference")
     """What it takes part in at all."""
+    consent: Literal["policy", "ask"] = "policy"
+    """Who says yes to an alignment or training that this policy allows: the policy (``policy``), or
+    this party's owner, who is asked each time (``ask``) and answers with ``fedmq approve`` or
+    ``fedmq refuse``. Predictions and online scores follow the policy alone."""
+    consent_within: Annotated[float, Field(gt=0, le=LONGEST_CONSENT / 3600)] = 24
+    """Hours within which the owner answers; a session that waits for longer is refused."""
+    approved: tuple[StandingConsent, ...] = ()
+    """To what the owner has said yes for all times: about these it is not asked."""
     features: tuple[str, ...] | None = None
     """The columns it trains with; all but id, label and ``ignore`` when left out."""
     agreed_columns: tuple[str, ...] = ()

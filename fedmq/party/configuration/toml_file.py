@@ -14,7 +14,7 @@ from fedmq.errors import ConfigError
 from fedmq.messages.body import NAME_OF_MODEL
 from fedmq.messages.envelope import NAME_OF_PARTY
 
-__all__ = ["FilePath", "Section", "in_folder", "read_toml"]
+__all__ = ["FilePath", "Section", "in_folder", "parse_toml", "read_toml"]
 
 Model = TypeVar("Model", bound="Section")
 
@@ -61,6 +61,11 @@ def read_toml(path: Path, model: type[Model]) -> Model:
         raise ConfigError(f"{path}: is not UTF-8; save it as that") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    return parse_toml(text, path, model)
+
+
+def parse_toml(text: str, path: Path, model: type[Model]) -> Model:
+    """What the file at ``path`` would be as ``model`` if it held ``text``; errors as for it."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

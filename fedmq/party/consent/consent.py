@@ -56,6 +56,21 @@ class Consent:
         self._trainings.most = policy.most_trainings_per_day
 
     @property
+    def policy(self) -> PolicySection:
+        """The one of the moment."""
+        return self._policy
+
+    @property
+    def used_today(self) -> dict[str, int]:
+        """How many sessions of each kind began within the last day, and how many may."""
+        return {
+            "alignments": self._alignments.used,
+            "most_alignments_per_day": self._alignments.most,
+            "trainings": self._trainings.used,
+            "most_trainings_per_day": self._trainings.most,
+        }
+
+    @property
     def explain(self) -> Explain:
         """To which reasons this party agrees."""
         return self._policy.explain

@@ -30,6 +30,12 @@ class DailyQuota:
         if anew or not self._counts(name):
             self._taken.append((at, name))
 
+    @property
+    def used(self) -> int:
+        """How many were taken within the last day."""
+        since = self._clock() - DAY
+        return sum(at > since for at, _ in self._taken)
+
     def take(self, name: str = "", *, anew: bool = False) -> None:
         """Count one more; raises Refused, and counts nothing, when it is one too many."""
         now = self._clock()

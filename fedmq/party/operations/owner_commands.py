@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from fedmq.party.consent.spent_limits import spent_sums
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.operations.certificate_expiry import certificate_expiry
@@ -19,8 +19,6 @@ from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.resumption import Resumption
 from fedmq.party.sessions.running import OnProgress
 from fedmq.party.sessions.stray_messages import StrayMessages
-from fedmq.party.store.answered_sums import AnsweredSumsStore
-from fedmq.protocol.answered_sums import AnsweredSums
 from fedmq.transport.link import Link
 
 __all__ = ["OwnerCommands"]
@@ -109,16 +107,9 @@ class OwnerCommands(Service):
         ]
 
     async def _answered(self) -> dict[str, Any] | None:
-        """What was answered about the rows that were asked about most, and how much may be."""
-        store = AnsweredSumsStore(self.context.session_store.database)
-        trainings = [replace(training, reserved=0.0) for training in await store.trainings()]
-        if not trainings:
-            return None
-        most = self.context.config.policy.most_equations_per_row
-        answered = AnsweredSums("", 0, most, trainings)
-        row_sets = {training.row_set.sketch.tobytes(): training.row_set for training in trainings}
-        sums, rows = max((answered.by_others(found), found.rows) for found in row_sets.values())
-        return {"sums_per_row": round(sums, 1), "rows": rows, "most": most}
+        context = self.context
+        most = context.config.policy.most_equations_per_row
+        return await spent_sums(context.session_store.database, most)
 
     async def _ended(self) -> list[dict[str, Any]]:
         """The last sessions that ended, those before this daemon's start among them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from pathlib import Path
 
 from fedmq.errors import FedmqError
 from fedmq.party.configuration.party import PartyFile
@@ -27,6 +28,11 @@ class FileReload:
         self._context = context
         self._ssl_context = ssl_context
         self._reading = asyncio.Lock()
+
+    @property
+    def path(self) -> Path:
+        """The party's own file."""
+        return self._files.path
 
     def stale(self) -> tuple[str, ...]:
         """A line where the party's file says something else than at the start, for its owner."""
@@ -58,6 +64,7 @@ class FileReload:
             self._context.sessions.cancel_with(party, f"{party} has left the federation")
         self._renew_certificate()
         self._context.consent.reload(self._files.config.policy)
+        await self._context.owner_consent.reconsider()
         party = self._context.party
         log.info("%s: parties, keys and policy are taken up", party)
         if needs_restart:

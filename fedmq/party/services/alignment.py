@@ -13,6 +13,8 @@ from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
+from fedmq.party.consent.owner_consent import SessionOwner
+from fedmq.party.consent.requested_terms import RequestedTerms
 from fedmq.party.data.alignment_ids import AlignmentIds, ReadIds, Terms
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange
@@ -70,15 +72,27 @@ class AlignmentService(Service):
             secrets.token_bytes(_KEY_BYTES),
             policy.smallest_alignment,
             policy.most_alignment_ids,
+            consent_within=0 if agreed.exception() else agreed.result(),
         )
+        asked = self.context.owner_consent
         running = self.context.sessions.open(
-            header.session, header.attempt, "alignment", opening.name, machine
+            header.session,
+            header.attempt,
+            "alignment",
+            opening.name,
+            machine,
+            owner=SessionOwner(asked, header.session),
         )
         self.context.consent.audit.follow(header, running.runner.outcome, running.traffic)
+        asked.follow(header.session, running.runner.outcome)
         return running
 
-    async def _agree(self, header: Header, opening: AlignmentOpen) -> None:
-        """Raise Refused unless policy allows it, and both parties normalise ids alike."""
+    async def _agree(self, header: Header, opening: AlignmentOpen) -> int:
+        """The seconds that the owner has to agree; 0: it need not.
+
+        Raises:
+            Refused: policy or owner do not allow it, or the parties normalise ids differently.
+        """
         await self.context.consent.alignment(header, opening)
         own = self.context.config.data.normalise
         if opening.normalise != own:
@@ -87,6 +101,8 @@ class AlignmentService(Service):
                 f"{self.context.federation.active} by {_words(opening.normalise)}; "
                 "agree on data.normalise in all party files"
             )
+        requested = RequestedTerms.of_alignment(header.sender, opening)
+        return await self.context.owner_consent.seconds_left(header, requested)
 
     async def _align(self, request: Mapping[str, Any], on_progress: OnProgress) -> dict[str, Any]:
         self.context.require_active("align")

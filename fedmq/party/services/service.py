@@ -14,6 +14,7 @@ from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.consent import Consent
+from fedmq.party.consent.owner_consent import OwnerConsent
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.open_sessions import Sessions
 from fedmq.party.sessions.running import OnProgress
@@ -39,6 +40,7 @@ class PartyContext:
     pool: ComputePool
     sessions: Sessions
     consent: Consent
+    owner_consent: OwnerConsent
     session_store: SessionStore
     sealer: Sealer
 

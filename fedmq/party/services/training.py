@@ -25,9 +25,11 @@ from fedmq.errors import (
     Refused,
 )
 from fedmq.messages.body import Body
-from fedmq.messages.envelope import Envelope
+from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.consent.owner_consent import SessionOwner
+from fedmq.party.consent.requested_terms import RequestedTerms
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveShare, LoadPassiveTable
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange, attempt_after_restart
@@ -48,6 +50,7 @@ from fedmq.party.store.sessions import StoredSession
 from fedmq.party.store.training_results import keep_result, keep_share
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
+from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.answered_sums import AnsweredSums
 from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
@@ -95,14 +98,8 @@ class TrainingService(Service):
         assert isinstance(terms, TrainingOpen)
         config, consent = self.context.config, self.context.consent
         before = await self.context.session_store.find(header.session)
-        agreed = await answered(
-            consent.training(
-                header,
-                terms,
-                begins=before is None,
-                terms_before="" if before is None else before.terms,
-            )
-        )
+        agreed = await answered(self._agree(header, terms, before))
+        asked = self.context.owner_consent
         saved = await self.context.session_store.checkpoints(header.session)
         most_bytes = config.policy.transcript_bytes
         machine = PassiveTraining(
@@ -116,7 +113,7 @@ class TrainingService(Service):
                 permitted=config.policy.features,
                 category_sets=config.policy.category_sets,
             ),
-            lambda _: agreed.result(),
+            lambda _: agreed.result()[0],
             secrets.randbits(128),
             self.context.pool.parallelism,
             [tree for tree in saved if isinstance(tree, PassiveTree)],
@@ -133,6 +130,7 @@ class TrainingService(Service):
             ),
             signing=self._signing(header.session, header.attempt) if most_bytes else None,
             find_share=partial(LoadPassiveShare, self.context.model_store),
+            consent_within=0 if agreed.exception() else agreed.result()[1],
         )
         session = StoredSession(
             header.session, terms.model, header.attempt, terms=terms_digest(terms)
@@ -154,9 +152,29 @@ class TrainingService(Service):
                 if most_bytes
                 else None,
             ),
+            owner=SessionOwner(asked, session.id),
         )
         consent.audit.follow(header, running.runner.outcome, running.traffic)
+        asked.follow(session.id, running.runner.outcome)
         return running
+
+    async def _agree(
+        self, header: Header, terms: TrainingOpen, before: StoredSession | None
+    ) -> tuple[Engine, int]:
+        """The engine, and the seconds that the owner has to agree; 0: it need not.
+
+        Raises:
+            Refused: the policy, or the owner, does not take part.
+        """
+        context = self.context
+        engine = await context.consent.training(
+            header,
+            terms,
+            begins=before is None,
+            terms_before="" if before is None else before.terms,
+        )
+        requested = RequestedTerms.of_training(header.sender, terms, engine)
+        return engine, await context.owner_consent.seconds_left(header, requested)
 
     def _signing(self, session: str, attempt: int) -> Signing:
         sealer = self.context.sealer

@@ -16,7 +16,7 @@ from fedmq.party.telemetry.activity import Activity
 from fedmq.party.telemetry.counters import Counters
 from fedmq.party.telemetry.timeline import Span, Timeline, write_trace
 from fedmq.party.telemetry.traffic import Traffic
-from fedmq.protocol.events import Report, Waiting
+from fedmq.protocol.events import AwaitConsent, Report, Waiting
 from fedmq.protocol.mailbox import Address
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class SessionObserver:
     on_report: Callable[[Report], None] = lambda _: None
     on_waiting: Callable[[Waiting, str], None] = lambda _, __: None
     """Is also given the link's trouble, or nothing."""
+    on_consent: Callable[[AwaitConsent], None] = lambda _: None
     on_arrived: Callable[[Header, int], None] = lambda _, __: None
     """Is given the header of each message that arrives, and its size in bytes."""
     on_computed: Callable[[str, float, Span], None] = lambda _, __, ___: None
@@ -79,6 +80,7 @@ class Observation:
         received: Traffic,
         on_report: Callable[[Report], None],
         on_waiting: Callable[[Waiting, str], None],
+        on_consent: Callable[[AwaitConsent], None],
     ) -> SessionObserver:
         """An observer of the attempt at ``address``, which also calls ``on_...``."""
         if timeline is None and self._traces is not None:
@@ -130,6 +132,7 @@ class Observation:
             record=record,
             on_report=report,
             on_waiting=wait,
+            on_consent=on_consent,
             on_arrived=arrived,
             on_computed=computed,
             on_closed=close,

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.observer import Observation
 from fedmq.party.sessions.progress import Progress
-from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.sessions.runner import NOBODY_ASKED, Owner, SessionRunner
 from fedmq.party.sessions.running import EndedSession, Purpose, RunningSession
 from fedmq.party.telemetry.activity import Activity
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.party.telemetry.traffic import Traffic
-from fedmq.protocol.events import Report, Waiting
+from fedmq.protocol.events import AwaitConsent, Report, Waiting
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.mailbox import Address, Mailbox
 from fedmq.protocol.retry import RetryPolicy
@@ -93,6 +94,7 @@ class Sessions:
         on_change: Callable[[RunningSession], None] = lambda _: None,
         timeline: Timeline | None = None,
         checkpointer: Checkpointer = NULL_CHECKPOINTER,
+        owner: Owner = NOBODY_ASKED,
     ) -> RunningSession:
         """Make an attempt known and ready to receive; it takes the place of an older one."""
         before = self.running.pop(session, None)
@@ -119,6 +121,15 @@ class Sessions:
                 running.waiting.pop(waiting.peer, None)
             on_change(running)
 
+        def on_consent(awaited: AwaitConsent) -> None:
+            running.consents.pop(awaited.peer, None)
+            if awaited.seconds:
+                until = datetime.now().astimezone() + timedelta(seconds=awaited.seconds)
+                running.consents[awaited.peer] = until
+                wait = f"waits for {awaited.peer}'s consent"
+                log.info("session %s %s", session, wait, extra={"session": session})
+            on_change(running)
+
         observer = self._observation.begin(
             address,
             purpose,
@@ -128,6 +139,7 @@ class Sessions:
             received=received,
             on_report=on_report,
             on_waiting=on_waiting,
+            on_consent=on_consent,
         )
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
@@ -137,6 +149,7 @@ class Sessions:
             sealer=self._sealer,
             checkpointer=checkpointer,
             observer=observer,
+            owner=owner,
         )
         runner.closed.add_done_callback(lambda _: observer.on_closed(runner.outcome))
         running = RunningSession(
@@ -181,15 +194,18 @@ class Sessions:
     async def close(self, reason: str) -> None:
         """Stop what goes on after a restart, and cancel the rest.
 
-        A moment remains for messages to leave, so that peers of a cancelled session hear why.
+        What waits for an owner's consent is left waiting, for the answer outlives a restart. A
+        moment remains for messages to leave, so that peers of a cancelled session hear why.
         """
-        runners = [running.runner for running in self.running.values()]
-        for runner in runners:
-            if not runner.durable and not runner.session.over:
+        ends: list[Awaitable[Any]] = []
+        for running in self.running.values():
+            runner = running.runner
+            if runner.durable or runner.session.machine.awaits_consent:
+                ends.append(runner.written())
+                continue
+            if not runner.session.over:
                 runner.cancel(reason)
-        ends: list[Awaitable[Any]] = [
-            runner.written() if runner.durable else runner.closed for runner in runners
-        ]
+            ends.append(runner.closed)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await asyncio.gather(*ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -59,7 +59,8 @@ class Resumption:
     """Goes on with the sessions of ``store`` that have not ended.
 
     The active party opens a new attempt at each, by way of ``trainings``. Another party has none to
-    open: it reminds the active party through ``notice``. ``state`` is the party's state folder.
+    open: it reminds the active party through ``notice``. ``state`` is the party's state folder. The
+    owner is asked no more about what ends, by ``withdraw``.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class Resumption:
         notice: RestartNotice,
         trainings: Resumable | None,
         state: Path,
+        withdraw: Callable[[str], Awaitable[None]],
     ) -> None:
         self._store = store
         self._sessions = sessions
         self._notice = notice
         self._trainings = trainings
         self._state = state
+        self._withdraw = withdraw
         self._reloading: set[str] = set()
         self._tasks = BackgroundTasks()
 
@@ -108,6 +111,7 @@ class Resumption:
     async def end(self, session: str, reason: str, own_reason: str = "") -> None:
         """Write down that a session has failed, and is not resumed; others may read ``reason``."""
         await self._store.end(session, "failed", reason, own_reason)
+        await self._withdraw(session)
         self._notice.discard(session)
         await forget_older(self._state, {session.id for session in await self._store.running()})
 

@@ -23,6 +23,8 @@ from fedmq.protocol.events import (
     AgreeToSums,
     AnswerSums,
     Arrived,
+    AskOwner,
+    AwaitConsent,
     Cancelled,
     CancelTimer,
     ComputationFailed,
@@ -30,6 +32,7 @@ from fedmq.protocol.events import (
     Fail,
     Finish,
     Interrupted,
+    OwnerDecided,
     Pause,
     Report,
     Resume,
@@ -42,13 +45,14 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
     Transmit,
+    UseConsent,
     Waiting,
 )
 from fedmq.protocol.plan_runner import PlanRun
 from fedmq.protocol.session import Session, SessionEvent
 from fedmq.transport.background_tasks import BackgroundTasks
 
-__all__ = ["Publish", "SessionRunner"]
+__all__ = ["NOBODY_ASKED", "Owner", "Publish", "SessionRunner"]
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +66,33 @@ class Publish(Protocol):
     async def __call__(self, recipient: str, body: bytes, *, message_id: str) -> None: ...
 
 
+class Owner(Protocol):
+    """This party's owner, as a session asks it."""
+
+    async def answer(self) -> str:
+        """Wait for the answer: why this party does not take part, empty if it does."""
+
+    async def use(self) -> None:
+        """The session has used the consent: write down that no other may."""
+
+
+class _Nobody:
+    async def answer(self) -> str:
+        return ""
+
+    async def use(self) -> None: ...
+
+
+NOBODY_ASKED: Owner = _Nobody()
+"""For sessions that need no owner's consent."""
+
+
 class SessionRunner:
     """Runs one attempt at a session; ``outcome`` resolves to its result or the error that ended it.
 
     ``interrupted`` resolves to the reason why only a new attempt can go on. A publish that
     fails is left to the mailbox, which sends again what is not acknowledged. Nothing leaves before
-    all that preceded it is written down by ``checkpointer``.
+    all that preceded it is written down by ``checkpointer``. ``owner`` is who has to agree first.
     """
 
     def __init__(
@@ -79,6 +104,7 @@ class SessionRunner:
         sealer: Sealer | None = None,
         checkpointer: Checkpointer = NULL_CHECKPOINTER,
         observer: SessionObserver | None = None,
+        owner: Owner = NOBODY_ASKED,
     ) -> None:
         observer = observer or SessionObserver()
         loop = asyncio.get_running_loop()
@@ -95,6 +121,8 @@ class SessionRunner:
         self._on_arrived = observer.on_arrived
         self._on_report = observer.on_report
         self._on_waiting = observer.on_waiting
+        self._on_consent = observer.on_consent
+        self._owner = owner
         self._sealer = sealer or Clear()
         self._counters = observer.counters
         self._trace = observer.timeline
@@ -220,6 +248,12 @@ class SessionRunner:
                 self._on_report(effect)
             case Waiting():
                 self._on_waiting(effect, self._link_trouble)
+            case AskOwner():
+                self._tasks.spawn(self._ask_owner())
+            case UseConsent():
+                self._keep(self._owner.use)
+            case AwaitConsent():
+                self._on_consent(effect)
             case SaveCheckpoint(checkpoint):
                 self._keep(partial(self._checkpointer.save, checkpoint))
             case AgreeToSums():
@@ -245,6 +279,11 @@ class SessionRunner:
                     self.outcome.set_exception(explained)
             case _:
                 raise AssertionError(f"no effect for the outside: {effect}")
+
+    async def _ask_owner(self) -> None:
+        refusal = await self._owner.answer()
+        if not self.session.over:
+            self._feed(OwnerDecided(refusal))
 
     def _explained(self, error: FedmqError) -> FedmqError:
         """The error, with what the link had to say if the peer could not be reached."""

@@ -45,6 +45,8 @@ class RunningSession:
     report: Report | None = None
     waiting: dict[str, tuple[Waiting, str]] = field(default_factory=dict)
     """By peer that it waits for, with the link's trouble."""
+    consents: dict[str, datetime] = field(default_factory=dict)
+    """By peer whose owner is asked: until when there is an answer."""
     received: Traffic = field(default_factory=Traffic)
     progress: Progress = field(default_factory=Progress)
     activity: Activity | None = None
@@ -116,7 +118,14 @@ class RunningSession:
     def waits(self) -> list[str]:
         """One line per peer that it waits for; none once it is closed."""
         waits = [] if self.runner.closed.done() else self.waiting.values()
-        return [self.wait(waiting, trouble) for waiting, trouble in waits]
+        consents = {} if self.runner.session.over else self.consents
+        return [
+            *(
+                f"waits for {peer}'s consent (until {until:%Y-%m-%d %H:%M})"
+                for peer, until in consents.items()
+            ),
+            *(self.wait(waiting, trouble) for waiting, trouble in waits),
+        ]
 
     def wait(self, waiting: Waiting, trouble: str) -> str:
         """How long the peer in ``waiting`` has been silent, in a line."""

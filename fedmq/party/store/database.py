@@ -78,6 +78,24 @@ MIGRATIONS: Sequence[str] = (
     """
     ALTER TABLE sessions ADD COLUMN own_reason TEXT NOT NULL DEFAULT '';
     """,
+    """
+    CREATE TABLE consent_requests (
+        id TEXT PRIMARY KEY,
+        session TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        peer TEXT NOT NULL,
+        name TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        terms TEXT NOT NULL,
+        asked REAL NOT NULL,
+        until REAL NOT NULL,
+        state TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        decided_by TEXT NOT NULL,
+        decided REAL NOT NULL,
+        used INTEGER NOT NULL
+    ) STRICT;
+    """,
 )
 """Scripts from one schema version to the next; ``user_version`` counts those a file has had."""
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
-from fedmq.messages.body import SessionRefuse
+from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Common, IdList, Intersect, Points
 from fedmq.protocol.alignment.blinded_lists import Alignment, Keep
@@ -23,6 +23,7 @@ from fedmq.protocol.alignment.states import (
     TOO_FEW,
     ActiveAlignmentState,
 )
+from fedmq.protocol.awaited_consent import AwaitedConsent
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.handlers import on, on_message
 
@@ -61,6 +62,7 @@ class ActiveAlignment(Alignment):
         self._own_places: NDArray[np.uint32] | None = None
         self._ready: set[str] = set()
         self._storing = set(self.peers)
+        self._awaited_consent = AwaitedConsent()
 
     @on(Start)
     def _on_start(self, _: Start) -> None:
@@ -70,10 +72,19 @@ class ActiveAlignment(Alignment):
         for peer in self.peers:
             self._send(peer, opening)
 
+    @property
+    def awaits_consent(self) -> bool:
+        return bool(self._awaited_consent)
+
+    @on_message(ConsentAwaited)
+    def _on_consent_awaited(self, peer: str, body: ConsentAwaited) -> None:
+        self._emit(self._awaited_consent.asked(peer, body.seconds))
+
     @on_message(alignment.AlignmentAccept)
     def _on_accept(self, peer: str, body: alignment.AlignmentAccept) -> None:
         if peer in self._fewest:
             raise ProtocolError("the alignment was accepted twice")
+        self._effects += self._awaited_consent.answered(peer)
         self._fewest[peer] = body.fewest
         self._total += body.rows
         if len(self._fewest) == len(self._parties):

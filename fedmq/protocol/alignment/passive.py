@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import alignment
-from fedmq.messages.body import SessionRefuse
+from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import IdList, Points, Sorted, SortPoints
 from fedmq.protocol.alignment.blinded_lists import Alignment
@@ -25,9 +25,16 @@ from fedmq.protocol.alignment.states import (
     TOO_FEW,
     PassiveAlignmentState,
 )
-from fedmq.protocol.events import ComputationFailed, Fail, Finish
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.table import REFUSES
+from fedmq.protocol.events import (
+    AskOwner,
+    ComputationFailed,
+    Fail,
+    Finish,
+    OwnerDecided,
+    UseConsent,
+)
+from fedmq.protocol.handlers import on, on_message
+from fedmq.protocol.table import ASKS_OWNER, REFUSES
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 
@@ -50,7 +57,8 @@ class PassiveAlignment(Alignment):
 
     ``agree`` raises Refused where the terms do not suit this party. With fewer than ``fewest``
     common ids it wants no alignment. So it blinds no list that is shorter: its length alone shows
-    that too few are common. Nor does it blind one of more than ``longest`` ids.
+    that too few are common. Nor does it blind one of more than ``longest`` ids. ``consent_within``:
+    seconds within which this party's owner answers, and no id is read before; 0: nobody is asked.
     """
 
     TABLE = PASSIVE_ALIGNMENT
@@ -62,16 +70,18 @@ class PassiveAlignment(Alignment):
         party: str,
         parties: Sequence[str],
         load: Computation,
-        agree: Callable[[alignment.AlignmentOpen], None],
+        agree: Callable[[alignment.AlignmentOpen], object],
         key: bytes,
         fewest: int = 1,
         longest: int = 2**28,
+        consent_within: int = 0,
     ) -> None:
         super().__init__(State.READY, party, parties, key)
         self._load = load
         self._agree = agree
         self._fewest = fewest
         self._longest = longest
+        self._consent_within = consent_within
         self._own: OwnIds
         self._list_origin: NDArray[np.uint32] | None = None
         """Where each row of the active party's list stood before this party sorted it."""
@@ -88,6 +98,25 @@ class PassiveAlignment(Alignment):
         except Refused as error:
             self._refuse(error, str(error))
             return
+        if self._consent_within:
+            self._move(ASKS_OWNER)
+            self._emit(AskOwner())
+            self._send(self._active, ConsentAwaited(seconds=self._consent_within))
+        else:
+            self._read_ids()
+
+    @property
+    def awaits_consent(self) -> bool:
+        return self.state is State.ASKING
+
+    @on(OwnerDecided)
+    def _on_owner_decided(self, event: OwnerDecided) -> None:
+        if event.refusal:
+            self._refuse(Refused(event.refusal), event.refusal)
+        else:
+            self._read_ids()
+
+    def _read_ids(self) -> None:
         self._run(IDS, single(self._load), self._with_ids)
 
     def _with_ids(self, own: OwnIds) -> None:
@@ -110,6 +139,8 @@ class PassiveAlignment(Alignment):
 
     @on_message(alignment.AlignmentBegin)
     def _on_begin(self, _: str, __: alignment.AlignmentBegin) -> None:
+        # What lists tell cannot be taken back: another run needs another yes.
+        self._emit(UseConsent())
         self._blind_own(self._own.ids)
 
     # Lists pass

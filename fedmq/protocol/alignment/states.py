@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 
 from fedmq.messages import alignment
-from fedmq.messages.body import SessionRefuse
-from fedmq.protocol.events import ComputationFailed, Start
-from fedmq.protocol.table import REFUSES, Done, When, session_table
+from fedmq.messages.body import ConsentAwaited, SessionRefuse
+from fedmq.protocol.events import ComputationFailed, OwnerDecided, Start
+from fedmq.protocol.table import ASKS_OWNER, REFUSES, Done, When, session_table
 
 __all__ = ["ACTIVE_ALIGNMENT", "PASSIVE_ALIGNMENT", "ActiveAlignmentState", "PassiveAlignmentState"]
 
@@ -29,6 +29,7 @@ class PassiveAlignmentState(Enum):
     """Where a feature holder stands in an alignment."""
 
     READY = "not begun"
+    ASKING = "its owner is asked whether it takes part"
     PREPARING = "the ids are read"
     WAITING = "waiting until all parties have agreed"
     BLINDING = "all lists pass through all parties, each multiplies by its key"
@@ -56,6 +57,7 @@ ACTIVE_ALIGNMENT = session_table(
     {
         _L.READY: {Start: _L.OPENING},
         _L.OPENING: {
+            ConsentAwaited: _L.OPENING,
             alignment.AlignmentAccept: _L.OPENING,
             ALL_AGREED: _L.BLINDING,
             SessionRefuse: _L.FAILED,
@@ -95,7 +97,9 @@ ROWS_KNOWN = When("its common rows are known")
 PASSIVE_ALIGNMENT = session_table(
     {
         _Q.READY: {alignment.AlignmentOpen: _Q.PREPARING},
+        _Q.ASKING: {OwnerDecided: _Q.PREPARING},
         _Q.PREPARING: {
+            ASKS_OWNER: _Q.ASKING,
             IDS: _Q.WAITING,
             ComputationFailed: _Q.PREPARING,
             REFUSES: _Q.FAILED,

@@ -12,9 +12,10 @@ from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import TrainParams
 from fedmq.messages import training
-from fedmq.messages.body import SessionRefuse
+from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Values
+from fedmq.protocol.awaited_consent import AwaitedConsent
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import Start
 from fedmq.protocol.handlers import on, on_message
@@ -77,6 +78,7 @@ class ActiveOpening(TranscribedMachine):
         )
         self._bins: BinMatrix
         self._handshake = Handshake(peers)
+        self._awaited_consent = AwaitedConsent()
         self._model: ModelBuilder | FoldModels
         if table.folds:
             self._model = FoldModels(table, params, engine, saved)
@@ -106,8 +108,17 @@ class ActiveOpening(TranscribedMachine):
             self._model_id, self._table, self._params, self._model, self._spec, public
         )
 
+    @property
+    def awaits_consent(self) -> bool:
+        return bool(self._awaited_consent)
+
+    @on_message(ConsentAwaited)
+    def _on_consent_awaited(self, peer: str, body: ConsentAwaited) -> None:
+        self._emit(self._awaited_consent.asked(peer, body.seconds))
+
     @on_message(training.SessionAccept)
     def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
+        self._effects += self._awaited_consent.answered(peer)
         self._handshake.accept(peer, body, self._engine.largest_setup)
         self._set_up(peer)
 

@@ -13,15 +13,21 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, Refused, SourceAway
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload, unpack_payload
-from fedmq.messages.body import SessionRefuse
+from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.answered_sums import AnsweredSums
 from fedmq.protocol.checkpoint import PassiveTree
-from fedmq.protocol.events import ComputationFailed, Interrupted, SaveCommitment
-from fedmq.protocol.handlers import on_message
+from fedmq.protocol.events import (
+    AskOwner,
+    ComputationFailed,
+    Interrupted,
+    OwnerDecided,
+    SaveCommitment,
+)
+from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.table import REFUSES
+from fedmq.protocol.table import ASKS_OWNER, REFUSES
 from fedmq.protocol.training.candidate_order import RootCells
 from fedmq.protocol.training.category_columns import category_places
 from fedmq.protocol.training.column_constraints import kept_constraints
@@ -57,7 +63,8 @@ class PassiveOpening(PassiveContinuing):
     ``finished``: one of them has finished here.
     ``answered``: what was answered before, and may be; not counted without it. ``most_sums_bytes``
     may be taken by the sums of a tree. With ``signing`` it commits to its table, and signs.
-    ``find_share``: of a model that is continued.
+    ``find_share``: of a model that is continued. ``consent_within``: seconds within which this
+    party's owner answers whether it takes part, and nothing is read before; 0: nobody is asked.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -81,6 +88,7 @@ class PassiveOpening(PassiveContinuing):
         most_sums_bytes: int | None = None,
         signing: Signing | None = None,
         find_share: FindShare | None = None,
+        consent_within: int = 0,
     ) -> None:
         super().__init__(State.READY, party, (peer,), signing, active=peer)
         self._peer = peer
@@ -99,11 +107,13 @@ class PassiveOpening(PassiveContinuing):
             self._withheld = self._withheld.and_of(tree.withheld)
         self._most_sums_bytes = most_sums_bytes
         self._find_share = find_share
+        self._consent_within = consent_within
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
         """The trees of earlier attempts, until the active party has chosen which of them stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
         # Set when the session opens, when all is prepared, and when the first tree begins:
         self._terms: training.TrainingOpen
+        self._spec: Engine
         self._prepared: PreparedTraining
         self._records: LookupTable
         self._places: list[tuple[int, int]] = []
@@ -118,11 +128,30 @@ class PassiveOpening(PassiveContinuing):
     def _on_open(self, _: str, body: training.TrainingOpen) -> None:
         self._terms = body
         try:
-            spec = self._find_engine(body.engine)
+            self._spec = self._find_engine(body.engine)
         except FedmqError as error:
             self._refuse(Refused(str(error)))
             return
-        self._run(PREPARED, self._preparing(spec), self._accept)
+        if self._consent_within:
+            self._move(ASKS_OWNER)
+            self._emit(AskOwner())
+            self._send(self._peer, ConsentAwaited(seconds=self._consent_within))
+        else:
+            self._prepare()
+
+    @property
+    def awaits_consent(self) -> bool:
+        return self.state is State.ASKING
+
+    @on(OwnerDecided)
+    def _on_owner_decided(self, event: OwnerDecided) -> None:
+        if event.refusal:
+            self._refuse(Refused(event.refusal))
+        else:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        self._run(PREPARED, self._preparing(self._spec), self._accept)
 
     def _preparing(self, spec: Engine) -> Plan[PreparedTraining]:
         table: PassiveTable = yield from single(self._load)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 
 from fedmq.messages import training
-from fedmq.messages.body import SessionRefuse
+from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.messages.inference import HopReply, InferenceHop
-from fedmq.protocol.events import ComputationFailed, Pause, Resume, Start
-from fedmq.protocol.table import REFUSES, Done, When, Yields, session_table
+from fedmq.protocol.events import ComputationFailed, OwnerDecided, Pause, Resume, Start
+from fedmq.protocol.table import ASKS_OWNER, REFUSES, Done, When, Yields, session_table
 
 __all__ = ["ACTIVE_TRAINING", "PASSIVE_TRAINING", "ActiveTrainingState", "PassiveTrainingState"]
 
@@ -33,6 +33,7 @@ class PassiveTrainingState(Enum):
     """Where a feature holder stands in a training session."""
 
     READY = "not begun"
+    ASKING = "its owner is asked whether it takes part"
     PREPARING = "cuts and bins are computed, the engine sets up"
     BETWEEN_TREES = "waiting for a tree to begin"
     RECEIVING = "the gradient broadcast comes in"
@@ -75,6 +76,7 @@ ACTIVE_TRAINING = session_table(
             Resume: _A.KEYING,
         },
         _A.OPENING: {
+            ConsentAwaited: _A.OPENING,
             training.SessionAccept: _A.OPENING,
             training.EngineSetup: _A.OPENING,
             PEER_SETUP: _A.OPENING,
@@ -150,7 +152,9 @@ SHOWN = Done("directions as shown")
 PASSIVE_TRAINING = session_table(
     {
         _P.READY: {training.TrainingOpen: _P.PREPARING},
+        _P.ASKING: {OwnerDecided: _P.PREPARING},
         _P.PREPARING: {
+            ASKS_OWNER: _P.ASKING,
             PREPARED: _P.BETWEEN_TREES,
             ComputationFailed: _P.PREPARING,
             REFUSES: _P.FAILED,

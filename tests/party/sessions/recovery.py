@@ -87,6 +87,7 @@ class RestartedParty:
             notice=notice,
             trainings=trainings,
             state=folder,
+            withdraw=self._withdraw,
         )
         self.opened_sessions = OpenedSessions(folder)
         self.stray_messages = StrayMessages(
@@ -103,6 +104,10 @@ class RestartedParty:
         self._peer = MemoryLink(broker, "telco" if party == "bank" else "bank")
         broker.declare(party)
         broker.declare(self._peer.party)
+
+    @staticmethod
+    async def _withdraw(_: str) -> None:
+        """No owner was asked."""
 
     @property
     def peer(self) -> str:

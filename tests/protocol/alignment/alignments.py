@@ -50,6 +50,7 @@ def machines(
     agree: Callable[[alignment.AlignmentOpen], None] = lambda _: None,
     fewest: Mapping[str, int] | None = None,
     seed: int = 0,
+    asked: Mapping[str, int] | None = None,
 ) -> dict[str, Machine]:
     parties = tuple(owners)
     least = fewest or {}
@@ -69,7 +70,13 @@ def machines(
     for number, party in enumerate(parties[1:], start=1):
         key = keys[32 * number : 32 * number + 32]
         made[party] = PassiveAlignment(
-            party, parties, Given(owners[party]), agree, key, least.get(party, 1)
+            party,
+            parties,
+            Given(owners[party]),
+            agree,
+            key,
+            least.get(party, 1),
+            consent_within=(asked or {}).get(party, 0),
         )
     return made
 

@@ -1,0 +1,111 @@
+"""``fedmq inbox``, ``approve`` and ``refuse``: sessions that wait for the owner's consent."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.text import Text
+
+from fedmq.cli.daemon_request import request_daemon
+from fedmq.cli.next_step import print_next_step
+from fedmq.cli.output import json_option, print_result
+from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
+from fedmq.cli.table import joined, table
+from fedmq.party.consent.terms_in_words import asked_in_words, terms_in_words
+
+__all__ = ["approve", "inbox", "refuse"]
+
+_REASON = 1000  # characters
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.option("--all", "every", is_flag=True, help="Also those that were answered.")
+@json_option
+def inbox(party: Path, every: bool, as_json: bool) -> None:
+    """List what waits for the consent of the owner of PARTY, with its terms."""
+    found = request_daemon(state_folder(party), {"do": "inbox"})
+    waiting = [request for request in found if request["state"] == "waiting"]
+    shown = found if every else waiting
+    print_result(shown, as_json, lambda _: joined(*_lines(shown)))
+    step = ("approve", party, waiting[0]["request"]) if waiting else ("status", party)
+    print_next_step(as_json, *step)
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("request")
+@click.option(
+    "--alike",
+    is_flag=True,
+    help="Agree to alike requests for all times: the change of the party file is shown first.",
+)
+@click.option("--yes", is_flag=True, help="Change the party file without asking.")
+@json_option
+def approve(party: Path, request: str, alike: bool, yes: bool, as_json: bool) -> None:
+    """Agree to REQUEST, which waits in the inbox of PARTY: the session goes on."""
+    state = state_folder(party)
+    diff = ""
+    if alike:
+        diff = request_daemon(state, {"do": "alike", "request": request})["diff"]
+        click.echo(diff, err=True, nl=False)
+        if not yes:
+            click.confirm("Change the file so?", abort=True, err=True)
+    answer = {"do": "approve", "request": request, "by": _user(), "diff": diff}
+    done = request_daemon(state, answer)
+    print_result(done, as_json, lambda _: f"request {request} is approved")
+    print_next_step(as_json, "status", party)
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@click.argument("request")
+@click.option("--reason", default="", help="Why; the party that asked reads it.")
+@json_option
+def refuse(party: Path, request: str, reason: str, as_json: bool) -> None:
+    """Refuse REQUEST, which waits in the inbox of PARTY: the session ends."""
+    if len(reason) > _REASON:
+        raise click.BadParameter(f"at most {_REASON:,} characters", param_hint="--reason")
+    answer = {"do": "refuse", "request": request, "reason": reason, "by": _user()}
+    done = request_daemon(state_folder(party), answer)
+    print_result(done, as_json, lambda _: f"request {request} is refused")
+    print_next_step(as_json, "status", party)
+
+
+def _user() -> str:
+    """Who types, for the audit log."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a user without a name, as in containers
+        return f"user {os.getuid()}"
+
+
+def _lines(requests: Sequence[Any]) -> list[str | Text]:
+    if not requests:
+        return ["nothing waits for consent"]
+    rows = [
+        (
+            request["request"],
+            request["until"].replace("T", " ")[:16],
+            request["state"],
+            asked_in_words(request),
+        )
+        for request in requests
+    ]
+    notes = [
+        [*_decision(request), *(f"{about}: {what}" for about, what in terms_in_words(request))]
+        for request in requests
+    ]
+    return [table(("request", "until", "state", "asks"), rows, notes)]
+
+
+def _decision(request: Any) -> list[str]:
+    if not request["decided_by"]:
+        return []
+    reason = f": {request['reason']}" if request["reason"] else ""
+    return [f"{request['state']} by {request['decided_by']}{reason}"]

@@ -1,0 +1,276 @@
+"""The owner is asked about sessions that its policy allows; the answers outlive a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedmq.errors import DaemonError, FedmqError, Refused
+from fedmq.messages.envelope import Header
+from fedmq.party.configuration.policy import PolicySection
+from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.requested_terms import RequestedTerms
+from fedmq.party.consent.standing import covers
+from fedmq.party.store.consent_requests import ConsentRequest, ConsentRequestStore, RequestState
+from fedmq.transport.background_tasks import BackgroundTasks
+
+__all__ = ["OwnerConsent", "SessionOwner", "terms_of"]
+
+log = logging.getLogger(__name__)
+
+_BY_POLICY = "the policy"
+_BY_TIME = "consent_within"
+_SHORTEST = 0.1
+_LONGEST = 60.0
+"""Seconds between two looks at the clock."""
+
+
+class OwnerConsent:
+    """What the owner of ``party`` has still to decide, and has decided.
+
+    ``policy`` is the one of the moment. ``spent`` says what of the limits is used up, in plain
+    data, for who decides.
+    """
+
+    def __init__(
+        self,
+        party: str,
+        policy: Callable[[], PolicySection],
+        store: ConsentRequestStore,
+        audit_log: AuditLog,
+        spent: Callable[[], Awaitable[Mapping[str, Any]]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._party = party
+        self._policy = policy
+        self._store = store
+        self._log = audit_log
+        self._spent = spent
+        self._clock = clock
+        self._deciding = asyncio.Lock()
+        self._news = asyncio.Condition()
+        self._tasks = BackgroundTasks()
+
+    def start(self) -> None:
+        """Refuse from now on what was not answered in time."""
+        self._tasks.spawn(self._expire())
+
+    def cancel(self) -> None:
+        """Look at the time no more."""
+        self._tasks.cancel()
+
+    # A session opens
+
+    async def seconds_left(self, header: Header, terms: RequestedTerms) -> int:
+        """So many seconds the owner has to answer whether a session begins; 0: it may.
+
+        Raises:
+            Refused: the owner has refused it, or has not answered in time.
+        """
+        async with self._deciding:
+            request = await self._known(header, terms)
+            if request is None:
+                if not self._has_to_be_asked(terms):
+                    return 0
+                request = await self._ask(header, terms)
+            elif request.session != header.session:
+                await self._store.belongs_to(request.id, header.session)
+            if request.state == "waiting":
+                await self._decide_by_itself(request)
+                request = await self._found(request.id)
+        if request.state == "refused":
+            raise Refused(request.reason)
+        if request.state == "approved":
+            return 0
+        return max(1, math.ceil(request.until - self._clock()))
+
+    async def answer(self, session: str) -> str:
+        """Wait for the owner's answer about ``session``: the refusal, or nothing for a yes."""
+        async with self._news:
+            while True:
+                request = await self._store.of_session(session)
+                if request is None or request.state == "withdrawn":
+                    return "it was withdrawn"
+                if request.state == "refused":
+                    return request.reason
+                if request.state == "approved":
+                    return ""
+                await self._news.wait()
+
+    async def use(self, session: str) -> None:
+        """By the consent to ``session`` no other may begin, nor this one anew."""
+        request = await self._store.of_session(session)
+        if request is not None:
+            await self._store.use(request.id)
+
+    def follow(self, session: str, outcome: asyncio.Future[Any]) -> None:
+        """Ask no more about ``session`` once it has ended while the owner was asked."""
+
+        def ended(done: asyncio.Future[Any]) -> None:
+            if not done.cancelled():  # else another attempt follows, or this daemon stops
+                self._tasks.spawn(self.withdraw(session))
+
+        outcome.add_done_callback(ended)
+
+    async def withdraw(self, session: str) -> None:
+        """Who asked has given ``session`` up."""
+        async with self._deciding:
+            request = await self._store.of_session(session)
+            if request is not None and request.state == "waiting":
+                await self._decide(request, "withdrawn", "", request.peer)
+
+    def _has_to_be_asked(self, terms: RequestedTerms) -> bool:
+        policy = self._policy()
+        return policy.consent == "ask" and not any(
+            covers(standing, terms) for standing in policy.approved
+        )
+
+    async def _known(self, header: Header, terms: RequestedTerms) -> ConsentRequest | None:
+        """The request that ``header`` goes on with."""
+        request = await self._store.of_session(header.session)
+        if request is None and terms.kind == "alignment":
+            # One that the label holder's restart has ended is asked for anew, as another session.
+            request = await self._store.unused(terms.peer, terms.digest)
+            if request is not None and request.until <= self._clock():
+                return None
+        if request is None or request.used or request.state == "withdrawn":
+            return None
+        same = (request.peer, request.digest) == (terms.peer, terms.digest)
+        return request if same else None
+
+    async def _ask(self, header: Header, terms: RequestedTerms) -> ConsentRequest:
+        asked = self._clock()
+        request = ConsentRequest(
+            secrets.token_hex(4),
+            header.session,
+            terms.kind,
+            terms.peer,
+            terms.name,
+            terms.digest,
+            {**terms.details, "spent": dict(await self._spent())},
+            asked,
+            asked + 3600 * self._policy().consent_within,
+        )
+        await self._record("owner asked", request)
+        await self._store.add(request)
+        await self._tell()
+        return request
+
+    # The owner decides
+
+    async def requests(self) -> list[ConsentRequest]:
+        """All that are remembered, the oldest first."""
+        return await self._store.all()
+
+    async def waiting(self, request: str) -> ConsentRequest:
+        """The request with this id; DaemonError unless it waits."""
+        found = await self._found(request)
+        if found.state != "waiting":
+            by = f" by {found.decided_by}" if found.decided_by else ""
+            raise DaemonError(f"request {request} does not wait any more: {found.state}{by}")
+        return found
+
+    async def approve(self, request: str, by: str) -> None:
+        """The owner agrees; DaemonError unless the request waits."""
+        async with self._deciding:
+            await self._decide(await self.waiting(request), "approved", "", by)
+
+    async def refuse(self, request: str, reason: str, by: str) -> None:
+        """The owner refuses, and the other party reads why; DaemonError unless it waits."""
+        async with self._deciding:
+            found = await self.waiting(request)
+            words = f"{self._party} refused: {reason}" if reason else f"{self._party} refused"
+            await self._decide(found, "refused", words[:2000], by)
+
+    async def reconsider(self) -> None:
+        """Agree to what the policy does not ask about any more, and refuse what is too late."""
+        async with self._deciding:
+            for request in await self._store.waiting():
+                await self._decide_by_itself(request)
+
+    async def _decide_by_itself(self, request: ConsentRequest) -> None:
+        if request.until <= self._clock():
+            hours = (request.until - request.asked) / 3600
+            reason = f"{self._party} did not answer within {hours:g} hours"
+            await self._decide(request, "refused", reason, _BY_TIME)
+        elif not self._has_to_be_asked(terms_of(request)):
+            await self._decide(request, "approved", "", _BY_POLICY)
+
+    async def _decide(
+        self, request: ConsentRequest, state: RequestState, reason: str, by: str
+    ) -> None:
+        more = {"reason": reason} if reason else {}
+        await self._record(_EVENTS[state], request, by=by, **more)
+        await self._store.decide(request.id, state, reason, by)
+        await self._tell()
+
+    async def _found(self, request: str) -> ConsentRequest:
+        found = await self._store.find(request)
+        if found is None:
+            raise DaemonError(f"there is no request {request}; see: fedmq inbox PARTY.toml")
+        return found
+
+    async def _record(self, event: str, request: ConsentRequest, **details: Any) -> None:
+        try:
+            await asyncio.to_thread(
+                self._log.record,
+                event,
+                peer=request.peer,
+                session=request.session,
+                request=request.id,
+                **{request.kind: request.name},
+                **details,
+            )
+        except FedmqError as error:
+            log.error("%s: %s", self._party, error)
+            raise Refused(f"{self._party} cannot write its audit log") from error
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def _expire(self) -> None:
+        while True:
+            with contextlib.suppress(FedmqError):  # it is in the log, and tried again
+                await self.reconsider()
+            async with self._news:
+                ends = [request.until for request in await self._store.waiting()]
+                seconds = min(ends, default=math.inf) - self._clock()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(max(seconds, _SHORTEST), _LONGEST)):
+                        await self._news.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOwner:
+    """The owner, as ``session`` asks it."""
+
+    consent: OwnerConsent
+    session: str
+
+    async def answer(self) -> str:
+        """Wait for the answer: why this party does not take part, empty if it does."""
+        return await self.consent.answer(self.session)
+
+    async def use(self) -> None:
+        """The session has used the consent."""
+        await self.consent.use(self.session)
+
+
+_EVENTS: Mapping[RequestState, str] = {
+    "approved": "owner agreed",
+    "refused": "owner refused",
+    "withdrawn": "owner no longer asked",
+}
+
+
+def terms_of(request: ConsentRequest) -> RequestedTerms:
+    """The terms that were asked for."""
+    return RequestedTerms(request.peer, request.kind, request.name, request.digest, request.terms)

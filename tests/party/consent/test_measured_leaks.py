@@ -1,0 +1,35 @@
+"""The figures that owners read are those of the page that measures them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedmq.party.consent.measured_leaks import MEASURED_LEAKS, PAGE, MeasuredLeak
+from fedmq.privacy.registry import ENGINES
+
+ROOT = Path(__file__).parents[3]
+LEAKS = sorted({leak for leaks in MEASURED_LEAKS.values() for leak in leaks}, key=str)
+
+
+def row_of(leak: MeasuredLeak) -> list[str]:
+    """The cells of its line on the page."""
+    for line in (ROOT / PAGE).read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if tuple(cells[: len(leak.row)]) == tuple(leak.row):
+            return cells
+    raise AssertionError(f"the page has no line {leak.row}")
+
+
+@pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.what[:30])
+def test_a_figure_stands_on_the_page(leak: MeasuredLeak) -> None:
+    cells = row_of(leak)
+    assert f"{leak.value:.3f}" in cells
+    if leak.measure in cells:  # the line has what guessing reaches beside it
+        assert f"{leak.guessing:.3f}" == cells[-1]
+
+
+def test_every_engine_says_what_it_leaks() -> None:
+    for name, engine in ENGINES.items():
+        assert MEASURED_LEAKS.get(name) or engine.known_leak or name == "plain"

@@ -1,0 +1,94 @@
+"""Sessions that wait for an owner: nothing is read before the yes, and a no ends it everywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from fedmq.computation import Computation
+from fedmq.errors import ProtocolError, Refused
+from fedmq.messages.body import ConsentAwaited, SessionRefuse
+from fedmq.messages.training import SessionAccept
+from fedmq.protocol.awaited_consent import AwaitedConsent
+from fedmq.protocol.events import AwaitConsent
+from tests.protocol.alignment import alignments
+from tests.protocol.federation import ACTIVE, ran, shares, small
+from tests.simulator import Link, Simulation
+
+LATE = 10_000.0
+"""Seconds after which an owner answers: longer than the session may stand still otherwise."""
+
+
+class Loaded:
+    """A computation that remembers whether it was run."""
+
+    label = "_Loaded"
+
+    def __init__(self, inner: Computation) -> None:
+        self.inner = inner
+        self.at: list[int] = []
+
+    def run(self) -> object:
+        self.at.append(1)
+        return self.inner.run()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_training_waits_for_all_owners_and_ends_with_the_same_model(seed: int) -> None:
+    federation = small()
+    asked = federation.having(asked={"telco": 86_400, "shop": 60})
+    link = Link(drop=0.1 * (seed % 3), repeat=0.2, delay=0.2 * (seed % 2))
+    owners = {"telco": (LATE, ""), "shop": (5.0, "")}
+    simulation = ran(asked.training(), seed=seed, link=link, owners=owners)
+    assert shares(simulation) == shares(federation.train())
+    awaited = [awaited for party, awaited in simulation.consents if party == ACTIVE]
+    assert set(awaited[:2]) == {AwaitConsent("telco", 86_400), AwaitConsent("shop", 60)}
+    assert awaited[2:] == [AwaitConsent("shop", 0), AwaitConsent("telco", 0)]
+
+
+def test_an_alignment_waits_for_all_owners() -> None:
+    owners = alignments.people(3)
+    machines = alignments.machines(owners, asked={"telco": 60, "retail": 60})
+    ran(machines, owners={"telco": (LATE, ""), "retail": (1.0, "")})
+    assert {len(owner.stored) for owner in owners.values()} == {len(owners["bank"].stored)}
+    assert owners["bank"].stored
+
+
+@pytest.mark.parametrize("refusal", ["", "telco refused: ask in May"])
+def test_nothing_is_read_before_the_owner_has_answered(refusal: str) -> None:
+    federation = small()
+    machines = federation.having(asked={"telco": 60}).training()
+    telco = machines["telco"]
+    loaded = telco._load = Loaded(telco._load)  # type: ignore[attr-defined]
+    simulation = Simulation(machines, owners={"telco": (30.0, refusal)})
+    simulation.run()
+    assert bool(loaded.at) == (not refusal)
+
+
+def test_a_refusal_reaches_the_label_holder_alone() -> None:
+    said: list[tuple[str, str, object]] = []
+    simulation = ran(
+        small().having(asked={"telco": 60}).training(),
+        owners={"telco": (30.0, "telco refused: ask in May")},
+        tap=lambda sent: said.append((sent.header.sender, sent.header.recipient, sent.body)),
+    )
+    error = simulation.errors[ACTIVE]
+    assert isinstance(error, Refused)
+    assert str(error) == "telco refused the session: telco refused: ask in May"
+    assert "May" not in str(simulation.errors["shop"])
+    bodies = [body for sender, _, body in said if sender == "telco"]
+    assert ConsentAwaited(seconds=60) in bodies
+    assert SessionRefuse(reason="telco refused: ask in May") in bodies
+    assert not any(isinstance(body, SessionAccept) for body in bodies)
+
+
+def test_who_asks_twice_or_after_its_answer_breaks_the_protocol() -> None:
+    consent = AwaitedConsent()
+    consent.asked("telco", 60)
+    with pytest.raises(ProtocolError, match="asked before"):
+        consent.asked("telco", 60)
+    assert consent.answered("telco") == [AwaitConsent("telco", 0)]
+    assert consent.answered("shop") == []
+    for party in ("telco", "shop"):
+        with pytest.raises(ProtocolError, match="asked before"):
+            consent.asked(party, 60)
+    assert not consent
