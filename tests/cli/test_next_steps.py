@@ -40,6 +40,7 @@ STATUS: dict[str, Any] = {
     "answered": None,
     "drift": {"columns": [], "parties": []},
     "refused": {},
+    "asked": 0,
     "dead_letters": 0,
     "dropped": 0,
     "refusals": {},
@@ -56,6 +57,20 @@ TRAINING = {
     "meaning": "",
     "waiting": [],
     "ended": None,
+}
+ASKED = {
+    "request": "9f3c01ab",
+    "kind": "alignment",
+    "peer": "bank",
+    "name": "people",
+    "until": "2026-11-22T16:00:00+00:00",
+    "state": "waiting",
+    "decided_by": "",
+    "terms": {
+        "parties": ["bank", "telco"],
+        "normalise": [],
+        "spent": {"alignments": 1, "most_alignments_per_day": 50, "answered": None},
+    },
 }
 TRAINED = {
     "model": "m",
@@ -261,6 +276,15 @@ STEPS = [
         f"next: fedmq data check {TELCO}",
         {"status": STATUS | {"role": "passive"}},
     ),
+    Step(
+        f"status {TELCO}",
+        f"next: fedmq inbox {TELCO}",
+        {"status": STATUS | {"role": "passive", "sessions": [TRAINING], "asked": 1}},
+    ),
+    Step(f"inbox {TELCO}", f"next: fedmq status {TELCO}", {"inbox": []}),
+    Step(f"inbox {TELCO}", f"next: fedmq approve {TELCO} 9f3c01ab", {"inbox": [ASKED]}),
+    Step(f"approve {TELCO} 9f3c01ab", f"next: fedmq status {TELCO}", {"approve": {}}),
+    Step(f"refuse {TELCO} 9f3c01ab", f"next: fedmq status {TELCO}", {"refuse": {}}),
     Step(
         f"health {BANK}",
         f"next: fedmq status {BANK}",

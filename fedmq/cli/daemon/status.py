@@ -87,6 +87,8 @@ def _in_words(result: Any) -> Text:
 
 def _next(result: Any, party: Path) -> tuple[str | Path, ...]:
     """What its owner would look at, or begin: what runs, the models, or a first one."""
+    if result["asked"]:
+        return "inbox", party
     live = [session for session in result["sessions"] if session["ended"] is None]
     training = next((found for found in live if found["purpose"] == "training"), None)
     if training is not None and result["role"] == "active":
@@ -157,6 +159,8 @@ def _ended(sessions: Sequence[Any]) -> str | Text:
 
 def _notes(result: Any) -> list[str]:
     lines = list(result["idle"])
+    if result["asked"]:
+        lines.append(f"waiting for your consent: {result['asked']}; see: fedmq inbox")
     if result["answered"]:
         answered = result["answered"]
         lines.append(

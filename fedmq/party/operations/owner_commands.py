@@ -86,6 +86,9 @@ class OwnerCommands(Service):
                 f"{session.id} of model {session.model} waits for {active} to go on"
                 for session in await self._resumption.idle()
             ],
+            "asked": sum(
+                request.state == "waiting" for request in await context.owner_consent.requests()
+            ),
             "dead_letters": self._link.dead_lettered,
             "dropped": counters.dropped,
             "refused": dict(counters.refused),

@@ -67,6 +67,7 @@ _STATUS = {
     "answered": None,
     "drift": {"columns": [], "parties": []},
     "refused": {},
+    "asked": 1,
     "dead_letters": 0,
     "dropped": 0,
     "refusals": {},
