@@ -32,6 +32,7 @@ from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.requested_terms import RequestedTerms
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveShare, LoadPassiveTable
 from fedmq.party.services.service import Command, PartyContext, Service, answered
+from fedmq.party.services.training_result import result_of
 from fedmq.party.sessions.attempts import AttemptLoop, OnChange, attempt_after_restart
 from fedmq.party.sessions.checkpointing import StoreCheckpointer
 from fedmq.party.sessions.resumption import (
@@ -387,7 +388,7 @@ class TrainingService(Service):
         attempts = self._driven.get(wanted)
         if self.context.is_active and session is not None and attempts is None:
             if session.state == "finished" and again:
-                return self._result(session, self._kept(session), 0)
+                return result_of(session, self._kept(session), 0)
             if session.state == "finished":
                 raise DaemonError(f"session {session.id} has finished: model {session.model}")
             if session.state == "failed":
@@ -402,43 +403,13 @@ class TrainingService(Service):
         self, session: StoredSession, attempts: AttemptLoop, on_progress: OnProgress
     ) -> dict[str, Any]:
         made: ActiveShare | CrossValidated = await attempts.followed(on_progress)
-        return self._result(session, made, attempts.bytes_sent)
+        return result_of(session, made, attempts.bytes_sent)
 
     def _kept(self, session: StoredSession) -> ActiveShare | CrossValidated:
         """What came of a session that has finished."""
         if _job_of(session).nfold is not None:
             return CrossValidationStore(self.context.config.state).load(session.model)
         return self.context.model_store.active(session.model)
-
-    def _result(
-        self, session: StoredSession, share: ActiveShare | CrossValidated, sent: int
-    ) -> dict[str, Any]:
-        job = _job_of(session)
-        engine = engine_named(job.engine, job.engine_options, "job")
-        seconds = round(max(0.0, time.time() - session.begun), 3)
-        if isinstance(share, CrossValidated):
-            asked = max(0, share.rounds * share.params.trees_per_round - job.params.trees_alone)
-            return {
-                "cross_validation": share.name,
-                "folds": share.folds,
-                "rounds": share.rounds,
-                "best_iteration": share.best_iteration,
-                "figures": {name: list(values) for name, values in share.figures.items()},
-                "seconds": seconds,
-                "bytes_sent": sent,
-                "epsilon_spent": engine.epsilon_spent(share.folds * asked),
-            }
-        broadcast = max(0, len(share.trees) - share.earlier_trees - job.params.trees_alone)
-        return {
-            "model": session.model,
-            "trees": len(share.trees),
-            "best_iteration": share.best_iteration,
-            "metrics": share.metrics,
-            "seconds": seconds,
-            "bytes_sent": sent,
-            "epsilon_spent": engine.epsilon_spent(broadcast),
-            "departures": list(share.departures),
-        }
 
     async def _pause(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         return await self._rest(str(request["session"]), True)
