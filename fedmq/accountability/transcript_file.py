@@ -198,6 +198,10 @@ def _kept_in(file: Path) -> Iterator[list[Any]]:
 def _check_engine(session: str, files: Sequence[Path]) -> None:
     for opening in _openings(files):
         engine = ENGINES.get(opening.engine)
+        if opening.sums == "hidden":
+            raise ConfigError(
+                f"session {session!r} trained with hidden sums, of which nothing can be replayed"
+            )
         if engine is None or not engine.replays:
             replayed = ", ".join(name for name, known in ENGINES.items() if known.replays)
             raise ConfigError(

@@ -21,6 +21,7 @@ __all__ = [
     "MOST_ROWS",
     "NO_CANDIDATE",
     "CategorySplit",
+    "CircuitPiece",
     "DirectionsQuery",
     "EngineSetup",
     "GradientBroadcast",
@@ -135,6 +136,8 @@ class TrainingOpen(Body):
     folds: Annotated[int, Field(ge=1, le=MOST_FOLDS)] = 1
     """From 2 on a cross-validation: ``trees`` are those of so many models, which grow in turns, and
     of which nothing is kept."""
+    sums: Literal["shown", "hidden"] = "shown"
+    """Whether the engine shows the label holder sums; hidden, it learns who won a node."""
     max_cat_to_onehot: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """From so many categories on, the recipient's columns are split by sets of them if it agrees;
     0: none is."""
@@ -278,6 +281,25 @@ class DirectionsQuery(Body):
     payload: Payload
 
 
+class CircuitPiece(Body):
+    """Either way: a piece of a parcel by which the halves of an engine find the winners of nodes
+    whose sums nobody sees. It is neither stored nor recorded.
+    """
+
+    kind: ClassVar[str] = "circuit piece"
+
+    tree: Index
+    node: Node
+    """The first of ``level``."""
+    parcel: Piece
+    """Those of each side are counted from 0."""
+    piece: Piece
+    pieces: Pieces
+    payload: Payload
+    level: Annotated[tuple[Node, ...], Field(strict=False)] = ()
+    """All of the nodes, in the first parcel of the label holder, which holds nothing else."""
+
+
 class CategorySplit(Body):
     """A split by a set of categories: those of the candidates ``right`` go right."""
 
@@ -299,6 +321,7 @@ class SplitDecision(Body):
     candidates: Uint32s
     """Positions in the owner's reply for this node; what they stand for only the owner knows.
 
+    None where sums are hidden: the owner knows which one won.
     In a decoy each is 2**32 - 1: nothing is split, and nobody goes left in the answer.
     """
     sets: Annotated[tuple[CategorySplit, ...], Field(strict=False, max_length=MOST_CANDIDATES)] = ()
@@ -378,6 +401,7 @@ BODIES: tuple[type[Body], ...] = (
     QueryPiece,
     HistogramReply,
     NodeDeclined,
+    CircuitPiece,
     DirectionsQuery,
     SplitDecision,
     SplitOutcome,

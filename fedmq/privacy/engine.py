@@ -20,7 +20,8 @@ from fedmq.boosting.column_mark import ColumnMark
 from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, Refused
+from fedmq.privacy.contest import ActiveContestant, PassiveContestant
 from fedmq.privacy.plan import Exchange, Plan, Values
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Directions",
     "Engine",
     "Extent",
+    "HiddenSums",
     "Leakage",
     "PassiveHalf",
     "Query",
@@ -104,7 +106,14 @@ class Best:
         return self.mark(len(self.candidates) + place)
 
 
-Answer = Sums | Best
+@dataclass(frozen=True, slots=True)
+class HiddenSums:
+    """So many ``candidates`` were answered for, and no sum can be read; see `contest`."""
+
+    candidates: int
+
+
+Answer = Sums | Best | HiddenSums
 
 Rows = NDArray[np.int32]
 """Numbers of rows, ascending."""
@@ -173,7 +182,7 @@ class Question:
         return answers
 
 
-class ActiveHalf(ABC):
+class ActiveHalf(ActiveContestant, ABC):
     """The label holder's half of an engine, for one session."""
 
     def start_session(
@@ -238,7 +247,7 @@ class ActiveHalf(ABC):
         return shown
 
 
-class PassiveHalf(ABC):
+class PassiveHalf(PassiveContestant, ABC):
     """A feature holder's half of an engine, for one session."""
 
     nodes_per_query: int = 1
@@ -330,15 +339,26 @@ class Engine(ABC):
     leakage: ClassVar[Leakage]
     known_leak: ClassVar[str] = ""
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
-    scores_candidates: ClassVar[bool] = True
-    """Whether the label holder scores candidates by exact sums, as constraints need."""
     replays: ClassVar[bool] = False
     """Whether a passive party's answers follow, to the last bit, from its table, its secret and
     what it was asked."""
     rounded: ClassVar[Set[str]] = frozenset()
     """Names of the arrays in replies whose last bits another machine rounds otherwise."""
-    light: ClassVar[bool] = False
-    """Whether its arithmetic takes less time than handing it to another process."""
+
+    @property
+    def light(self) -> bool:
+        """Whether its arithmetic takes less time than handing it to another process."""
+        return False
+
+    @property
+    def hides_sums(self) -> bool:
+        """Whether no sum is shown: the halves find the winners among candidates by circuits."""
+        return False
+
+    @property
+    def scores_candidates(self) -> bool:
+        """Whether the label holder scores candidates by exact sums, as constraints need."""
+        return not self.hides_sums
 
     @property
     def finds_sets(self) -> bool:
@@ -381,6 +401,12 @@ class Engine(ABC):
                     f"engine {self.name}: {name}: the label holder does not see the sums that they "
                     "need; leave them out"
                 )
+
+    def on_terms(self, sums: str) -> Self:
+        """This engine on terms in which ``sums`` are shown or hidden; Refused if it takes none."""
+        if sums != "shown":
+            raise Refused(f"engine {self.name!r} hides no sums")
+        return self
 
     def drawn(self) -> Mapping[str, int]:
         """Options drawn at random for one session, which all its attempts must share."""

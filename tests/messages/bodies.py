@@ -127,6 +127,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         decoys=st.booleans(),
         folds=st.integers(1, training.MOST_FOLDS),
         max_cat_to_onehot=st.integers(0, 2**31 - 1),
+        sums=st.sampled_from(["shown", "hidden"]),
     ),
     training.SessionAccept: st.builds(
         training.SessionAccept,
@@ -171,6 +172,16 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     training.NodeDeclined: st.builds(training.NodeDeclined, tree=trees, node=nodes),
     training.DirectionsQuery: st.builds(
         training.DirectionsQuery, tree=trees, node=nodes, piece=pieces, payload=payloads
+    ),
+    training.CircuitPiece: st.builds(
+        training.CircuitPiece,
+        tree=trees,
+        node=nodes,
+        parcel=naturals.map(lambda number: number % 2**20),
+        piece=pieces,
+        pieces=st.integers(1, 2**20 - 1),
+        payload=payloads,
+        level=st.lists(nodes, max_size=4).map(tuple),
     ),
     training.SplitDecision: st.builds(
         training.SplitDecision,
@@ -375,6 +386,9 @@ _FIELDS: dict[str, Any] = {
     "constraints": (_BITS, _BITS),
     "decoys": True,
     "max_cat_to_onehot": 4,
+    "sums": "hidden",
+    "parcel": 0,
+    "level": (1,),
     "by_sets": True,
     "categories": (_NUMBERS,),
     "default_left": True,

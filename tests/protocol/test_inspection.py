@@ -172,9 +172,9 @@ def test_a_machine_that_tells_the_last_partition_is_caught(
 ) -> None:
     split = ActiveTraining._split
 
-    def tell_everyone(self: Any, node: int, owner: int, record: int, left: Any, sign: int) -> None:
+    def tell_everyone(self: Any, node: int, owner: int, record: int, left: Any, *more: Any) -> None:
         ended = not self._choice.expands_below(node)
-        split(self, node, owner, record, left, sign)
+        split(self, node, owner, record, left, *more)
         for peer in self._askable:
             if ended and peer != self._parties[owner]:
                 assignment = training.NodeAssignment(

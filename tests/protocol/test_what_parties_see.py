@@ -113,6 +113,30 @@ def test_no_message_of_a_training_on_a_lattice_tells_a_secret() -> None:
     assert leaks(envelopes, secrets) == set()
 
 
+def test_no_message_of_a_training_with_hidden_sums_tells_a_secret_or_a_sum() -> None:
+    params = {"num_boost_round": 1, "max_depth": 2, "max_bin": 3}
+    made = federation(**params, counts=(3, 3)).having(engine=Lattice(sums="hidden"))
+    envelopes, secrets, simulation = trained(made)
+    assert set(simulation.results[ACTIVE].trees[0].owner.tolist()) > {-1}
+    assert leaks(envelopes, secrets) == set()
+    shown, _, _ = trained(made.having(engine=PLAIN))
+    sums = np.concatenate(
+        [
+            envelope.body.payload["left"].numpy()
+            for envelope in shown
+            if isinstance(envelope.body, training.HistogramReply)
+        ]
+    )
+    assert leaks(envelopes, [Numbers("a sum", [], sums[np.abs(sums) > 2**32])]) == set()
+    named = [
+        envelope.body.candidates.numpy()
+        for envelope in envelopes
+        if isinstance(envelope.body, training.SplitDecision)
+    ]
+    assert named
+    assert not any(map(len, named))
+
+
 @pytest.mark.parametrize("engine", [PAILLIER, Lattice()], ids=lambda engine: engine.name)
 def test_a_cross_validation_tells_who_stands_in_which_fold_and_on_a_lattice_nothing(
     engine: Engine,

@@ -14,13 +14,13 @@ from tests.simulator import Simulation
 ROWS = 300
 
 
-def federation(**params: Any) -> Federation:
-    """Values of full precision, and labels that no split tells apart."""
+def federation(counts: tuple[int, ...] = (2, 2, 2), **params: Any) -> Federation:
+    """Values of full precision, and labels that no split tells apart; ``counts`` of six columns."""
     random = np.random.default_rng(11)
     X = random.normal(size=(ROWS, 6)).astype(np.float32)
     label = (X.sum(axis=1) + 3 * random.normal(size=ROWS) > 0).astype(np.float32)
     X[random.random(X.shape) < 0.1] = np.nan
-    made = Federation.dealt(X, label, (2, 2, 2), **{"max_depth": 3, "subsample": 0.9, **params})
+    made = Federation.dealt(X, label, counts, **{"max_depth": 3, "subsample": 0.9, **params})
     return made.having(evaluation=random.random(ROWS) < 0.2)
 
 

@@ -92,6 +92,7 @@ class Consent:
             max_depth=terms.max_depth,
             max_bin=terms.max_bin,
             gradient_bits=terms.value_bits + 1,
+            **({"sums": terms.sums} if terms.sums != "shown" else {}),
             **({"outputs": terms.outputs} if terms.outputs > 1 else {}),
             **({"signs": dict(terms.signs)} if terms.signs else {}),
             **({"continues": terms.earlier_model} if terms.earlier_model else {}),

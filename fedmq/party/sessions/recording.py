@@ -16,6 +16,7 @@ import msgpack
 from fedmq.errors import ConfigError, DataError, MessageError
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope
+from fedmq.messages.training import CircuitPiece
 
 __all__ = ["Recorder", "Recording"]
 
@@ -54,8 +55,11 @@ class Recorder:
         self.close()
 
     def keep(self, envelope: Envelope) -> None:
-        """Add an envelope that was sent or received; what comes after the end is not recorded."""
-        if self._file.closed:
+        """Add an envelope that was sent or received, unless it comes after the end.
+
+        Garbled circuits are not recorded: they are long, and say nothing without their labels.
+        """
+        if self._file.closed or isinstance(envelope.body, CircuitPiece):
             return
         try:
             self._file.write(msgpack.packb(encode(envelope)))

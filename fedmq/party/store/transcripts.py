@@ -210,7 +210,7 @@ class TranscriptWriter:
         body = message.body
         if isinstance(body, training.TrainingOpen):
             engine = ENGINES.get(body.engine)
-            self._replays = engine is not None and engine.replays
+            self._replays = body.sums == "shown" and engine is not None and engine.replays
             self._rounded = frozenset() if engine is None else engine.rounded
             # What is refused leaves nothing behind: no file is made before something is promised.
             self._held = [self._record(message)]

@@ -7,15 +7,18 @@ alone, and was sent before the first tree. Parameters are fixed: `fedmq.privacy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, Self, cast, get_args
 
 import numpy as np
 
 from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
 from fedmq.privacy.lattice.active import LatticeActive
+from fedmq.privacy.lattice.hidden_active import HiddenActive
+from fedmq.privacy.lattice.hidden_passive import HiddenPassive
 from fedmq.privacy.lattice.layout import VERSION
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.oblivious_transfer.base_transfers import check_elements
@@ -25,6 +28,7 @@ from fedmq.privacy.random_stream import SEED_BYTES
 __all__ = ["Lattice"]
 
 DirectionsShown = Literal["oblivious", "all"]
+SumsShown = Literal["shown", "hidden"]
 
 
 @dataclass(frozen=True)
@@ -34,18 +38,20 @@ class Lattice(Engine):
     ``oblivious``: who goes left among the node's rows, by oblivious transfer; ``all``: who goes
     left among all rows, which takes a bit a row instead of 32. A passive party that is set to
     ``oblivious`` takes part in nothing else. ``hint_bytes``: the longest hint that a passive party
-    sends before the first tree; the smaller one of both parties holds.
+    sends before the first tree; the smaller one of both parties holds. ``sums``: whether the label
+    holder is shown them, or learns only which candidates win (`fedmq.privacy.lattice.hidden`). A
+    passive party that is set to ``hidden`` takes part in nothing else.
     """
 
     directions: DirectionsShown = "oblivious"
     hint_bytes: int = 1_000_000_000
+    sums: SumsShown = "shown"
 
     name = "lattice"
     exact = True
     hides_rows = True
     keeps_numbers = True
     replays = True
-    light = True
     leakage = Leakage(
         active="the sums of g and h of every split candidate, which keeps its number for the "
         "session",
@@ -53,14 +59,49 @@ class Lattice(Engine):
     )
 
     def __post_init__(self) -> None:
-        if self.directions not in get_args(DirectionsShown):
-            allowed = ", ".join(get_args(DirectionsShown))
-            raise ConfigError(f"directions = {self.directions!r}: use {allowed}")
+        for name, allowed in (
+            ("directions", get_args(DirectionsShown)),
+            ("sums", get_args(SumsShown)),
+        ):
+            if (value := getattr(self, name)) not in allowed:
+                raise ConfigError(f"{name} = {value!r}: use {', '.join(allowed)}")
         if self.hint_bytes < 1:
             raise ConfigError(f"hint_bytes = {self.hint_bytes}: a number of bytes is needed")
 
+    @property
+    def light(self) -> bool:
+        return not self.hides_sums
+
+    @property
+    def hides_sums(self) -> bool:
+        return self.sums == "hidden"
+
+    def check(self, params: TrainParams) -> None:
+        super().check(params)
+        if not self.hides_sums:
+            return
+        for name, unfit in (
+            ("reg_alpha", params.reg_alpha > 0),
+            ("max_delta_step", params.max_delta_step > 0),
+            ("grow_policy = lossguide", params.grow_policy == "lossguide"),
+        ):
+            if unfit:
+                raise ConfigError(
+                    f"engine {self.name}: {name}: gains are computed without it where sums are "
+                    'hidden; leave it out, or set sums = "shown"'
+                )
+
+    def on_terms(self, sums: str) -> Self:
+        if sums == "shown" and self.hides_sums:
+            raise Refused(
+                f"engine {self.name!r}: the active party wants sums to be shown, and this party "
+                'takes part with sums = "hidden" only'
+            )
+        return replace(self, sums=cast("SumsShown", sums))
+
     def active(self, parallelism: int) -> ActiveHalf:
-        return LatticeActive(self.hint_bytes, self.directions == "oblivious", parallelism)
+        kind = HiddenActive if self.hides_sums else LatticeActive
+        return kind(self.hint_bytes, self.directions == "oblivious", parallelism)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
         if public.get("version", 1) != VERSION:
@@ -69,7 +110,7 @@ class Lattice(Engine):
                 "all parties to the same version"
             )
         seed, hint_bytes, offer = (public.get(key) for key in ("seed", "hint_bytes", "offer"))
-        keys = {"seed", "hint_bytes", "version"}
+        keys = {"seed", "hint_bytes", "version", *({"circuits"} if self.hides_sums else ())}
         if (
             not keys <= set(public) <= {*keys, "offer"}
             or not isinstance(seed, np.ndarray)
@@ -83,10 +124,13 @@ class Lattice(Engine):
                 "engine 'lattice': the active party wants directions of all rows (directions = "
                 '"all"), and this party shows those of a node\'s rows only'
             )
-        if offer is not None:
-            try:
-                check_elements(offer, 2)
-            except MessageError as error:
-                raise Refused(f"engine 'lattice': {error}") from None
+        try:
+            for elements in (offer, public.get("circuits")):
+                if elements is not None:
+                    check_elements(elements, 2)
+        except MessageError as error:
+            raise Refused(f"engine 'lattice': {error}") from None
         most = min(hint_bytes, self.hint_bytes)
+        if self.hides_sums:
+            return HiddenPassive(seed.tobytes(), offer, bins, most, parallelism, public["circuits"])
         return LatticePassive(seed.tobytes(), offer, bins, most, parallelism)

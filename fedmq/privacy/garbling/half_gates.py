@@ -216,6 +216,11 @@ class Evaluation:
         return len(self._stretches)
 
     @property
+    def awaited(self) -> tuple[int, ...] | None:
+        """The shape of the next piece; None when all have come."""
+        return self._run.tables_of(self._stretches[0]) if self._stretches else None
+
+    @property
     def outputs(self) -> dict[str, Labels]:
         """Raises `MessageError` while pieces are missing."""
         if self._stretches:
@@ -224,7 +229,7 @@ class Evaluation:
 
     def take(self, tables: object) -> None:
         """The next piece. Raises `MessageError` where it is of another shape or too many."""
-        shape = self._run.tables_of(self._stretches[0]) if self._stretches else None
+        shape = self.awaited
         if not isinstance(tables, np.ndarray) or tables.dtype != np.uint64 or tables.shape != shape:
             raise MessageError(f"a piece of garbled tables that is not uint64 {shape}")
         rows = tables.reshape(-1, _HALVES, self._run.words)

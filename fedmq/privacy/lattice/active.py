@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ from fedmq.privacy.oblivious_transfer.base_transfers import (
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
 from fedmq.privacy.random_stream import fresh_seed
 
-__all__ = ["LatticeActive"]
+__all__ = ["LatticeActive", "NodeAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,17 +56,42 @@ class _Peer:
     unsent: list[Values]
 
 
+class NodeAnswer(ABC):
+    """What is known of a node's candidates, by the ``numbers`` of their hints, uint32 (C,)."""
+
+    __slots__ = ()
+
+    numbers: NDArray[np.uint32]
+
+    @property
+    @abstractmethod
+    def answer(self) -> Answer:
+        """What the machine gets."""
+
+    @abstractmethod
+    def less(self, sibling: NodeAnswer, peer: str) -> NodeAnswer:
+        """What is left of a parent's without that of a child."""
+
+    def check_same(self, sibling: NodeAnswer, peer: str) -> None:
+        """Raise `MessageError` where these are other candidates."""
+        if not np.array_equal(self.numbers, sibling.numbers):
+            raise MessageError(f"{peer} answers for other candidates than in the node above")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _NodeSums:
-    """The left sums of a node, int64 (C, 2), of candidates by the ``numbers`` of their hints."""
+class _NodeSums(NodeAnswer):
+    """The left sums of a node: int64 (C, 2)."""
 
     numbers: NDArray[np.uint32]
     left: NDArray[np.int64]
 
-    def less(self, sibling: _NodeSums, peer: str) -> _NodeSums:
-        """What is left of a parent's sums without those of a child."""
-        if not np.array_equal(self.numbers, sibling.numbers):
-            raise MessageError(f"{peer} answers for other candidates than in the node above")
+    @property
+    def answer(self) -> Sums:
+        return Sums(self.left)
+
+    def less(self, sibling: NodeAnswer, peer: str) -> NodeAnswer:
+        assert isinstance(sibling, _NodeSums)
+        self.check_same(sibling, peer)
         return _NodeSums(self.numbers, self.left - sibling.left)
 
 
@@ -85,7 +111,7 @@ class LatticeActive(ActiveHalf):
         self._peers: dict[str, _Peer] = {}
         self._pairs: NDArray[np.int64]
         self._subtracts = True
-        self._sums: dict[tuple[str, int], _NodeSums] = {}
+        self._known: dict[tuple[str, int], NodeAnswer] = {}
 
     def start_session(
         self,
@@ -143,7 +169,7 @@ class LatticeActive(ActiveHalf):
         params = gradients.params
         self._subtracts = params.colsample_bylevel == params.colsample_bynode == 1
         self._pairs = gradients.pairs[self._training]
-        self._sums.clear()
+        self._known.clear()
         return ()
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
@@ -178,20 +204,20 @@ class LatticeActive(ActiveHalf):
         pieces: list[Values] = query
         return pieces
 
-    def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[list[_NodeSums]]:
+    def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[list[NodeAnswer]]:
         """What ``peer`` answered to the query of ``seed``, node by node."""
         step = DecryptAnswer(pieces, self._peers[peer].hints, self._layout, seed)
         [(numbers, sums)] = yield Compute([step])
         return [_NodeSums(numbers, left) for left in sums]
 
-    def keep(self, peer: str, node: int, sums: _NodeSums) -> Sums:
+    def keep(self, peer: str, node: int, known: NodeAnswer) -> Answer:
         """Remember what is known of a node, for its children."""
-        self._sums[peer, node] = sums
-        return Sums(sums.left)
+        self._known[peer, node] = known
+        return known.answer
 
-    def kept(self, peer: str, node: int) -> _NodeSums:
+    def kept(self, peer: str, node: int) -> NodeAnswer:
         """What is known of a node."""
-        return self._sums[peer, node]
+        return self._known[peer, node]
 
     def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
         seeds, unsent = self._peers[peer].transfer_seeds, self._peers[peer].unsent

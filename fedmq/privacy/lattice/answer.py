@@ -120,6 +120,10 @@ class AnswerQuery:
     seed: bytes = field(repr=False)
 
     def run(self) -> NDArray[np.uint32]:
+        return np.ascontiguousarray(carried(self.sums()).T)
+
+    def sums(self) -> NDArray[np.int64]:
+        """Sums of the answer's limbs: (6, C)."""
         query = read_query(self.pieces, self.layout)
         features = np.unique(self.candidates.feature)
         cells = np.zeros((LIMBS, self.bins.cuts.n_cells), np.int64)
@@ -130,10 +134,10 @@ class AnswerQuery:
         left = self.candidates.left_sums(pairs)[:, self.order]
         sums = np.ascontiguousarray(left.transpose(0, 2, 1)).reshape(LIMBS, -1)
         sums[lowest:] += inner_products(self.masks, query.masks, self.places[self.order]).T
-        add_flood(sums, self._noise_seed(), self.layout)
-        return np.ascontiguousarray(carried(sums).T)
+        add_flood(sums, self.noise_seed(), self.layout)
+        return sums
 
-    def _noise_seed(self) -> bytes:
+    def noise_seed(self) -> bytes:
         """Of this query alone; its pieces have been read, and so their names and shapes are set."""
         key = Stream(self.seed, f"fedmq lattice query {self.purpose}").read(SEED_BYTES)
         digest = hashlib.sha256(key)

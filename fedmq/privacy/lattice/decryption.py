@@ -43,11 +43,7 @@ class DecryptAnswer:
 
     def run(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         layout = self.layout
-        numbers, answers = read_answer(self.pieces, len(self.hints))
-        sums = answers.T.astype(np.int64)
-        sums[LIMBS - self.hints.shape[1] :] -= self._products(numbers).T
-        add_power(sums, layout.noise_bits - 1)
-        limbs = carried(sums)
+        numbers, limbs = self.limbs()
         left = np.empty((layout.nodes, len(numbers), 2), np.int64)
         borrowed = np.zeros(len(numbers), np.bool_)  # by a negative number from the field above it
         for node in range(layout.nodes):
@@ -56,6 +52,14 @@ class DecryptAnswer:
                 left[node, :, column] = field + borrowed
                 borrowed = field < 0
         return numbers, left
+
+    def limbs(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """The numbers of hints, (C,), and what they hid, (6, C), rounded above the noise."""
+        numbers, answers = read_answer(self.pieces, len(self.hints))
+        sums = answers.T.astype(np.int64)
+        sums[LIMBS - self.hints.shape[1] :] -= self._products(numbers).T
+        add_power(sums, self.layout.noise_bits - 1)
+        return numbers, carried(sums)
 
     def _products(self, numbers: NDArray[np.uint32]) -> NDArray[np.int64]:
         """[H·s]_0 for these hints: sums of limbs (numbers, limbs)."""

@@ -60,7 +60,8 @@ _DISTANCE_BITS = 40  # of all answers of a session together: 2^-40
 class Layout:
     """The layout for sums over ``rows`` rows of gradients below ``2**value_bits``.
 
-    ``degree`` is smaller than `DEGREE` in tests only.
+    ``degree`` is smaller than `DEGREE` in tests only. With ``hidden`` sums a query is about one
+    node, and both fields are strictly smaller than a quarter of what they hold.
 
     Raises:
         DataError: more rows than are summed exactly.
@@ -69,6 +70,7 @@ class Layout:
     rows: int
     degree: int = DEGREE
     value_bits: int = RESOLUTION_BITS
+    hidden: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows <= MOST_ROWS:
@@ -92,12 +94,13 @@ class Layout:
     @property
     def field_bits(self) -> int:
         """Of a sum of g or h, with its sign and a bit for carries."""
-        return min(_SUM_BITS, self.value_bits + (self.rows - 1).bit_length()) + 2
+        most = self.rows if self.hidden else self.rows - 1
+        return min(_SUM_BITS, self.value_bits + most.bit_length()) + 2
 
     @property
     def nodes(self) -> int:
         """So many nodes are asked about in one query."""
-        most = LIMBS * LIMB_BITS // (2 * self.field_bits)
+        most = 1 if self.hidden else LIMBS * LIMB_BITS // (2 * self.field_bits)
         for nodes in range(most, 1, -1):
             if self._answers(self._noise_beside(nodes)) >= _LEAST_ANSWERS:
                 return nodes

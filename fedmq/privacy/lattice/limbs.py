@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS
 
-__all__ = ["add_power", "add_shifted", "carried", "signed_field"]
+__all__ = ["add_power", "add_shifted", "carried", "field_at", "signed_field"]
 
 _LOW_BITS = 31
 
@@ -46,14 +46,20 @@ def add_power(sums: NDArray[np.int64], bit: int, sign: int = 1) -> None:
         sums[..., limb, :] += sign * (1 << shift)
 
 
-def signed_field(limbs: NDArray[np.uint32], offset: int, bits: int) -> NDArray[np.int64]:
-    """The ``bits`` (at most 64) from ``offset`` on as signed integers: int64 (..., n)."""
+def field_at(limbs: NDArray[np.uint32], offset: int) -> NDArray[np.uint64]:
+    """The 64 bits from ``offset`` on: uint64 (..., n)."""
     limb, shift = divmod(offset, LIMB_BITS)
     field = np.zeros(limbs.shape[:-2] + limbs.shape[-1:], np.uint64)
     for place in range(limb, min(limb + 3, LIMBS)):
         part = limbs[..., place, :].astype(np.uint64)
         up = LIMB_BITS * (place - limb) - shift
         field |= part << np.uint64(up) if up >= 0 else part >> np.uint64(-up)
+    return field
+
+
+def signed_field(limbs: NDArray[np.uint32], offset: int, bits: int) -> NDArray[np.int64]:
+    """The ``bits`` (at most 64) from ``offset`` on as signed integers: int64 (..., n)."""
     unused = 64 - bits
-    signed: NDArray[np.int64] = (field << np.uint64(unused)).view(np.int64) >> unused
+    field = field_at(limbs, offset) << np.uint64(unused)
+    signed: NDArray[np.int64] = field.view(np.int64) >> unused
     return signed

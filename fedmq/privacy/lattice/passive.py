@@ -146,22 +146,22 @@ class LatticePassive(PassiveHalf):
                 "trees"
             )
         places = [self._places(query.candidates) for query in queries]
-        answers = yield Compute(
-            [
-                AnswerQuery(
-                    query.pieces,
-                    self._bins,
-                    query.candidates,
-                    query.order,
-                    own,
-                    self._masks,
-                    self._layout,
-                    f"{query.tree} {query.node} {query.round}",
-                    self._seed,
-                )
-                for query, own in zip(queries, places, strict=True)
-            ]
-        )
+        steps = [
+            AnswerQuery(
+                query.pieces,
+                self._bins,
+                query.candidates,
+                query.order,
+                own,
+                self._masks,
+                self._layout,
+                f"{query.tree} {query.node} {query.round}",
+                self._seed,
+            )
+            for query, own in zip(queries, places, strict=True)
+        ]
+        nodes = [query.node for query in queries]
+        answers = yield from self.answered(list(zip(nodes, steps, strict=True)))
         step = PIECE_BYTES // SUM_BYTES
         for query, own, sums in zip(queries, places, answers, strict=True):
             numbers = self._numbers[own[query.order]].astype(np.uint32)
@@ -175,6 +175,11 @@ class LatticePassive(PassiveHalf):
                     for start in range(0, max(1, len(sums)), step)
                 ],
             )
+
+    def answered(self, steps: Sequence[tuple[int, AnswerQuery]]) -> Plan[list[NDArray[np.uint32]]]:
+        """The limbs of answers about nodes."""
+        answers: list[NDArray[np.uint32]] = yield Compute([step for _, step in steps])
+        return answers
 
     def _places(self, candidates: CandidateTable) -> NDArray[np.intp]:
         """Where a tree's candidates stand among all."""

@@ -2,6 +2,7 @@
 
 =========================  ====================================================================
 ``active``                 what the label holder does: it asks, compares and splits
+``active_contests``        how it finds winners where sums are hidden
 ``active_opening``         how it opens the training
 ``passive``                what a passive party does: it sums, answers and keeps its thresholds
 ``passive_opening``        how it takes up the training, or refuses
@@ -21,6 +22,8 @@
 ``level``                  what is asked of the nodes of a level, and what is missing
 ``own_candidates``         the label holder's own candidates and their gains
 ``answers``                gains from what another party answered
+``contests``               which nodes' winners are found next, where sums are hidden
+``circuits``               the parcels by which they are found
 ``split_choice``           which candidate wins a node, and which node is split next
 ``asked_nodes``            whether the nodes of all questions belong to one tree
 ``histogram_requests``     which sums were asked for

@@ -34,7 +34,7 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.machine import RunningPlan
-from fedmq.protocol.training.active_continuing import ActiveContinuing
+from fedmq.protocol.training.active_contests import ActiveContests
 from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_categories import CandidateCategories
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
@@ -71,7 +71,7 @@ __all__ = ["ActiveTraining"]
 State = ActiveTrainingState
 
 
-class ActiveTraining(ActiveContinuing):
+class ActiveTraining(ActiveContests):
     """Trains a model with ``peers``; finishes with an ``ActiveShare``.
 
     ``parallelism`` is the number of computations worth running at once. The order of ``peers``
@@ -265,6 +265,7 @@ class ActiveTraining(ActiveContinuing):
     def _ask_level(self) -> None:
         nodes = self._builder.level
         self._level = Level(self.tree, nodes, 1 + len(self._askable))
+        self._await_contests(self._level, self._builder, self._askable)
         if self._askable:
             level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
             for question in self._engine.ask_level(level):
@@ -276,13 +277,14 @@ class ActiveTraining(ActiveContinuing):
     def _ask(self, question: Question, _: None) -> None:
         nodes = [asked.node for asked in question.nodes]
         for owner, peer in enumerate(self._askable, start=1):
-            self._run(
-                OFFER,
-                self._answers.scored(question, peer, self._handshake.candidates(peer)),
-                partial(self._with_offers, nodes, owner),
-                partial(self._on_exchange, peer, nodes[0]),
-                NodeAnswer(peer, self.tree, nodes[0]),
-            )
+            most, about = self._handshake.candidates(peer), NodeAnswer(peer, self.tree, nodes[0])
+            exchange = partial(self._on_exchange, peer, nodes[0])
+            if self._spec.hides_sums:
+                counted, then = self._answers.counted, partial(self._with_counts, peer, nodes)
+                self._run(OFFER, counted(question, peer, most), then, exchange, about)
+            else:
+                scored, then = self._answers.scored, partial(self._with_offers, nodes, owner)
+                self._run(OFFER, scored(question, peer, most), then, exchange, about)
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         """Everybody reads of sums that cannot be true, and whose they are."""
@@ -325,16 +327,17 @@ class ActiveTraining(ActiveContinuing):
 
     def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[Best]) -> None:
         self._level.add_offers(nodes, owner, offers)
+        if owner == LABEL_HOLDER and self._spec.hides_sums:
+            self._contest()
         self._split_when_scored()
 
     # Splits
 
     def _split_when_scored(self) -> None:
-        if not self._level.is_scored:
-            return
-        self._move(LEVEL_SCORED)
-        self._choice.add(self._level)
-        self._split_next()
+        if self._level.is_scored:
+            self._move(LEVEL_SCORED)
+            self._choice.add(self._level)
+            self._split_next()
 
     def _split_next(self) -> None:
         """Split what the driver has next, until somebody has to be asked."""
@@ -369,7 +372,7 @@ class ActiveTraining(ActiveContinuing):
         candidates, split = self._candidates.split(node, best)
         record = self._model.record(candidates, split)
         left = went_left(self._model.records, record, self._table.values, self._builder.rows(node))
-        self._split(node, LABEL_HOLDER, record, left, best.mark_of(split))
+        self._split(node, LABEL_HOLDER, record, left, best.mark_of(split), best.gain)
 
     @on_message(training.SplitOutcome)
     def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
@@ -384,11 +387,13 @@ class ActiveTraining(ActiveContinuing):
             left = left[self._builder.rows(node)]
         best = self._choice.best(node)
         peer, record = self._level.end_split(node)
-        column = UNMARKED
+        column, gain = UNMARKED, best.gain
         if best.left is not None:
-            claim = NodeAnswer(peer, self.tree, node)
-            column = claim.mark(self._builder.left_totals(node, left), best)
-        self._split(node, self._parties.index(peer), record, left, column)
+            sums, claim = self._builder.left_totals(node, left), NodeAnswer(peer, self.tree, node)
+            column = claim.mark(sums, best)
+        if self._spec.hides_sums:
+            gain = self._contests.gain(peer, node, left)
+        self._split(node, self._parties.index(peer), record, left, column, gain)
         self._go_on_when_split()
 
     def _go_on_when_split(self) -> None:
@@ -396,9 +401,15 @@ class ActiveTraining(ActiveContinuing):
             self._split_next()
 
     def _split(
-        self, node: int, owner: int, record: int, left: NDArray[np.bool_], column: ColumnMark
+        self,
+        node: int,
+        owner: int,
+        record: int,
+        left: NDArray[np.bool_],
+        column: ColumnMark,
+        gain: float,
     ) -> None:
-        gain, expands = self._choice.best(node).gain, self._choice.expands_below(node)
+        expands = self._choice.expands_below(node)
         self._builder.split(node, owner, record, gain, left, column, expands=expands)
         if not expands or self._spec.hides_rows:
             return  # at the last level nobody but the owner learns the partition

@@ -11,6 +11,7 @@ from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError
 from fedmq.messages import training
 from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.privacy.engine import Engine
@@ -64,6 +65,11 @@ class ActiveOpening(TranscribedMachine):
             params = continuing(earlier, params, (party, *peers), table)
         self._earlier = earlier
         engine.check(params)
+        if engine.hides_sums and len(peers) > 1:
+            raise ConfigError(
+                f"engine {engine.name}: sums = hidden: one passive party takes part, there are "
+                f"{len(peers)}; leave sums out"
+            )
         table.check_engine(engine)
         super().__init__(State.READY, party, peers, signing, active=party)
         self._constraints = ColumnConstraints(party, peers, table, params, engine)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
 from fedmq.messages.training import HistogramReply
-from fedmq.privacy.engine import Best, Engine, Question, Sums
+from fedmq.privacy.engine import Best, Engine, HiddenSums, Question, Sums
 from fedmq.privacy.plan import Compute, Plan
 from fedmq.protocol.training.candidate_categories import CandidateCategories
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
@@ -53,6 +53,21 @@ class Answers:
         claim = NodeAnswer(peer, self.builder.gradients.tree, node)
         claim.check_declined(len(self.builder.carrying(node)), smallest)
 
+    def counted(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[int]]:
+        """Ask ``peer`` about the nodes of ``question``, of which no sum is shown.
+
+        So many candidates it has answered for in each of them. Raises `Inconsistent` as `scored`.
+        """
+        claim = NodeAnswer(peer, self.builder.gradients.tree, question.nodes[0].node)
+        try:
+            answers = yield from question.ask(peer)
+        except MessageError as error:
+            raise claim.unreadable(str(error)) from error
+        counts = [answer.candidates for answer in answers if isinstance(answer, HiddenSums)]
+        for count in counts:
+            claim.check_count(count, most_candidates)
+        return counts
+
     def scored(self, question: Question, peer: str, most_candidates: int) -> Plan[Sequence[Best]]:
         """Ask ``peer`` about the nodes of ``question``; its best candidates in each of them.
 
@@ -76,6 +91,7 @@ class Answers:
         bests = iter((yield Compute(scores)))
         offers: list[Best] = []
         for claim, answer in zip(claims, answers, strict=True):
+            assert not isinstance(answer, HiddenSums)
             if isinstance(answer, Best):
                 named = answer.candidates
                 claim.check_count(int(named.max()) + 1 if len(named) else 0, most_candidates)

@@ -7,8 +7,9 @@ rows, and each split shows where everybody goes. It knows how nodes are numbered
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from fedmq.boosting.node_numbers import depth, parent
+from fedmq.boosting.node_numbers import ROOT, depth, parent, sibling
 from fedmq.errors import ProtocolError
 from fedmq.messages.training import TrainingOpen
 from fedmq.protocol.answered_sums import most_nodes
@@ -34,6 +35,7 @@ class AskedNodes:
         """Rounds of questions by node."""
         self._splits: set[int] = set()
         self._decoys: set[int] = set()
+        self._contested: set[int] = set()
         self._nodes_per_question = 2 * nodes_per_query
         self._may_split: Counter[int] = Counter()
         """So many nodes by depth, of those that were asked about."""
@@ -53,6 +55,20 @@ class AskedNodes:
             raise ProtocolError(f"sums of more than {self._most_nodes:,} nodes of a tree")
         self._add_splits(parent(node))
         self._may_split[depth(node)] += self._nodes_per_question if first else 0
+
+    def contest(self, nodes: Sequence[int]) -> None:
+        """The winners of ``nodes`` are to be found, where sums are hidden.
+
+        Raises:
+            ProtocolError: there are none, or one of them was not asked about, or contested before.
+        """
+        for node in nodes:
+            asked = node in self._rounds or (node > ROOT and sibling(node) in self._rounds)
+            if not asked or node in self._contested:
+                raise ProtocolError(f"a contest of node {node}, which is not next")
+            self._contested.add(node)
+        if not nodes:
+            raise ProtocolError("a contest of no nodes")
 
     def split(self, node: int) -> None:
         """``node`` is split by this party.

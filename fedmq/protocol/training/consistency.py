@@ -90,6 +90,14 @@ class NodeAnswer:
             )
         return best.mark(int(named[0]))
 
+    def check_gain(self, gain: float, best: float, least: float) -> None:
+        """Raise `Inconsistent` unless a split that won gains more than ``best``, and ``least``."""
+        if not (gain > best and gain >= least):
+            raise self._error(
+                "a split that gains less than another would have",
+                {"gain": str(gain), "best": str(max(best, least))},
+            )
+
     def unreadable(self, reason: str) -> Inconsistent:
         """Sums that do not even decrypt to as many numbers as they should."""
         return self._error(_IMPOSSIBLE, {"unreadable": reason})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +30,7 @@ class GrowingTree:
     ``asked`` knows which nodes it may have, ``marks`` the constraints of columns, ``engine`` how
     long questions about nodes may be.
     ``keeps_numbers``: a candidate has one number in all nodes, unless nodes draw their columns.
+    ``hides_sums``: no decision names a candidate, as this party knows which have won.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class GrowingTree:
         records_before: int,
         *,
         keeps_numbers: bool,
+        hides_sums: bool,
     ) -> None:
         self.number = number
         self.candidates = candidates
@@ -60,6 +64,9 @@ class GrowingTree:
         self.to_arrive = pieces
         self.to_take = pieces
         """Pieces that the engine has not taken in yet."""
+        self._hides_sums = hides_sums
+        self._won: dict[int, int] = {}
+        """The candidates that won, by node, where sums are hidden."""
         self._one_order = keeps_numbers and not candidates.narrows
 
     def order(self, node: int) -> NDArray[np.int64] | None:
@@ -75,6 +82,8 @@ class GrowingTree:
             ProtocolError: the node was not shown, or shows no such candidate.
         """
         order, table = self.order(body.node), self.candidates.of_node(body.node)
+        if self._hides_sums:
+            return self._hidden_winner(body, order)
         named = [body.candidates.numpy(), *(split.right.numpy() for split in body.sets)]
         together = np.concatenate(named)
         if order is None or not len(together) or int(together.max()) >= len(order):
@@ -87,6 +96,31 @@ class GrowingTree:
         if not all(map(table.has_set, rights)) or table.is_category[chosen].any():
             raise ProtocolError(f"a split of node {body.node} by no set of categories of a column")
         return first_named(table, chosen, sets)
+
+    def _hidden_winner(self, body: training.SplitDecision, order: NDArray[np.int64] | None) -> int:
+        """The candidate that won, which is not named: the circuits have told this party alone."""
+        if order is None or body.node not in self._won or len(body.candidates.numpy()) or body.sets:
+            raise ProtocolError(f"a split of node {body.node}, which this party has not won")
+        return int(order[self._won.pop(body.node)])
+
+    def contest(self, nodes: Sequence[int]) -> int:
+        """The winners of ``nodes`` are to be found; how many candidates each of them has.
+
+        Raises:
+            ProtocolError: it is not their turn, or they have no such candidates.
+        """
+        self._asked.contest(nodes)
+        counts = {0 if order is None else len(order) for order in map(self.order, nodes)}
+        if len(counts) > 1 or not self._hides_sums:
+            raise ProtocolError("a contest of nodes that have other candidates")
+        return counts.pop()
+
+    def take_winners(
+        self, nodes: Sequence[int], won: NDArray[np.bool_], candidates: NDArray[np.int64]
+    ) -> None:
+        """Which of ``nodes`` this party has won, and by which of the candidates it has shown."""
+        found = zip(nodes, won.tolist(), candidates.tolist(), strict=True)
+        self._won |= {node: candidate for node, was_won, candidate in found if was_won}
 
     def request(self, body: training.HistogramRequest) -> None:
         """Nodes are asked about.

@@ -153,6 +153,7 @@ def opening_of(
         alignment_name=table.alignment_name,
         evaluation=Bitmap.of(table.evaluation),
         engine=engine.name,
+        sums="hidden" if engine.hides_sums else "shown",
         public=pack_payload(public),
         trees=model.total_trees,
         active_only_trees=model.trees_alone,

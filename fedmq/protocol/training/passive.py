@@ -29,6 +29,7 @@ from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.asked_nodes import AskedNodes
 from fedmq.protocol.training.candidate_categories import shown_categories
 from fedmq.protocol.training.category_columns import columns_by_sets
+from fedmq.protocol.training.circuits import Circuits
 from fedmq.protocol.training.column_marks import ColumnMarks
 from fedmq.protocol.training.computations import recorded, went_left
 from fedmq.protocol.training.earlier_attempts import kept_before
@@ -42,6 +43,7 @@ from fedmq.protocol.training.states import (
     RECEIVED,
     SHOWN,
     SUMS,
+    WINNERS,
     PassiveTrainingState,
 )
 
@@ -57,6 +59,7 @@ class PassiveTraining(PassiveOpening):
     """
 
     _growing: GrowingTree
+    _circuits: Circuits
     """Set when a tree begins."""
 
     def check(self) -> None:
@@ -96,7 +99,9 @@ class PassiveTraining(PassiveOpening):
             prepared.engine,
             len(self._records),
             keeps_numbers=prepared.spec.keeps_numbers,
+            hides_sums=prepared.spec.hides_sums,
         )
+        self._circuits = Circuits(self._send, self._resume, opens=False)
         if not body.pieces:
             rows.carrying[:] = True
             self._move(GRADIENTS_HERE)
@@ -212,6 +217,27 @@ class PassiveTraining(PassiveOpening):
                     **(shown if index == 0 else {}),
                 ),
             )
+
+    # Winners, where sums are hidden
+
+    @on_message(training.CircuitPiece)
+    def _on_circuit_piece(self, peer: str, body: training.CircuitPiece) -> None:
+        if body.parcel:
+            self._circuits.hear(peer, body)
+            return
+        if body.tree != self._growing.number or body.piece or body.level[:1] != (body.node,):
+            raise ProtocolError(f"circuits of node {body.node} that begin out of place")
+        nodes, engine = body.level, self._prepared.engine
+        candidates = self._growing.contest(nodes)
+        self._circuits.begin(peer, body.tree, nodes, engine.contest_bytes(len(nodes), candidates))
+        follow = partial(self._circuits.follow, peer, body.node)
+        self._run(WINNERS, engine.find_winners(nodes), partial(self._with_winners, nodes), follow)
+
+    def _with_winners(
+        self, nodes: Sequence[int], winners: tuple[NDArray[np.bool_], NDArray[np.int64]]
+    ) -> None:
+        self._circuits.end(self._peer, nodes[0])
+        self._growing.take_winners(nodes, *winners)
 
     # Splits
 

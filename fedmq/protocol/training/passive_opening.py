@@ -128,7 +128,7 @@ class PassiveOpening(PassiveContinuing):
     def _on_open(self, _: str, body: training.TrainingOpen) -> None:
         self._terms = body
         try:
-            self._spec = self._find_engine(body.engine)
+            self._spec = self._find_engine(body.engine).on_terms(body.sums)
         except FedmqError as error:
             self._refuse(Refused(str(error)))
             return
@@ -171,7 +171,8 @@ class PassiveOpening(PassiveContinuing):
             BinTable(table.values, learning, self._terms.max_bin, columns, by_sets)
         )
         candidates = len(CandidateTable.of(bins.cuts))
-        counter = SumsCounter(self._party, self._answered, table.row_set, int(learning.sum()))
+        answered = None if spec.hides_sums else self._answered
+        counter = SumsCounter(self._party, answered, table.row_set, int(learning.sum()))
         try:
             engine = spec.passive(unpack_payload(self._terms.public), bins, self._parallelism)
             secret = noise_secret(self._secret)

@@ -61,6 +61,8 @@ OWN_OFFERS = Done("own candidates")
 QUESTION = Done("question about nodes")
 OFFER = Done("candidates of a peer")
 OFFER_EXCHANGE = Yields("candidates of a peer")
+WINNERS = Done("winners among hidden sums")
+WINNERS_EXCHANGE = Yields("winners among hidden sums")
 DIRECTIONS = Done("directions of a split")
 DIRECTIONS_EXCHANGE = Yields("directions of a split")
 LEVEL_SCORED = When("every candidate of the level is scored")
@@ -112,6 +114,9 @@ ACTIVE_TRAINING = session_table(
             training.HistogramReply: _A.GROWING,
             training.NodeDeclined: _A.GROWING,
             OFFER: _A.GROWING,
+            WINNERS_EXCHANGE: _A.GROWING,
+            training.CircuitPiece: _A.GROWING,
+            WINNERS: _A.GROWING,
             LEVEL_SCORED: _A.SPLITTING,
             Pause: _A.GROWING,
             Resume: _A.GROWING,
@@ -178,6 +183,9 @@ PASSIVE_TRAINING = session_table(
             training.QueryPiece: _P.GROWING,
             SUMS_REPLY: _P.GROWING,
             SUMS: _P.GROWING,
+            training.CircuitPiece: _P.GROWING,
+            WINNERS_EXCHANGE: _P.GROWING,
+            WINNERS: _P.GROWING,
             training.DirectionsQuery: _P.GROWING,
             training.SplitDecision: _P.GROWING,
             SHOWN: _P.GROWING,

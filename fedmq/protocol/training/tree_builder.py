@@ -15,7 +15,7 @@ from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
 from fedmq.boosting.node_numbers import ROOT, children, parent
 from fedmq.boosting.objectives.intercept import quantile
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import leaf_weights, node_weights, vector_leaf_weights
+from fedmq.boosting.split import leaf_weights, node_weights, split_gains, vector_leaf_weights
 
 __all__ = ["Residuals", "TreeBuilder"]
 
@@ -105,6 +105,13 @@ class TreeBuilder:
         self._bounds[below[counted]] = bounds
         self._bounds[below[1 - counted]] = self.bounds(node) - bounds
         return self.totals(below[0])
+
+    def gain(self, node: int, left: NDArray[np.bool_]) -> float:
+        """What a split gains by which the rows of ``left``, over ``rows(node)``, go left."""
+        total = self.totals(node)
+        of_left = self.left_totals(node, left)
+        sums = self.gradients.scale.to_float(np.stack([of_left, total - of_left, total]))
+        return float(split_gains(sums[:1], sums[1:2], sums[2], self._params)[0])
 
     def monotone(self, node: int, signs: NDArray[np.int8]) -> MonotoneNode | None:
         """How monotone constraints bound ``node``, for candidates of these signs; None without."""

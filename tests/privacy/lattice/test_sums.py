@@ -168,7 +168,7 @@ def test_the_noise_follows_from_the_whole_question_and_its_place() -> None:
             computed.layout,
             purpose,
             seed,
-        )._noise_seed()
+        ).noise_seed()
 
     other = [{name: array.copy() for name, array in piece.items()} for piece in query]
     other[-1]["limbs"][-1, -1] ^= 1

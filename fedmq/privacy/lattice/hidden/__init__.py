@@ -14,8 +14,12 @@ circuit tells whose candidate is the best of all.
 ``tournament``      the best of all candidates of a party
 ``chain``           the best of a party, of those before it, and of the label holder
 ``level``           how much of everything a level of nodes takes
+``parcels``         arrays as they travel
+``gain_batches``    gains of many candidates at once, garbled and evaluated
 ``garbler``         the feature holder's half of a level of nodes
 ``evaluator``       the label holder's half
+``sizes``           how much travels
+``steps``           what a half computes between two parcels
 ==================  ==========================================================================
 
 The messages of a level. A is the label holder, and 1 to K are the feature holders in the order of

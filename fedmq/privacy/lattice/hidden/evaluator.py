@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,11 @@ from fedmq.privacy.garbling.half_gates import Evaluation, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.lattice.hidden.chain import ALONE, Place, link_schedule
 from fedmq.privacy.lattice.hidden.field import Field, Shares
-from fedmq.privacy.lattice.hidden.gain_circuit import gain_schedule
+from fedmq.privacy.lattice.hidden.gain_batches import EvaluateGains
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
 from fedmq.privacy.lattice.hidden.lift import chosen_carries, offset, receiver_lift
 from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
+from fedmq.privacy.lattice.hidden.parcels import Unpacked
 from fedmq.privacy.lattice.hidden.squares import (
     chosen_shares,
     chosen_totals,
@@ -27,8 +29,12 @@ from fedmq.privacy.oblivious_transfer.extension import Extended, ExtensionReceiv
 from fedmq.privacy.oblivious_transfer.hashing import Permutation
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, integers_of, wide
+from fedmq.privacy.plan import Values
 
 __all__ = ["LevelEvaluator"]
+
+Reading = Generator[tuple[int, ...], object, None]
+"""Yields the shape of the next piece, and takes it."""
 
 
 class LevelEvaluator:
@@ -52,15 +58,19 @@ class LevelEvaluator:
     ) -> None:
         nodes, candidates, _ = shares.shape
         self._field = field
-        self._level = Level(field, nodes, candidates, place)
+        self.level = Level(field, nodes, candidates, place)
         self._moved = offset(shares.reshape(-1, 2), field)
         self._inputs = inputs
         self._receiver = receiver
         self._permutation = permutation
-        self._tweaks = LevelTweaks.take(tweaks, self._level)
+        self._tweaks = LevelTweaks.take(tweaks, self.level)
         self._lifted: Wide
         self._chosen: list[tuple[NDArray[np.bool_], NDArray[np.uint64]]] = []
-        self._reading: Generator[None, object, None]
+        self._own: Labels
+        self._by_node: dict[str, Labels]
+        self._taken: dict[str, Labels]
+        self._unread: Callable[[], Reading]
+        self._reading: Reading | None = None
         self._awaits_piece = False
         self._best: dict[str, Labels]
         self._found: dict[str, Labels] | None = None
@@ -86,21 +96,49 @@ class LevelEvaluator:
         """The third one, when the second is answered."""
         tweaks = self._tweaks
         own_cross = self._receive(cross, 1, tweaks.shares)
-        own_totals = self._receive(with_totals, self._level.candidates, tweaks.totals)
+        own_totals = self._receive(with_totals, self.level.candidates, tweaks.totals)
         totals = self._inputs.totals[:, 0]
         squares = receiver_squares(self._lifted, totals, own_cross, own_totals, self._field)
         numbers = (*squares, wide(self._moved[:, 1].copy()))
-        sizes = self._level.candidate_bits.values()
+        sizes = self.level.candidate_bits.values()
         of_candidates = np.concatenate(
             [bits_of(number, size) for number, size in zip(numbers, sizes, strict=True)]
         )
-        of_nodes = np.concatenate([self._inputs.bits[name] for name in self._level.node_bits])
+        of_nodes = np.concatenate([self._inputs.bits[name] for name in self.level.node_bits])
         messages = (
             self._choose(of_candidates.reshape(-1), tweaks.candidate_rows),
             self._choose(of_nodes.reshape(-1), tweaks.node_rows),
         )
-        self._begin(self._read())
+        (_, own), (_, known) = self._chosen
+        self._chosen.clear()
+        self._own = own.reshape(-1, self.level.instances, 2)
+        self._by_node = named_labels(known.reshape(-1, self.level.nodes, 2), self.level.node_bits)
+        bits = self.level.place.taken_bits
+        self._taken = {name: self._by_node.pop(name) for name in bits if name in self._by_node}
+        self._begin(self._read)
         return messages
+
+    def batch(self, batch: slice, tables: Sequence[Values] | NDArray[np.uint64]) -> EvaluateGains:
+        """How the gains of ``batch`` are evaluated by its tables; of one after the other."""
+        return EvaluateGains(
+            self.level,
+            batch,
+            tables,
+            self._own,
+            self._by_node,
+            self._permutation,
+            self._tweaks.circuits.take(batch.stop - batch.start),
+        )
+
+    def close(self, gains: Sequence[Labels], parcel: Unpacked) -> None:
+        """What follows upon all batches, whose ``gains`` were found, by the rest of the tables."""
+        reading = self._close(gains)
+        with suppress(StopIteration):
+            shape = next(reading)
+            while True:
+                shape = reading.send(parcel.take(np.uint64, shape))
+        parcel.end()
+        self._awaits_piece = False
 
     @property
     def awaits_piece(self) -> bool:
@@ -111,10 +149,13 @@ class LevelEvaluator:
         """The next piece of the answer to the third message, or to the fourth one."""
         if not self._awaits_piece:
             raise MessageError("a piece of garbled tables after the last one")
+        if self._reading is None:
+            self._reading = self._unread()
+            next(self._reading)
         try:
             self._reading.send(piece)
         except StopIteration:
-            self._awaits_piece = False
+            self._awaits_piece, self._reading = False, None
 
     def follow(self, leader: NDArray[np.bool_]) -> Extended:
         """The fourth message; ``leader``: that of the feature holder before."""
@@ -122,7 +163,8 @@ class LevelEvaluator:
         message = self._choose(leader.reshape(-1), self._tweaks.taken_rows)
         _, rows = self._chosen.pop()
         labels = rows.reshape(*leader.shape, 2)
-        self._begin(self._link(named_labels(labels, self._level.place.taken_bits)))
+        self._taken = named_labels(labels, self.level.place.taken_bits)
+        self._begin(self._link)
         return message
 
     def leader(self) -> NDArray[np.bool_]:
@@ -150,10 +192,9 @@ class LevelEvaluator:
         won = self.owners() == 1
         return won, self.claim(won)
 
-    def _begin(self, reading: Generator[None, object, None]) -> None:
-        self._reading = reading
+    def _begin(self, reading: Callable[[], Reading]) -> None:
+        self._unread = reading
         self._awaits_piece = True
-        next(reading)
 
     def _check_read(self) -> None:
         if self._awaits_piece:
@@ -174,45 +215,46 @@ class LevelEvaluator:
         choices, rows = self._chosen.pop(0)
         return receive(rows, choices, sent, width, self._permutation, tweaks)
 
-    def _read(self) -> Generator[None, object, None]:
+    def _read(self) -> Reading:
         """All pieces, one after the other."""
-        level = self._level
-        (_, own), (_, known) = self._chosen
-        own = own.reshape(-1, level.instances, 2)
-        by_node = named_labels(known.reshape(-1, level.nodes, 2), level.node_bits)
-        taken = {name: by_node.pop(name) for name in level.place.taken_bits if name in by_node}
         gains = []
-        for batch in level.batches():
-            others = _words((yield), (len(own), batch.stop - batch.start, 2))
-            inputs = level.gain_inputs(batch, others, own, by_node)
-            found = yield from self._evaluate(gain_schedule(self._field), inputs)
-            gains.append(found["gain"])
-        every = np.concatenate(gains, axis=1)
-        self._best = yield from tournament(every, level.nodes, self._evaluate)
-        if level.place.is_first:
-            yield from self._link(taken)
+        for batch in self.level.batches():
+            tables = _words((yield ()), None)
+            gains.append(self.batch(batch, tables).run())
+        yield from self._close(gains)
 
-    def _link(self, taken: Mapping[str, Labels]) -> Generator[None, object, None]:
+    def _close(self, gains: Sequence[Labels]) -> Reading:
+        every = np.concatenate(gains, axis=1)
+        self._best = yield from tournament(every, self.level.nodes, self._evaluate)
+        if self.level.place.is_first:
+            yield from self._link()
+
+    def _link(self) -> Reading:
         """The pieces of the feature holder's link."""
-        level = self._level
+        level = self.level
         schedule = link_schedule(level.place, len(self._best["index"]))
-        found = yield from self._evaluate(schedule, {**self._best, **taken})
+        found = yield from self._evaluate(schedule, {**self._best, **self._taken})
         if level.place.is_last:
-            self._unset = _words((yield), found["owner"].shape[:2])
+            shape = found["owner"].shape[:2]
+            self._unset = _words((yield shape), shape)
         self._found = found
 
     def _evaluate(
         self, schedule: Schedule, inputs: Mapping[str, Labels]
-    ) -> Generator[None, object, dict[str, Labels]]:
+    ) -> Generator[tuple[int, ...], object, dict[str, Labels]]:
         instances = next(iter(inputs.values())).shape[1]
         tweaks = self._tweaks.circuits.take(instances)
         evaluation = Evaluation(schedule, inputs, self._permutation, tweaks)
-        while evaluation.missing:
-            evaluation.take((yield))
+        while (shape := evaluation.awaited) is not None:
+            evaluation.take((yield shape))
         return evaluation.outputs
 
 
-def _words(piece: object, shape: tuple[int, ...]) -> NDArray[np.uint64]:
-    if not isinstance(piece, np.ndarray) or piece.dtype != np.uint64 or piece.shape != shape:
-        raise MessageError(f"a piece beside garbled tables that is not uint64 {shape}")
+def _words(piece: object, shape: tuple[int, ...] | None) -> NDArray[np.uint64]:
+    if (
+        not isinstance(piece, np.ndarray)
+        or piece.dtype != np.uint64
+        or (shape is not None and piece.shape != shape)
+    ):
+        raise MessageError(f"a piece beside garbled tables that is not uint64 {shape or ''}")
     return piece

@@ -6,7 +6,7 @@ other one. It so claims no candidate that the circuits did not name.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedmq.privacy.garbling.half_gates import Garbling, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.lattice.hidden.chain import ALONE, Place, link_schedule
 from fedmq.privacy.lattice.hidden.field import Field, Shares
-from fedmq.privacy.lattice.hidden.gain_circuit import gain_schedule
+from fedmq.privacy.lattice.hidden.gain_batches import GarbleGains
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
 from fedmq.privacy.lattice.hidden.lift import carries_to_offer, sender_lift
 from fedmq.privacy.lattice.hidden.squares import (
@@ -31,7 +31,6 @@ from fedmq.privacy.oblivious_transfer.extension import Extended, ExtensionSender
 from fedmq.privacy.oblivious_transfer.hashing import Permutation
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, integers_of, wide
-from fedmq.privacy.random_stream import Stream
 
 __all__ = ["LevelGarbler"]
 
@@ -57,14 +56,18 @@ class LevelGarbler:
     ) -> None:
         nodes, candidates, _ = shares.shape
         self._field = field
-        self._level = Level(field, nodes, candidates, place)
+        self.level = Level(field, nodes, candidates, place)
         self._shares = shares.reshape(-1, 2)
         self._sender = sender
         self._permutation = permutation
-        self._tweaks = LevelTweaks.take(tweaks, self._level)
-        self._labels = Stream(seed, "fedmq labels of a level")
+        self._tweaks = LevelTweaks.take(tweaks, self.level)
+        self._seed = seed
         self._lifted: Wide
         self._squares: tuple[Wide, Wide]
+        self._bits: NDArray[np.bool_]
+        self._others: Labels
+        self._by_node: dict[str, Labels]
+        self._taken: dict[str, Labels]
         self._best: dict[str, Labels]
         self._found: dict[str, Labels]
 
@@ -81,7 +84,7 @@ class LevelGarbler:
         tweaks = self._tweaks
         numbers = shares_to_offer(self._lifted, self._field)
         own_cross, cross = self._offer(of_shares, numbers, tweaks.share_rows, tweaks.shares)
-        numbers = totals_to_offer(self._lifted, self._level.nodes, self._field)
+        numbers = totals_to_offer(self._lifted, self.level.nodes, self._field)
         own_total, total = self._offer(of_totals, numbers, tweaks.total_rows, tweaks.totals)
         self._squares = sender_squares(self._lifted, own_cross, own_total, self._field)
         return cross, total
@@ -93,25 +96,45 @@ class LevelGarbler:
 
         The first of a chain goes on with its link; see `follow`.
         """
-        level, tweaks = self._level, self._tweaks
-        others = self._rows(of_candidates, level.candidate_labels, tweaks.candidate_rows)
-        others = others.reshape(-1, level.instances, 2)
-        known = self._rows(of_nodes, level.node_labels, tweaks.node_rows)
-        by_node = named_labels(known.reshape(-1, level.nodes, 2), level.node_bits)
-        taken = {name: by_node.pop(name) for name in level.place.taken_bits if name in by_node}
-        bits = self._input_bits()
+        self.take_labels(of_candidates, of_nodes)
         gains = []
-        for batch in level.batches():
-            zeros = self._labels.words(len(bits), batch.stop - batch.start, 2)
-            secret = self._sender.secret
-            yield zeros ^ np.where(bits[:, batch, np.newaxis], secret, np.uint64(0))
-            inputs = level.gain_inputs(batch, zeros, others, by_node)
-            found = yield from self._garble(gain_schedule(self._field), inputs)
-            gains.append(found["gain"])
+        for batch in self.level.batches():
+            tables, of_batch = self.batch(batch).run()
+            gains.append(of_batch)
+            yield tables
+        yield from self.close(gains)
+
+    def take_labels(self, of_candidates: Extended, of_nodes: Extended) -> None:
+        """What follows from the label holder's third message, before any circuit is garbled."""
+        level, tweaks = self.level, self._tweaks
+        others = self._rows(of_candidates, level.candidate_labels, tweaks.candidate_rows)
+        self._others = others.reshape(-1, level.instances, 2)
+        known = self._rows(of_nodes, level.node_labels, tweaks.node_rows)
+        self._by_node = named_labels(known.reshape(-1, level.nodes, 2), level.node_bits)
+        bits = level.place.taken_bits
+        self._taken = {name: self._by_node.pop(name) for name in bits if name in self._by_node}
+        self._bits = self._input_bits()
+
+    def batch(self, batch: slice) -> GarbleGains:
+        """How the gains of ``batch`` are garbled; of one after the other."""
+        return GarbleGains(
+            self.level,
+            batch,
+            self._bits[:, batch],
+            self._others,
+            self._by_node,
+            self._permutation,
+            self._tweaks.circuits.take(batch.stop - batch.start),
+            self._sender.secret,
+            self._seed,
+        )
+
+    def close(self, gains: Sequence[Labels]) -> Generator[NDArray[np.uint64], None, None]:
+        """What follows upon all batches, whose ``gains`` were found."""
         every = np.concatenate(gains, axis=1)
-        self._best = yield from tournament(every, level.nodes, self._garble)
-        if level.place.is_first:
-            yield from self._link(taken)
+        self._best = yield from tournament(every, self.level.nodes, self._garble)
+        if self.level.place.is_first:
+            yield from self._link(self._taken)
 
     def follow(self, taken: Extended, handed: object) -> Generator[NDArray[np.uint64], None, None]:
         """The answer to the label holder's fourth message: tables of the link.
@@ -119,7 +142,7 @@ class LevelGarbler:
         ``handed`` is what the feature holder before this one `handed` on. The last piece of the
         last party holds the colours by which the label holder reads who won.
         """
-        level = self._level
+        level = self.level
         bits = level.place.taken_bits
         shape = (sum(bits.values()), level.nodes)
         if not isinstance(handed, np.ndarray) or handed.dtype != np.bool_ or handed.shape != shape:
@@ -155,7 +178,7 @@ class LevelGarbler:
 
     def _link(self, taken: Mapping[str, Labels]) -> Generator[NDArray[np.uint64], None, None]:
         """Compare this party's best candidate with what it has to beat."""
-        place = self._level.place
+        place = self.level.place
         schedule = link_schedule(place, len(self._best["index"]))
         self._found = yield from self._garble(schedule, {**self._best, **taken})
         if place.is_last:
@@ -173,7 +196,7 @@ class LevelGarbler:
     def _input_bits(self) -> NDArray[np.bool_]:
         """This party's inputs of all candidates: bool (bits, instances)."""
         numbers = (*self._squares, wide(self._shares[:, 1].copy()))
-        sizes = self._level.candidate_bits.values()
+        sizes = self.level.candidate_bits.values()
         return np.concatenate(
             [bits_of(number, size) for number, size in zip(numbers, sizes, strict=True)]
         )

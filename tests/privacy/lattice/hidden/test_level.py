@@ -151,13 +151,20 @@ def test_pieces_must_be_the_right_ones_in_their_order() -> None:
             garbler.winners(wrong)
 
 
-@pytest.mark.parametrize("piece", [None, np.zeros(3, np.uint64)], ids=["none", "short"])
-def test_a_malformed_piece_is_refused(piece: object) -> None:
+@pytest.mark.parametrize(
+    ("piece", "why"),
+    [
+        (None, "a piece beside garbled tables that is not uint64"),
+        (np.zeros(3, np.uint64), "a parcel of 24 bytes, which is too short"),
+    ],
+    ids=["none", "short"],
+)
+def test_a_malformed_piece_is_refused(piece: object, why: str) -> None:
     level = drawn(1, 4)
     evaluator, garbler = LevelPair().halves(level, own_gains(level, 0), b"s" * 32)
     squares = evaluator.choose_squares(garbler.offer_carries(evaluator.choose_carries()))
     evaluator.choose_labels(*garbler.offer_squares(*squares))
-    with pytest.raises(MessageError, match="a piece beside garbled tables"):
+    with pytest.raises(MessageError, match=why):
         evaluator.take(piece)
 
 

@@ -1,0 +1,63 @@
+"""How is a node won where no sum is shown? In a contest, by the circuits of both halves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import MessageError
+from fedmq.privacy.plan import Plan
+
+__all__ = ["ActiveContestant", "Contest", "PassiveContestant"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contest:
+    """Nodes of a level that have as many candidates of a peer each, and what these have to beat.
+
+    All have been asked about. ``totals`` int64 (nodes, 2): the sums of g and h of each.
+    ``best`` float32 (nodes,): the gain of the label holder's best candidate, -inf without one.
+    """
+
+    nodes: tuple[int, ...]
+    totals: NDArray[np.int64]
+    best: NDArray[np.float32]
+
+
+class ActiveContestant:
+    """What the label holder's half of an engine does in contests; most engines have none."""
+
+    def contest_bytes(self, nodes: int, candidates: int) -> int:
+        """What a passive half sends about nodes with so many candidates each, at most."""
+        return 0
+
+    def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
+        """Learn in which nodes a candidate of ``peer`` wins: bool (nodes,).
+
+        `Reply` sends the passive half a parcel, `Exchange` waits for the next one of the passive
+        half; before it, it sends one if it has pieces. The first parcel leaves at once.
+        """
+        raise MessageError("an engine that has no contests")
+        yield
+
+
+class PassiveContestant:
+    """What a feature holder's half of an engine does in contests."""
+
+    def contest_bytes(self, nodes: int, candidates: int) -> int:
+        """What the active half sends about nodes with so many candidates each, at most."""
+        return 0
+
+    def find_winners(
+        self, nodes: Sequence[int]
+    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+        """Learn which of ``nodes`` are won: bool (nodes,), and by which candidates: int64 (nodes,).
+
+        Candidates are counted in the order of the answers. The other side of
+        `ActiveContestant.find_winners`; it begins when the first parcel has come.
+        """
+        raise MessageError("an engine that has no contests")
+        yield

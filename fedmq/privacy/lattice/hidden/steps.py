@@ -1,0 +1,121 @@
+"""What does each half compute between two parcels? A method of it, from bytes to bytes.
+
+A half travels to where it is computed, and comes back with what it knows then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.privacy.garbling.half_gates import Labels
+from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
+from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
+from fedmq.privacy.lattice.hidden.parcels import Unpacked, extensions_in, extensions_of
+from fedmq.privacy.oblivious_transfer.hashing import BLOCK_WORDS
+from fedmq.privacy.plan import Compute, Plan, Values
+
+__all__ = [
+    "LevelStep",
+    "choose_carries",
+    "choose_labels",
+    "choose_squares",
+    "close_evaluation",
+    "close_garbling",
+    "computed",
+    "offer_carries",
+    "offer_squares",
+    "take_labels",
+]
+
+Half = TypeVar("Half", LevelEvaluator, LevelGarbler)
+
+Made = Sequence[NDArray[Any]]
+"""The arrays of the next parcel."""
+
+
+@dataclass(frozen=True, eq=False)
+class LevelStep(Generic[Half]):
+    """The half behind ``step``, and the arrays of its next parcel.
+
+    Raises `MessageError` for a malformed ``parcel`` of the other half, or transfers that were not
+    the same in all columns.
+    """
+
+    label: ClassVar[str] = "HiddenLevel"
+    step: Callable[..., Made]
+    half: Half = field(repr=False)
+    parcel: Sequence[Values]
+    gains: Sequence[Labels] = ()
+
+    def run(self) -> tuple[Half, Made]:
+        more = (self.gains,) if self.gains else ()
+        return self.half, self.step(self.half, Unpacked(self.parcel), *more)
+
+
+def computed(
+    step: Callable[..., Made],
+    half: Half,
+    parcel: Sequence[Values] = (),
+    gains: Sequence[Labels] = (),
+) -> Plan[tuple[Half, Made]]:
+    """The plan of one step."""
+    [behind] = yield Compute([LevelStep(step, half, parcel, gains)])
+    found: tuple[Half, Made] = behind
+    return found
+
+
+def choose_carries(evaluator: LevelEvaluator, _: Unpacked) -> Made:
+    """The first parcel of the label holder, after that which opens."""
+    return list(extensions_of(evaluator.choose_carries()))
+
+
+def offer_carries(garbler: LevelGarbler, parcel: Unpacked) -> Made:
+    """Its answer."""
+    [sent] = extensions_in(parcel, garbler.level.carry_transfers)
+    return [garbler.offer_carries(sent)]
+
+
+def choose_squares(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
+    """The second one."""
+    carries = parcel.take(np.uint64, (evaluator.level.carry_transfers, 1, BLOCK_WORDS))
+    parcel.end()
+    return list(extensions_of(*evaluator.choose_squares(carries)))
+
+
+def offer_squares(garbler: LevelGarbler, parcel: Unpacked) -> Made:
+    """Its answer."""
+    level = garbler.level
+    sent = extensions_in(parcel, level.share_transfers, level.total_transfers)
+    return garbler.offer_squares(*sent)
+
+
+def choose_labels(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
+    """The third one."""
+    level = evaluator.level
+    cross = parcel.take(np.uint64, (level.share_transfers, 1, BLOCK_WORDS))
+    totals = parcel.take(np.uint64, (level.total_transfers, level.candidates, BLOCK_WORDS))
+    parcel.end()
+    return list(extensions_of(*evaluator.choose_labels(cross, totals)))
+
+
+def take_labels(garbler: LevelGarbler, parcel: Unpacked) -> Made:
+    """What the feature holder garbles with; the batches follow."""
+    level = garbler.level
+    garbler.take_labels(*extensions_in(parcel, level.candidate_labels, level.node_labels))
+    return ()
+
+
+def close_garbling(garbler: LevelGarbler, _: Unpacked, gains: Sequence[Labels]) -> Made:
+    """What follows upon all batches."""
+    return list(garbler.close(gains))
+
+
+def close_evaluation(evaluator: LevelEvaluator, parcel: Unpacked, gains: Sequence[Labels]) -> Made:
+    """Which nodes were won, and the last parcel."""
+    evaluator.close(gains, parcel)
+    return evaluator.winners()

@@ -1,0 +1,145 @@
+"""How does the label holder of a session find winners whose sums it does not see?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.fixed_point import RESOLUTION_BITS, FixedPoint
+from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import MessageError
+from fedmq.privacy.contest import Contest
+from fedmq.privacy.engine import BroadcastPiece, Extent, HiddenSums
+from fedmq.privacy.garbling.half_gates import Labels
+from fedmq.privacy.lattice.active import LatticeActive, NodeAnswer
+from fedmq.privacy.lattice.decryption import DecryptAnswer
+from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
+from fedmq.privacy.lattice.hidden.field import Field, Shares
+from fedmq.privacy.lattice.hidden.level import Level
+from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
+from fedmq.privacy.lattice.hidden.parcels import pieces_of
+from fedmq.privacy.lattice.hidden.sizes import garbler_bytes
+from fedmq.privacy.lattice.hidden.steps import (
+    choose_carries,
+    choose_labels,
+    choose_squares,
+    close_evaluation,
+    computed,
+)
+from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.masked_sums import ReadShares
+from fedmq.privacy.oblivious_transfer.base_transfers import (
+    ELEMENT_BYTES,
+    TRANSFERS,
+    MakeOffer,
+    OfferedSeeds,
+)
+from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver
+from fedmq.privacy.oblivious_transfer.hashing import Permutation
+from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
+from fedmq.privacy.random_stream import fresh_seed
+
+__all__ = ["HiddenActive"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NodeShares(NodeAnswer):
+    """The label holder's shares of a node's sums (C, 2), of candidates by ``numbers``."""
+
+    numbers: NDArray[np.uint32]
+    shares: Shares
+    field: Field
+
+    @property
+    def answer(self) -> HiddenSums:
+        return HiddenSums(len(self.numbers))
+
+    def less(self, sibling: NodeAnswer, peer: str) -> NodeAnswer:
+        assert isinstance(sibling, _NodeShares)
+        self.check_same(sibling, peer)
+        return _NodeShares(self.numbers, self.field.less(self.shares, sibling.shares), self.field)
+
+
+class HiddenActive(LatticeActive):
+    """The label holder's half of the lattice engine with hidden sums."""
+
+    def __init__(self, hint_bytes: int, oblivious: bool, parallelism: int) -> None:
+        super().__init__(hint_bytes, oblivious, parallelism)
+        self._circuit_seed = fresh_seed()
+        self._receivers: dict[str, ExtensionReceiver] = {}
+        self._tweaks: dict[str, Tweaks] = {}
+        self._scale: FixedPoint
+        self._params: TrainParams
+
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        outputs: int = 1,
+    ) -> None:
+        super().start_session(training, value_bits, outputs)
+        self._layout = Layout(len(self._training), value_bits=value_bits, hidden=True)
+        self._field = Field(self._layout.field_bits)
+        self._permutation = Permutation(self._public_seed)
+
+    def open(self) -> Plan[Values]:
+        public = yield from super().open()
+        [public["circuits"]] = yield Compute([MakeOffer(self._circuit_seed)])
+        return public
+
+    def setup(self, peer: str, pieces: Sequence[Values]) -> Plan[None]:
+        if not pieces:
+            raise MessageError(f"{peer} sent nothing before the first tree")
+        # Of their own: directions are transferred unchecked, and may tell of the sender's secret.
+        step = OfferedSeeds(pieces[0].get("circuits"), self._circuit_seed)
+        [pairs] = yield Compute([step])
+        self._receivers[peer], self._tweaks[peer] = ExtensionReceiver(pairs), Tweaks()
+        yield from super().setup(peer, pieces)
+
+    def largest_setup(self, candidates: int) -> Extent:
+        largest = super().largest_setup(candidates)
+        return Extent(largest.pieces, largest.bytes + TRANSFERS * ELEMENT_BYTES)
+
+    def broadcast(self, gradients: Gradients) -> Sequence[Plan[BroadcastPiece]]:
+        self._scale, self._params = gradients.scale, gradients.params
+        return super().broadcast(gradients)
+
+    def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[list[NodeAnswer]]:
+        answer = DecryptAnswer(pieces, self._peers[peer].hints, self._layout, seed)
+        [(numbers, shares)] = yield Compute([ReadShares(answer)])
+        return [_NodeShares(numbers, shares, self._field)]
+
+    def contest_bytes(self, nodes: int, candidates: int) -> int:
+        return garbler_bytes(Level(self._field, nodes, candidates))
+
+    def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
+        known = [self.kept(peer, node) for node in contest.nodes]
+        inputs = NodeInputs.of(contest.totals, contest.best, self._scale, self._params, self._field)
+        evaluator = LevelEvaluator(
+            self._field,
+            np.stack([node.shares for node in known if isinstance(node, _NodeShares)]),
+            inputs,
+            self._receivers[peer],
+            self._permutation,
+            self._tweaks[peer],
+        )
+        first, level = contest.nodes[0], evaluator.level
+        yield Reply(first, pieces_of())  # both sides take tweaks in this order
+        evaluator, made = yield from computed(choose_carries, evaluator)
+        for step in (choose_squares, choose_labels):
+            parcel = yield Exchange(pieces_of(*made))
+            evaluator, made = yield from computed(step, evaluator, parcel)
+        parcel = yield Exchange(pieces_of(*made))
+        gains: list[Labels] = []
+        for batch in level.batches():
+            yield Reply(first, pieces_of())  # what comes next is made, or travels, meanwhile
+            gains += yield Compute([evaluator.batch(batch, parcel)])
+            parcel = yield Exchange()
+        evaluator, (won, claim) = yield from computed(close_evaluation, evaluator, parcel, gains)
+        yield Reply(first, pieces_of(claim))
+        return won

@@ -1,0 +1,143 @@
+"""How does a feature holder of a session find out which of its candidates win, and no more?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.fixed_point import RESOLUTION_BITS
+from fedmq.boosting.node_numbers import ROOT, parent, sibling
+from fedmq.errors import MessageError
+from fedmq.privacy.garbling.half_gates import Labels
+from fedmq.privacy.lattice.answer import AnswerQuery
+from fedmq.privacy.lattice.hidden.field import Field, Shares
+from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
+from fedmq.privacy.lattice.hidden.level import Level
+from fedmq.privacy.lattice.hidden.parcels import Unpacked, pieces_of
+from fedmq.privacy.lattice.hidden.sizes import evaluator_bytes
+from fedmq.privacy.lattice.hidden.steps import (
+    close_garbling,
+    computed,
+    offer_carries,
+    offer_squares,
+    take_labels,
+)
+from fedmq.privacy.lattice.layout import Layout
+from fedmq.privacy.lattice.masked_sums import MaskSums
+from fedmq.privacy.lattice.passive import LatticePassive
+from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds
+from fedmq.privacy.oblivious_transfer.extension import ExtensionSender, draw_choices
+from fedmq.privacy.oblivious_transfer.hashing import BLOCK_WORDS, Permutation
+from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
+from fedmq.privacy.random_stream import fresh_seed
+
+__all__ = ["HiddenPassive"]
+
+
+class HiddenPassive(LatticePassive):
+    """The feature holder's half of the lattice engine with hidden sums.
+
+    ``circuit_offer`` uint8 (2, 256) begins the transfers of circuits.
+    """
+
+    def __init__(
+        self,
+        public_seed: bytes,
+        offer: NDArray[np.uint8] | None,
+        bins: BinMatrix,
+        hint_bytes: int,
+        parallelism: int,
+        circuit_offer: NDArray[np.uint8],
+    ) -> None:
+        super().__init__(public_seed, offer, bins, hint_bytes, parallelism)
+        self._circuit_offer = circuit_offer
+        self._permutation = Permutation(public_seed)
+        self._tweaks = Tweaks()
+        self._sender: ExtensionSender
+        self._field: Field
+        self._shares: dict[int, Shares] = {}
+        """Of the nodes of the tree that grows."""
+
+    def start_session(
+        self,
+        training: NDArray[np.bool_],
+        value_bits: int = RESOLUTION_BITS,
+        secret: bytes | None = None,
+        outputs: int = 1,
+    ) -> None:
+        super().start_session(training, value_bits, secret, outputs)
+        self._layout = Layout(int(np.count_nonzero(training)), value_bits=value_bits, hidden=True)
+        self._field = Field(self._layout.field_bits)
+        self.nodes_per_query = 1
+
+    def setup(self) -> Plan[Sequence[Values]]:
+        # Drawn for this attempt alone, as its tweaks are.
+        choices = draw_choices(fresh_seed())
+        step = ChooseSeeds(self._circuit_offer, choices, fresh_seed())
+        [(chosen, seeds)] = yield Compute([step])
+        self._sender = ExtensionSender(choices, seeds)
+        first, *hints = yield from super().setup()
+        return [{**first, "circuits": chosen}, *hints]
+
+    def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        self._shares.clear()
+
+    def answered(self, steps: Sequence[tuple[int, AnswerQuery]]) -> Plan[list[NDArray[np.uint32]]]:
+        found = yield Compute([MaskSums(step) for _, step in steps])
+        for (node, _), (_, kept) in zip(steps, found, strict=True):
+            self._shares[node] = kept
+        return [sums for sums, _ in found]
+
+    def contest_bytes(self, nodes: int, candidates: int) -> int:
+        return evaluator_bytes(Level(self._field, nodes, candidates))
+
+    def find_winners(
+        self, nodes: Sequence[int]
+    ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+        garbler = LevelGarbler(
+            self._field,
+            np.stack([self._kept(node) for node in nodes]),
+            self._sender,
+            self._permutation,
+            self._tweaks,
+            fresh_seed(),
+        )
+        first, level = nodes[0], garbler.level
+        parcel = yield Exchange()
+        for step in (offer_carries, offer_squares):
+            garbler, made = yield from computed(step, garbler, parcel)
+            parcel = yield Exchange(pieces_of(*made))
+        garbler, _ = yield from computed(take_labels, garbler, parcel)
+        gains: list[Labels] = []
+        for batch in level.batches():
+            [(tables, of_batch)] = yield Compute([garbler.batch(batch)])
+            if gains:
+                yield Exchange()  # until the label holder wants it
+            gains.append(of_batch)
+            yield Reply(first, pieces_of(tables))
+        garbler, made = yield from computed(close_garbling, garbler, (), gains)
+        yield Exchange()
+        claim = Unpacked((yield Exchange(pieces_of(*made))))
+        bits = 1 + max(level.candidates - 1, 0).bit_length()
+        winners = garbler.winners(claim.take(np.uint64, (bits, level.nodes, BLOCK_WORDS)))
+        claim.end()
+        return winners
+
+    def _kept(self, node: int) -> Shares:
+        """This party's shares of a node that was asked about, or whose sibling was."""
+        if node not in self._shares and node > ROOT:
+            above, beside = self._shares.get(parent(node)), self._shares.get(sibling(node))
+            if above is None or beside is None or len(above) != len(beside):
+                raise MessageError(f"node {node}, about which nothing was asked")
+            self._shares[node] = self._field.less(above, beside)
+        if node not in self._shares:
+            raise MessageError(f"node {node}, about which nothing was asked")
+        return self._shares[node]
+
+    def forget_tree(self) -> None:
+        self._shares.clear()

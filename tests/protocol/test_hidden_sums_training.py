@@ -1,0 +1,109 @@
+"""A training whose sums nobody sees, message by message: the plain model, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmq.errors import ConfigError
+from fedmq.messages import training
+from fedmq.messages.envelope import Envelope
+from fedmq.privacy.engines.lattice import Lattice
+from tests.protocol.federation import ACTIVE, shares, small
+from tests.simulator import Link
+
+HIDDEN = Lattice(sums="hidden")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"max_depth": 5, "num_boost_round": 1},
+        {"reg_lambda": 0.0, "min_child_weight": 0.0, "gamma": 0.3},
+        {"reg_lambda": 0.3, "min_child_weight": 3.0},
+        {"subsample": 0.7, "colsample_bytree": 0.6},
+        {"colsample_bylevel": 0.6, "colsample_bynode": 0.7},
+        {"goss": True, "num_boost_round": 4},
+        {"objective": "reg:squarederror", "max_leaves": 5},
+        {"early_stopping_rounds": 1, "num_boost_round": 6, "eta": 1.0},
+        {"gradient_bits": 6, "active_only_trees": 1, "num_boost_round": 3},
+        {"num_parallel_tree": 2, "booster": "dart", "rate_drop": 0.5},
+    ],
+    ids=str,
+)
+def test_the_model_is_the_plain_engines(params: dict[str, Any]) -> None:
+    federation = small(counts=(2, 2), **params)
+    assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
+
+
+@pytest.mark.parametrize("counts", [(0, 3), (3, 0), (1, 1)], ids=str)
+def test_whoever_holds_the_columns(counts: tuple[int, ...]) -> None:
+    federation = small(counts=counts)
+    assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
+
+
+def test_with_weights_and_merged_cells() -> None:
+    federation = small(counts=(2, 2))
+    weight = np.random.default_rng(3).uniform(0, 3, len(federation.label)).astype(np.float32)
+    federation = federation.having(weight=weight, smallest_cell={"telco": 12})
+    shown = federation.having(engine=Lattice()).train()
+    assert shares(federation.having(engine=HIDDEN).train()) == shares(shown)
+
+
+def test_over_a_bad_link() -> None:
+    federation = small(counts=(1, 3))
+    link = Link(drop=0.1, repeat=0.2, delay=1.0)
+    hidden = federation.having(engine=HIDDEN).train(seed=5, link=link)
+    assert shares(hidden) == shares(federation.train())
+
+
+@pytest.mark.parametrize(
+    ("params", "why"),
+    [
+        ({"reg_alpha": 0.1}, "reg_alpha: gains are computed without it where sums are hidden"),
+        ({"max_delta_step": 0.5}, "max_delta_step: gains are computed without it"),
+        ({"grow_policy": "lossguide", "max_leaves": 4}, "grow_policy = lossguide"),
+        ({"monotone_constraints": {"bank_secret_name_0": 1}}, "monotone_constraints"),
+        ({"interaction_constraints": [["bank_secret_name_0"]]}, "interaction_constraints"),
+        ({"max_cat_to_onehot": 2}, "max_cat_to_onehot"),
+        ({"multi_strategy": "multi_output_tree", "num_class": 3}, "multi_strategy"),
+    ],
+    ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
+)
+def test_what_the_circuits_do_not_compute_is_refused_by_name(
+    params: dict[str, Any], why: str
+) -> None:
+    if "num_class" in params:
+        params = {**params, "objective": "multi:softprob", "base_score": None}
+    with pytest.raises(ConfigError, match=f"engine lattice: {why}"):
+        small(counts=(2, 2), **params).having(engine=HIDDEN).training()
+
+
+def test_several_passive_parties_are_refused() -> None:
+    with pytest.raises(ConfigError, match="one passive party takes part, there are 2"):
+        small(counts=(2, 2, 1)).having(engine=HIDDEN).training()
+
+
+def test_a_lambda_that_no_hidden_hessian_has_is_refused() -> None:
+    federation = small(counts=(2, 2), reg_lambda=1e9)
+    simulation = federation.having(engine=HIDDEN).train()
+    assert "reg_lambda = 1000000000.0 is no number of" in str(simulation.errors[ACTIVE])
+
+
+@pytest.mark.parametrize("directions", ["oblivious", "all"])
+def test_no_message_but_the_first_tells_of_sums_being_shown(directions: Any) -> None:
+    said: list[Envelope] = []
+    engine = Lattice(sums="hidden", directions=directions)
+    small(counts=(2, 2), num_boost_round=1).having(engine=engine).train(tap=said.append)
+    [opening] = [
+        envelope.body for envelope in said if isinstance(envelope.body, training.TrainingOpen)
+    ]
+    assert opening.sums == "hidden"
+    begun = [
+        envelope.body.level
+        for envelope in said
+        if isinstance(envelope.body, training.CircuitPiece) and envelope.body.level
+    ]
+    assert begun[:2] == [(1,), (2, 3)]
