@@ -7,7 +7,7 @@ COPY fedmq /src/fedmq
 # What a party may need, and the extra for the example's data.
 RUN pip install --no-cache-dir "/src[demo,http,otel,parquet,postgresql,vectors]" && rm -r /src
 
-RUN useradd --create-home fedmq && install --directory --owner fedmq /party /party/state
+RUN useradd --uid 1000 --create-home fedmq && install --directory --owner fedmq /party /party/state
 USER fedmq
 WORKDIR /party
 VOLUME /party/state

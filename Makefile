@@ -17,7 +17,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories clean release
-.PHONY: docs site docs-serve
+.PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide
 .PHONY: bench-classes bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 .PHONY: chromium
@@ -135,6 +135,9 @@ site: $(VENV)/docs.stamp $(MERMAID) ## build the documentation site into site/, 
 docs-serve: $(VENV)/docs.stamp $(MERMAID) ## show the documentation site at http://127.0.0.1:8000 while you write
 	@$(BIN)/zensical serve --dev-addr 127.0.0.1:8000
 
+charts: $(VENV)/charts.stamp ## lint, render and compare the Helm chart, alerts and the dashboard of deploy/
+	@$(BIN)/pytest tests/deployment
+
 clean: ## remove the virtual environment and all caches
 	@rm -rf $(VENV) .matrix .rabbitmq4 .cache build dist site $(MERMAID) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -164,6 +167,11 @@ $(VENV)/release.stamp: pyproject.toml | $(BIN)/pip
 $(VENV)/docs.stamp: pyproject.toml | $(BIN)/pip
 	@echo "installing what builds the documentation site into $(VENV)" >&2
 	@$(PIP) --editable '.[docs]' >&2
+	@touch $@
+
+$(VENV)/charts.stamp: pyproject.toml $(VENV)/test.stamp | $(BIN)/pip
+	@echo "installing what checks the Helm chart into $(VENV)" >&2
+	@$(PIP) --editable '.[test,charts]' >&2
 	@touch $@
 
 # Mermaid draws the diagrams in the reader's browser; the site brings it along, so that it needs no network.

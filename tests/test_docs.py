@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 
 import fedmq
 from fedmq.boosting.params import TrainParams
@@ -136,6 +137,16 @@ def test_every_page_is_found_from_the_first_one() -> None:
     listed = set(re.findall(r"\]\(([^)]+\.md)\)", (DOCS / "index.md").read_text()))
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"index.md"}
     assert listed == pages
+
+
+def test_the_tabs_of_the_site_are_the_sections_of_the_first_page() -> None:
+    sections = {
+        section.partition("\n")[0]: re.findall(r"^- .*?\]\(([^)]+\.md)\)", section, re.MULTILINE)
+        for section in (DOCS / "index.md").read_text().split("\n## ")[1:]
+    }
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    [_, *tabs] = yaml.safe_load(navigation)
+    assert {title: pages for tab in tabs for title, pages in tab.items()} == sections, "mkdocs.yml"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

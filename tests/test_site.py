@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-import yaml
 
 import fedmq
 
@@ -127,14 +126,3 @@ def test_everything_that_the_package_offers_is_described(pages: dict[Path, Page]
     estimators = ("FederatedClassifier", "FederatedRegressor")
     offered = (*fedmq.__all__, *estimators)
     assert {f"fedmq.{name}" for name in offered} <= page.anchors
-
-
-def test_the_tabs_of_the_site_are_the_sections_of_the_first_page() -> None:
-    text = (ROOT / "docs" / "index.md").read_text()
-    sections = {
-        section.partition("\n")[0]: re.findall(r"^- .*?\]\(([^)]+\.md)\)", section, re.MULTILINE)
-        for section in text.split("\n## ")[1:]
-    }
-    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
-    [_, *tabs] = yaml.safe_load(navigation)
-    assert {title: pages for tab in tabs for title, pages in tab.items()} == sections

@@ -12,6 +12,7 @@ RUN = {
     "sh": "tests/documentation/test_commands.py",
     "python": "tests/documentation/test_python.py",
     "toml": "tests/documentation/test_toml.py",
+    "yaml": "tests/deployment/test_chart.py",
     "json": "below",
     "mermaid": "tests/test_site.py, which builds the page",
 }

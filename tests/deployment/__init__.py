@@ -1,0 +1,1 @@
+"""What deploy/ holds: the Helm chart, alerts and the dashboard."""
