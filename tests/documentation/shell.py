@@ -19,7 +19,7 @@ class Shell:
             self._bash = subprocess.Popen(
                 ["bash", "--noprofile", "--norc"],
                 cwd=folder,
-                env={**os.environ, "PATH": path},
+                env={**os.environ, "PATH": path, "BROWSER": "true"},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

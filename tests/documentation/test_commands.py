@@ -37,6 +37,7 @@ column_names = "shared"
 [http]
 port = {port}
 tokens = ["a-long-random-token"]
+console = true
 [online]
 mode = "bitmap"
 """
