@@ -18,8 +18,8 @@ export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
-.PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-gradient-bits bench-wide
-.PHONY: bench-classes bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
+.PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area
+.PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 .PHONY: chromium
 
 help: ## this list
@@ -102,6 +102,10 @@ bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tabl
 
 bench-classes: $(VENV)/bench.stamp ## a round of ten classes beside one binary tree
 	@$(BIN)/python -m benchmarks.classes --page docs/measured/classes.md
+
+bench-wide-area: $(VENV)/bench.stamp rabbitmq ## trainings whose feature holder is behind a slow link
+	$(data)
+	@$(BIN)/python -m benchmarks.wide_area "$(DATA)" --page docs/measured/wide-area.md
 
 bench-garbling: $(VENV)/bench.stamp ## how fast circuits are garbled, and transfers extended
 	@$(BIN)/python -m benchmarks.garbling

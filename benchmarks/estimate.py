@@ -22,11 +22,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -71,22 +73,37 @@ JOBS = [
 
 @dataclass(frozen=True)
 class Taken:
-    """Seconds and bytes, both ways, per tree and by party; peak bytes of memory by party."""
+    """Seconds and bytes, both ways, per tree and by party; peak bytes of memory by party.
+
+    ``kinds``: bytes per tree by kind of message.
+    """
 
     seconds: float
     core_seconds: Mapping[str, float]
     traffic: Mapping[str, float]
     memory: Mapping[str, float]
+    kinds: Mapping[str, float] = field(default_factory=dict)
 
 
 class Parties:
     """The files of two parties, whose tables are those of ``DATA``."""
 
-    def __init__(self, folder: Path, data: Path, broker: str, apart: bool = False) -> None:
-        """``apart``: each has a core of its own, as if on a machine of its own."""
+    def __init__(
+        self,
+        folder: Path,
+        data: Path,
+        broker: str,
+        apart: bool = False,
+        ports: Mapping[str, int] | None = None,
+    ) -> None:
+        """``apart``: each has a core of its own, as if on a machine of its own.
+
+        ``ports``: where parties reach the broker that do not at its own port.
+        """
         self._folder, self._data = folder, data
         self._apart = apart
-        self._broker = broker.replace("admin:admin", "{0}:{0}")
+        self._broker = urlsplit(broker)
+        self._ports = ports or {}
         (folder / "federation.toml").write_text(FEDERATION)
         for party in (BANK, TELCO):
             (folder / party / "traces").mkdir(parents=True)
@@ -94,10 +111,12 @@ class Parties:
     def prepare(self, job: Job, trees: int, options: str = "") -> Path:
         """The job's file, after those of the parties; ``options`` of the engine as TOML."""
         for party, table in ((BANK, "active"), (TELCO, "passive")):
-            label = f'label = "{LABELS[job.data]}"\n' if party == BANK else ""
+            label = f'label = "{LABELS.get(job.data, "label")}"\n' if party == BANK else ""
+            port = self._ports.get(party, self._broker.port)
+            broker = self._broker._replace(netloc=f"{party}:{party}@{self._broker.hostname}:{port}")
             self.file(party).write_text(
                 f'party = "{party}"\nfederation = "../federation.toml"\n'
-                f'broker = "{self._broker.format(party)}"\nstate = "state"\n'
+                f'broker = "{broker.geturl()}"\nstate = "state"\n'
                 f'[data]\npath = "{self._data.absolute()}/{job.data}_{table}.csv"\nid = "id"\n'
                 f'{label}[policy]\nengines = ["{job.engine}"]\nallow_unsealed = true\n'
             )
@@ -132,12 +151,16 @@ class Parties:
             request_daemon(self._folder / BANK / "state", request, note)
             seen = {party: self._timeline(party, done[0], done[-2]) for party in daemons}
         trees = description.params.num_boost_round
+        kinds: Counter[str] = Counter()
+        for _, sent in seen.values():
+            kinds.update(sent)
         return Taken(
             float(np.median(np.diff(done[:-1]))),
             {party: busy / (trees - 2) for party, (busy, _) in seen.items()},
             # What one of two parties sends, the other receives.
-            dict.fromkeys(seen, sum(sent for _, sent in seen.values()) / trees),
+            dict.fromkeys(seen, kinds.total() / trees),
             {party: float(watch.peak) for party, watch in watches.items()},
+            {kind: size / trees for kind, size in kinds.most_common()},
         )
 
     @contextmanager
@@ -159,8 +182,8 @@ class Parties:
             daemon.terminate()
             daemon.communicate()
 
-    def _timeline(self, party: str, first: float, last: float) -> tuple[float, float]:
-        """Seconds of cores between the times ``first`` and ``last``, and bytes sent."""
+    def _timeline(self, party: str, first: float, last: float) -> tuple[float, Counter[str]]:
+        """Seconds of cores between the times ``first`` and ``last``, and bytes sent by kind."""
         while not (files := list((self._folder / party / "traces").glob("*.json"))):
             time.sleep(0.1)  # it is written once all parties know that the session is over
         [file] = files
@@ -168,10 +191,10 @@ class Parties:
         file.unlink()
         spans = [event for event in events if event["ph"] == "X"]
         later = [event["args"] for event in spans if first < event["ts"] / 1e6 < last]
-        return (
-            sum(arguments.get("busy ms", 0) for arguments in later) / 1e3,
-            sum(event["args"].get("bytes", 0) for event in spans),
-        )
+        sent: Counter[str] = Counter()
+        for event in spans:
+            sent[event["name"]] += event["args"].get("bytes", 0)
+        return sum(arguments.get("busy ms", 0) for arguments in later) / 1e3, +sent
 
 
 def estimated(job: Path, bins: str | None) -> tuple[Taken, float]:

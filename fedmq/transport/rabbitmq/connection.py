@@ -41,6 +41,8 @@ TIMEOUT_SECONDS = 10.0
 CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
 WATCH_SECONDS = 3.0
+_USES = ("publishing", "low latency")
+"""Of the connections beside the one on which messages arrive."""
 REACH_SECONDS = 2.0
 """For a TCP connection to the broker. A network that swallows packets shows in it long before a
 time-out that leaves room for a busy broker."""
@@ -87,26 +89,29 @@ class BrokerConnection:
     """AMQP connections of one party: channels to publish, to post and to consume on.
 
     Each direction has its own channel, for a refusal ends the channel it came on. Transient
-    messages have their own, too: a channel confirms either all messages or none. They may also have
-    a connection of their own, ``low_latency``, on which a question of a few bytes does not wait
-    behind the megabytes of a training. ``lost`` resolves to the reason as soon as a connection or
-    any channel has ended.
+    messages have their own, too: a channel confirms either all messages or none. What leaves and
+    what is transient may also have connections of their own, ``publishing`` and ``low_latency``:
+    neither a confirm nor a question of a few bytes then waits behind the megabytes that arrive.
+    ``lost`` resolves to the reason as soon as a connection or any channel has ended.
     """
 
     def __init__(
         self,
         address: BrokerAddress,
         connection: Connection,
+        publishing: Connection | None = None,
         low_latency: Connection | None = None,
+        *,
         priority_gate: PriorityGate | None = None,
     ) -> None:
         self.address = address
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._connections = [connection] if low_latency is None else [connection, low_latency]
-        self._outgoing = connection.channel(publisher_confirms=True, on_return_raises=True)
+        publishing, low_latency = publishing or connection, low_latency or connection
+        self._connections = list(dict.fromkeys((connection, publishing, low_latency)))
+        self._outgoing = publishing.channel(publisher_confirms=True, on_return_raises=True)
         self._incoming = connection.channel(publisher_confirms=False)
-        self._posting = (low_latency or connection).channel(publisher_confirms=False)
-        self._transient = (low_latency or connection).channel(publisher_confirms=False)
+        self._posting = low_latency.channel(publisher_confirms=False)
+        self._transient = low_latency.channel(publisher_confirms=False)
         self._bulk = BulkWindow()
         self._priority_gate = priority_gate or PriorityGate()
         self._delivered = 0
@@ -120,19 +125,19 @@ class BrokerConnection:
         name: str,
         ssl_context: ssl.SSLContext | None = None,
         *,
-        low_latency: bool = False,
+        apart: bool = False,
         priority_gate: PriorityGate | None = None,
     ) -> BrokerConnection:
         """Connect and open all channels; ``name`` is shown on the broker's management page.
 
-        ``low_latency`` adds a second connection for transient messages. Long messages wait for
-        ``priority_gate``.
+        ``apart``: what leaves and what is transient have connections of their own. Long messages
+        wait for ``priority_gate``.
 
         Raises:
             LinkError: the broker cannot be reached or does not answer, or it refuses the user or
                 the virtual host.
         """
-        titles = (name, f"{name} low latency") if low_latency else (name,)
+        titles = (name, *(f"{name} {use}" for use in _USES if apart))
         connections = [
             Connection(
                 make_url(address.url, heartbeat=HEARTBEAT_SECONDS, name=title),
@@ -148,9 +153,7 @@ class BrokerConnection:
             if being_cancelled():
                 raise
             raise LinkError(_refusal(address, error)) from error
-        opened = cls(
-            address, connections[0], connections[1] if low_latency else None, priority_gate
-        )
+        opened = cls(address, *connections, priority_gate=priority_gate)
         try:
             with link_errors(f"broker {address}: cannot open a channel"):
                 async with asyncio.timeout(TIMEOUT_SECONDS):

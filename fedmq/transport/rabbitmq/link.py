@@ -145,7 +145,7 @@ class RabbitMQLink(Link):
             self.address,
             name,
             self._ssl_context,
-            low_latency=True,
+            apart=True,
             priority_gate=self.priority_gate,
         )
         # A delivery may be answered before both lanes are consumed, so publishing comes first.

@@ -1,0 +1,146 @@
+"""What a link between parties costs: two daemons, of which one is far from the broker.
+
+::
+
+    python -m benchmarks.wide_area DATA [--trees 3] [--jobs ou ...] [--json] [--page FILE]
+
+DATA holds ``credit2_*.csv``. The label holder's daemon is beside a private RabbitMQ node; the
+feature holder's reaches it over each of `LINKS`, which a relay makes. Beside Credit 2 stands a
+made-up table as large as the one of credit card frauds for which SecretFlow publishes seconds:
+284,807 rows, 30 columns, depth 5. Seconds per tree are the median, the first and the last tree left
+out; bytes are those of all trees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from benchmarks.broker import private_node
+from benchmarks.estimate import BANK, TELCO, Job, Parties, Taken
+from benchmarks.page import write_page
+from benchmarks.wide_area_link import Link, linked
+
+CARDS = "cards"
+CARD_ROWS, CARD_COLUMNS = 284_807, 30
+LINKS = (None, Link(100, 20), Link(10, 50))
+JOBS = [
+    Job("credit2", "lattice"),
+    Job("credit2", "ou"),
+    Job("credit2", "paillier"),
+    Job(CARDS, "ou", 5),
+]
+HEAD = (
+    "The feature holder is behind a link, the label holder beside the broker. *Alone*: megabytes "
+    "of a tree at the rate of the link, so many seconds as they take at least. The made-up table "
+    f"has {CARD_ROWS:,} rows and {CARD_COLUMNS} columns, half of them at either party."
+)
+
+
+def write_cards(folder: Path) -> None:
+    """The made-up table of both parties, as CSV."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(CARD_ROWS, CARD_COLUMNS)).astype(np.float32)
+    label = values[:, ::5].sum(axis=1) + random.normal(size=CARD_ROWS) * 2 > 0
+    ids, half = np.arange(CARD_ROWS), CARD_COLUMNS // 2
+    for party, columns in (("active", values[:, :half]), ("passive", values[:, half:])):
+        names = [f"{party}{number}" for number in range(half)]
+        first = [ids, label] if party == "active" else [ids]
+        np.savetxt(
+            folder / f"{CARDS}_{party}.csv",
+            np.column_stack([*first, columns]),
+            fmt=["%d"] * len(first) + ["%.5g"] * half,
+            delimiter=",",
+            header=",".join(["id", *["label"][: len(first) - 1], *names]),
+            comments="",
+        )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--trees", type=int, default=3, help="at least 3")
+    parser.add_argument("--jobs", nargs="+", default=[], help="those whose names hold a word")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", type=Path)
+    options = parser.parse_args()
+    jobs = [
+        job for job in JOBS if not options.jobs or any(word in job.name for word in options.jobs)
+    ]
+    found: dict[str, dict[str, Taken]] = {job.name: {} for job in jobs}
+    with private_node((BANK, TELCO)) as broker, tempfile.TemporaryDirectory() as name:
+        tables = Path(name)
+        write_cards(tables)
+        for file in options.data.glob("credit2_*.csv"):
+            (tables / file.name).symlink_to(file.absolute())
+        for link in LINKS:
+            for job in jobs:
+                taken = trained(job, options.trees, tables, broker, link)
+                found[job.name][link.name if link else "no link"] = taken
+                print(f"{job.name}, {link}: {taken}", file=sys.stderr)
+    text = f"{seconds_table(found)}\n\n{kinds_table(found)}"
+    if options.page:
+        write_page(options.page, "Over a link", "make bench-wide-area", HEAD, text)
+    print(json.dumps(as_json(found)) if options.json else text)
+
+
+def trained(job: Job, trees: int, tables: Path, broker: str, link: Link | None) -> Taken:
+    """One training whose feature holder is behind ``link``."""
+    port = urlsplit(broker).port
+    assert port is not None
+    with linked(port, link) as far, tempfile.TemporaryDirectory() as folder:
+        parties = Parties(Path(folder), tables, broker, ports={TELCO: far})
+        return parties.train(parties.prepare(job, trees))
+
+
+def seconds_table(found: Mapping[str, Mapping[str, Taken]]) -> str:
+    """Seconds per tree by link, as Markdown."""
+    links = [link for link in LINKS if link]
+    heads = [f"over {link.name} | alone" for link in links]
+    lines = [
+        f"| seconds per tree | no link | {' | '.join(heads)} | MB |",
+        "|---|---:|" + "---:|" * (2 * len(links) + 1),
+    ]
+    for job, taken in found.items():
+        [local, *_] = taken.values()
+        size = sum(local.kinds.values()) / 1e6
+        over = [
+            f"{taken[link.name].seconds:.2f} | {8 * size / link.megabits:.2f}" for link in links
+        ]
+        lines.append(f"| {job} | {local.seconds:.2f} | {' | '.join(over)} | {size:.2f} |")
+    return "\n".join(lines)
+
+
+def kinds_table(found: Mapping[str, Mapping[str, Taken]]) -> str:
+    """Bytes per tree by kind of message, as Markdown."""
+    local = {job: next(iter(taken.values())).kinds for job, taken in found.items()}
+    kinds = sorted({kind for sizes in local.values() for kind in sizes if sizes[kind] >= 500})
+    lines = [
+        f"| kB per tree | {' | '.join(local)} |",
+        "|---|" + "---:|" * len(local),
+    ]
+    for kind in kinds:
+        sizes = (f"{sizes.get(kind, 0) / 1e3:,.0f}" for sizes in local.values())
+        lines.append(f"| {kind} | {' | '.join(sizes)} |")
+    return "\n".join(lines)
+
+
+def as_json(found: Mapping[str, Mapping[str, Taken]]) -> dict[str, Any]:
+    """What was found, for scripts."""
+    return {
+        job: {link: {"seconds": one.seconds, "bytes": one.kinds} for link, one in taken.items()}
+        for job, taken in found.items()
+    }
+
+
+if __name__ == "__main__":
+    main()
