@@ -19,7 +19,7 @@ from fedmq.cli.daemon.console import console
 from fedmq.cli.daemon.dead import dead
 from fedmq.cli.daemon.health import health
 from fedmq.cli.daemon.run import run
-from fedmq.cli.daemon.status import cancel, pause, resume, status
+from fedmq.cli.daemon.status import cancel, history, pause, resume, status
 from fedmq.cli.daemon.transcript import transcript
 from fedmq.cli.model.align import align
 from fedmq.cli.model.audit import audit
@@ -63,7 +63,7 @@ cli.add_stage("Use", models, predict, evaluate, activate, rollback, serving)
 cli.add_stage("Consent", inbox, approve, refuse)
 cli.add_stage(
     "Operate",
-    *(run, status, console, health, dead, audit_log, audit, transcript, trace, bench),
+    *(run, status, history, console, health, dead, audit_log, audit, transcript, trace, bench),
 )
 
 

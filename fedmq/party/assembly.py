@@ -27,10 +27,13 @@ from fedmq.party.online.lane import OnlineLane
 from fedmq.party.operations.broker_access import BrokerAccess
 from fedmq.party.operations.consent_commands import ConsentCommands
 from fedmq.party.operations.control import ControlServer
+from fedmq.party.operations.data_commands import DataCommands
 from fedmq.party.operations.dead_letters import DeadLetterNotes
 from fedmq.party.operations.file_check import FileCheck
 from fedmq.party.operations.health import Probe
 from fedmq.party.operations.owner_commands import OwnerCommands
+from fedmq.party.operations.party_commands import PartyCommands
+from fedmq.party.operations.record_commands import RecordCommands
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.alignment import AlignmentService
 from fedmq.party.services.deployment import DeploymentService
@@ -188,7 +191,14 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         file_check=file_check,
         drift=online.drift,
     )
-    commands = _commands(owner, ConsentCommands(context, reload), *services)
+    commands = _commands(
+        owner,
+        ConsentCommands(context, reload),
+        DataCommands(context),
+        PartyCommands(context, reload, counters),
+        RecordCommands(context, inbox),
+        *services,
+    )
     http = _http_server(context, online, counters, probe, commands)
     return DaemonParts(
         context=context,

@@ -12,6 +12,7 @@ from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.audit_search import AuditSearch
 from fedmq.party.consent.question_log import question_logs
 
 __all__ = ["audit_log"]
@@ -31,10 +32,17 @@ def audit_log() -> None:
 @audit_log.command("list", epilog=PARTY_HELP)
 @party_argument
 @online_option
+@click.option("--event", default="", help="Only entries of this event, such as asked.")
+@click.option("--peer", default="", help="Only entries about this party.")
+@click.option("--text", default="", help="Only entries with these words somewhere in them.")
 @json_option
-def list_entries(party: Path, online: bool, as_json: bool) -> None:
+def list_entries(
+    party: Path, online: bool, event: str, peer: str, text: str, as_json: bool
+) -> None:
     """List the entries, the oldest first."""
-    entries = [entry for log in _logs(party, online) for entry in log.entries()]
+    search = AuditSearch(event, peer, text)
+    logs = _logs(party, online)
+    entries = [entry for log in logs for entry in log.entries() if search.finds(entry)]
     print_result(entries, as_json, lambda _: "\n".join(map(_line, entries)) or "nothing yet")
     print_next_step(as_json, "audit-log verify", party, *["--online"] * online)
 

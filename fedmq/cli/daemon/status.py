@@ -1,4 +1,4 @@
-"""``fedmq status``, ``cancel``, ``pause`` and ``resume``: the sessions of a daemon."""
+"""``fedmq status``, ``history``, ``cancel``, ``pause`` and ``resume``: the sessions of a daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import joined, table
 from fedmq.errors import DaemonError
 
-__all__ = ["cancel", "pause", "resume", "status"]
+__all__ = ["cancel", "history", "pause", "resume", "status"]
 
 _PLURAL = {"tree": "trees", "leaf": "leaves", "id": "ids"}
 
@@ -37,6 +37,16 @@ def status(party: Path, session: str | None, as_json: bool) -> None:
     result = request_daemon(state_folder(party), {"do": "status"})
     print_result(result, as_json, _in_words)
     print_next_step(as_json, *_next(result, party))
+
+
+@click.command(epilog=PARTY_HELP)
+@party_argument
+@json_option
+def history(party: Path, as_json: bool) -> None:
+    """List the sessions of PARTY that ended and are remembered, the oldest first."""
+    found = request_daemon(state_folder(party), {"do": "history"})
+    print_result(found, as_json, lambda _: _ended(found) or "nothing has ended yet")
+    print_next_step(as_json, "status", party)
 
 
 @click.command(epilog=PARTY_HELP)

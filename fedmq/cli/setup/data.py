@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,13 @@ from fedmq.cli.table import joined, table
 from fedmq.errors import DataError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.table import ReadTable
+from fedmq.party.data.table_description import DescribeTable
 from fedmq.party.data.validation import validate_source
+from fedmq.party.store.alignments import AlignmentStore
 
 __all__ = ["data"]
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 @click.group()
@@ -71,6 +76,74 @@ def bins(party: Path, max_bin: int, as_json: bool) -> None:
     )
     shown = f"--bins {config.party}={','.join(map(str, counts))}"
     print_next_step(as_json, "estimate", "train.toml", shown)
+
+
+@data.command(epilog=PARTY_HELP)
+@party_argument
+@click.option("--max-bin", default=256, show_default=True, help="As the training has it.")
+@json_option
+def describe(party: Path, max_bin: int, as_json: bool) -> None:
+    """Show how the values of each column of PARTY lie, and how many bins a training fills.
+
+    Nothing is sent. No daemon is needed.
+    """
+    config, _ = PartyFile.read(party)
+    found = DescribeTable(config.party, config.data, max_bin).run()
+    print_result(found, as_json, _spreads)
+    print_next_step(as_json, "data check", party)
+
+
+@data.command(epilog=PARTY_HELP)
+@party_argument
+@json_option
+def alignments(party: Path, as_json: bool) -> None:
+    """List the alignments of PARTY with their sizes, the oldest first. No daemon is needed."""
+    config, _ = PartyFile.read(party)
+    store = AlignmentStore(config.state)
+    found = [store.described(name) for name in store.names()]
+    print_result(found, as_json, _aligned)
+    print_next_step(as_json, "status", party)
+
+
+def _aligned(found: Any) -> str | Text:
+    rows = [
+        (
+            row["alignment"],
+            row["rows"],
+            row["made"].replace("T", " ")[:16],
+            ", ".join(row["parties"]),
+        )
+        for row in found
+    ]
+    return table(("alignment", "people", "made", "parties"), rows) if rows else "no alignments"
+
+
+def _spreads(found: Any) -> Text:
+    rows = [
+        (
+            spread["name"],
+            f"{spread['low']:g}" if spread["counts"] else "",
+            f"{spread['high']:g}" if spread["counts"] else "",
+            len(spread["cuts"]) + 1,
+            _bars(spread["counts"]),
+        )
+        for column in found["columns"]
+        for spread in column["spreads"]
+    ]
+    shown = table(("column", "smallest", "largest", "bins", "spread"), rows) if rows else ""
+    counted = [
+        f"{column['name']}: " + ", ".join(f"{name} {count:,}" for name, count in column["counts"])
+        for column in found["columns"]
+        if column["counts"]
+    ]
+    refused = [f"would be refused: {refusal}" for refusal in found["refused"]]
+    return joined(f"{found['place']}: {found['rows']} rows", shown, *counted, *refused)
+
+
+def _bars(counts: Sequence[int]) -> str:
+    """A histogram of one line."""
+    most = max(counts, default=0) or 1
+    return "".join(_LEVELS[round((len(_LEVELS) - 1) * count / most)] for count in counts)
 
 
 def _in_words(found: Any) -> Text:

@@ -67,15 +67,9 @@ def add(party: Path, request: Path, fingerprint: str | None, as_json: bool) -> N
     config = read_toml(party, PartyFile)
     asked = JoinRequest.read(request)
     federation = Federation.read(config.federation)
-    if asked.federation != federation.name:
-        raise ConfigError(f"{request}: asks to join {asked.federation}, not {federation.name}")
-    if fingerprint is None:
+    if fingerprint is None and asked.federation == federation.name:
         fingerprint = click.prompt(f"The fingerprint that {asked.party} reads out", err=True)
-    if "".join(fingerprint.lower().split()) != "".join(asked.public.fingerprint.split()):
-        raise ConfigError(
-            f"{request}: has the fingerprint {asked.public.fingerprint}, which is another one; "
-            f"{asked.party} is not added"
-        )
+    asked.check(federation.name, fingerprint or "", str(request))
     add_party(config.federation, asked.party, asked.public)
     words = f"{asked.party} is a party, {asked.public.fingerprint}; " + taken_up(config)
     print_result({"party": asked.party}, as_json, lambda _: words)

@@ -16,7 +16,7 @@ from fedmq.party.configuration.http import ConsoleRole, HttpSection
 from fedmq.party.console.actions import OwnerActions
 from fedmq.party.console.gate import Gate
 from fedmq.party.console.live import Live
-from fedmq.party.console.pages import now
+from fedmq.party.console.pages import data, inbox, now, people, records
 from fedmq.party.console.rendering import Rendering
 from fedmq.party.console.routes import Changes, Route
 from fedmq.party.console.sign_in.one_time_tokens import TOKEN_SECONDS, Grant, OneTimeTokens
@@ -27,7 +27,13 @@ from fedmq.party.sessions.running import OnProgress
 
 __all__ = ["Console"]
 
-ROUTES: tuple[Route, ...] = (*now.ROUTES,)
+ROUTES: tuple[Route, ...] = (
+    *now.ROUTES,
+    *inbox.ROUTES,
+    *data.ROUTES,
+    *people.ROUTES,
+    *records.ROUTES,
+)
 
 _ROLES = get_args(ConsoleRole)
 _LONGEST_NAME = 64

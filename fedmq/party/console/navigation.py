@@ -17,4 +17,10 @@ class Page:
     """Whether only the label holder has it."""
 
 
-PAGES = (Page("/now", "Now"),)
+PAGES = (
+    Page("/now", "Now"),
+    Page("/inbox", "Inbox"),
+    Page("/data", "Data"),
+    Page("/people", "People and keys"),
+    Page("/records", "Records"),
+)

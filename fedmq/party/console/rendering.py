@@ -42,6 +42,7 @@ class Rendering:
             "byte_count": byte_count,
             "duration": duration,
             "figure": figure,
+            "brief": brief,
             "clock": clock,
             "day": day,
             "busy_share": busy_share,
@@ -103,6 +104,11 @@ def figure(value: float | None, digits: int = 5) -> str:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return _NONE
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+
+
+def brief(value: float) -> str:
+    """A number of a table in few digits."""
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 def clock(at: str) -> str:

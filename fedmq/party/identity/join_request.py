@@ -46,7 +46,18 @@ class JoinRequest:
             ConfigError: the file cannot be read, is no request, or was altered.
         """
         try:
-            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValueError:
+            raise ConfigError(f"{path}: this is no request of fedmq join") from None
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> JoinRequest:
+        """The request in ``text``, which errors call ``name``; errors as for ``read``."""
+        try:
+            document: dict[str, Any] = json.loads(text)
             if document["format"] != _FORMAT:
                 raise ValueError
             request = cls(
@@ -58,15 +69,23 @@ class JoinRequest:
             verifier = Ed25519PublicKey.from_public_bytes(request.public.sign)
             verifier.verify(bytes.fromhex(document["signature"]), request._signed())
             read_request(request.certificate_request, request.party)
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
         except InvalidSignature:
-            raise ConfigError(f"{path}: was altered since it was made; have it sent anew") from None
+            raise ConfigError(f"{name}: was altered since it was made; have it sent anew") from None
         except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise ConfigError(f"{path}: this is no request of fedmq join") from None
+            raise ConfigError(f"{name}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise ConfigError(f"{name}: this is no request of fedmq join") from None
         return request
+
+    def check(self, federation: str, fingerprint: str, name: str) -> None:
+        """ConfigError unless it is for ``federation``, with keys of this ``fingerprint``."""
+        if self.federation != federation:
+            raise ConfigError(f"{name}: asks to join {self.federation}, not {federation}")
+        if "".join(fingerprint.lower().split()) != "".join(self.public.fingerprint.split()):
+            raise ConfigError(
+                f"{name}: has the fingerprint {self.public.fingerprint}, which is another one; "
+                f"{self.party} is not added"
+            )
 
     def _fields(self) -> dict[str, str]:
         return {

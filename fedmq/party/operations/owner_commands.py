@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from fedmq.party.consent.spent_limits import spent_sums
@@ -11,6 +10,7 @@ from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.operations.certificate_expiry import certificate_expiry
 from fedmq.party.operations.dead_letters import Redelivery
+from fedmq.party.operations.ended_sessions import ended_sessions
 from fedmq.party.operations.file_check import FileCheck
 from fedmq.party.operations.health import Probe
 from fedmq.party.operations.reload import FileReload
@@ -81,7 +81,7 @@ class OwnerCommands(Service):
             "broker": self._link.state.reason,
             "models": len(context.model_store.ids()),
             "sessions": [session.status() for session in context.sessions.running.values()],
-            "ended": await self._ended(),
+            "ended": await ended_sessions(context, _ENDED_SHOWN),
             "idle": [
                 f"{session.id} of model {session.model} waits for {active} to go on"
                 for session in await self._resumption.idle()
@@ -113,34 +113,6 @@ class OwnerCommands(Service):
         context = self.context
         most = context.config.policy.most_equations_per_row
         return await spent_sums(context.session_store.database, most)
-
-    async def _ended(self) -> list[dict[str, Any]]:
-        """The last sessions that ended, those before this daemon's start among them."""
-        recent = self.context.sessions.ended
-        known = {session.id for session in recent}
-        stored = await self.context.session_store.ended(_ENDED_SHOWN)
-        before = [
-            {
-                "session": session.id,
-                "purpose": "training",
-                "model": session.model,
-                "ended": datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds"),
-                "reason": session.why,
-            }
-            for session, at in stored
-            if session.id not in known
-        ]
-        after = [
-            {
-                "session": session.id,
-                "purpose": session.purpose,
-                "model": session.model,
-                "ended": session.ended.isoformat(timespec="seconds"),
-                "reason": session.reason,
-            }
-            for session in recent
-        ]
-        return [*before, *after][-_ENDED_SHOWN:]
 
     async def _cancel(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         session = str(request["session"])

@@ -49,6 +49,7 @@ class PolicyChange:
             self.after.splitlines(keepends=True),
             str(self.path),
             str(self.path),
+            n=0,  # what stands around may be secret, such as a password
         )
         return "".join(lines)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -57,6 +57,17 @@ class AlignmentStore:
             raise ConfigError(
                 f"{path}: the alignment cannot be written: {error.strerror}"
             ) from None
+
+    def described(self, name: str) -> dict[str, Any]:
+        """The alignment ``name`` without its ids, as plain data; DataError as for ``load``."""
+        found = self.load(name)
+        return {
+            "alignment": found.name,
+            "rows": len(found.ids),
+            "parties": list(found.parties),
+            "made": found.made,
+            "normalise": list(found.normalise),
+        }
 
     def load(self, name: str) -> StoredAlignment:
         """The alignment ``name``; DataError if it is missing or damaged."""

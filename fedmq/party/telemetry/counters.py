@@ -20,6 +20,8 @@ class Counters:
     """Counted since the daemon started. Keys are few: none is a text that a peer chose."""
 
     clock: Callable[[], float] = time.time
+    heard: dict[str, float] = field(default_factory=dict)
+    """When a message of each party came last, in seconds since the epoch."""
     messages_sent: Counter[str] = field(default_factory=Counter)
     """By kind; so are the next three."""
     bytes_sent: Counter[str] = field(default_factory=Counter)
@@ -55,6 +57,7 @@ class Counters:
         """A delivery has turned out to be a message."""
         self.messages_received[header.kind] += 1
         self.bytes_received[header.kind] += size
+        self.heard[header.sender] = self.clock()
 
     @contextmanager
     def computing(self, computation: Computation) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.party.console.chromium import chromium
 from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
@@ -13,6 +13,7 @@ from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=20_000)  # a command takes seconds to begin on a busy machine
     with chromium() as started:
         yield started
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import httpx
 
 from fedmq.party.configuration.http import HttpSection
+from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.console.console import Console
 from fedmq.party.http.server import HttpServer
@@ -27,6 +28,8 @@ STATUS: dict[str, Any] = {
     "sessions": [],
     "ended": [],
     "idle": [],
+    "certificate_until": None,
+    "sealed": True,
     "warnings": [],
     "store": "",
 }
@@ -72,10 +75,11 @@ async def serve(
     answers: Mapping[str, Any] | None = None,
     is_active: bool = True,
     tls: ssl.SSLContext | None = None,
+    policy: Mapping[str, Any] | None = None,
     **section: Any,
 ) -> AsyncIterator[ServedConsole]:
     """A console whose daemon answers commands by ``answers``, which may be errors."""
-    answers = {"status": STATUS, "sessions": [], "cancel": {}, **(answers or {})}
+    answers = {"status": STATUS, "sessions": [], "cancel": {}, "inbox": [], **(answers or {})}
     asked: list[Mapping[str, Any]] = []
     audit_log = AuditLog(state)
 
@@ -91,8 +95,8 @@ async def serve(
     context = SimpleNamespace(
         party="bank",
         is_active=is_active,
-        federation=SimpleNamespace(name="demo"),
-        config=SimpleNamespace(state=state),
+        federation=SimpleNamespace(name="demo", parties=("bank", "telco")),
+        config=SimpleNamespace(state=state, policy=PolicySection.model_validate(policy or {})),
         consent=SimpleNamespace(audit=SimpleNamespace(log=audit_log)),
     )
     settings = HttpSection.model_validate({"port": 0, "console": True, **section})

@@ -30,6 +30,7 @@ LABELS = {
     "DecryptAnswer",
     "DecryptGroupSums",
     "DeriveGradients",
+    "DescribeTable",
     "Descend",
     "EncryptNode",
     "EncryptPeople",

@@ -14,10 +14,16 @@ __all__ = ["CHANGES", "is_allowed"]
 
 CHANGES: Mapping[str, ConsoleRole] = {
     "activate": "operator",
+    "admit": "operator",
+    "alike": "approver",
+    "approve": "approver",
     "cancel": "operator",
     "pause": "operator",
+    "drop": "operator",
     "predict": "operator",
     "redeliver": "operator",
+    "refuse": "approver",
+    "requeue": "operator",
     "resume": "operator",
     "rollback": "operator",
 }

@@ -1,0 +1,65 @@
+"""Data: this party's own columns as a training takes them, and its alignments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from fedmq.party.console.routes import Changes, Shows
+from fedmq.party.console.visit import Change, Visit
+
+__all__ = ["ROUTES"]
+
+_WIDTH, _HEIGHT = 240.0, 48.0
+_BINS = (16, 32, 64, 128, 256)
+
+
+async def data(visit: Visit) -> Response:
+    """The page; the table itself may take time to read, and comes by itself."""
+    return visit.page(
+        "data.html",
+        alignments=await visit.ask("alignments"),
+        bins=_BINS,
+        max_bin=_max_bin(visit),
+    )
+
+
+async def table(visit: Visit) -> Response:
+    """The columns."""
+    found = await visit.ask("data", max_bin=_max_bin(visit))
+    columns = [
+        {**column, "drawn": [_drawn(spread) for spread in column["spreads"]]}
+        for column in found["columns"]
+    ]
+    return visit.part("data_table.html", found=found, columns=columns)
+
+
+async def again(change: Change) -> Response:
+    """Read the table once more."""
+    await change.ask("data", max_bin=_max_bin(change), again=True)
+    return change.done(f"/data?max_bin={_max_bin(change)}", "The table was read again.")
+
+
+ROUTES = (Shows("/data", data), Shows("/data/table", table), Changes("/data/again", again))
+
+
+def _max_bin(visit: Visit) -> int:
+    wanted = visit.request.query_params.get("max_bin", "")
+    return next((bins for bins in _BINS if str(bins) == wanted), _BINS[-1])
+
+
+def _drawn(spread: Mapping[str, Any]) -> dict[str, Any]:
+    """Bars and cuts of one number, as lengths of a drawing."""
+    counts, low, high = spread["counts"], spread["low"], spread["high"]
+    most = max(counts, default=0) or 1
+    width = _WIDTH / max(1, len(counts))
+    bars = [
+        (place * width, _HEIGHT * (1 - count / most), width - 1, _HEIGHT * count / most)
+        for place, count in enumerate(counts)
+        if count
+    ]
+    span = (high - low) or 1.0
+    cuts = [_WIDTH * (cut - low) / span for cut in spread["cuts"]]
+    return {**spread, "bars": bars, "ticks": cuts}

@@ -1,0 +1,85 @@
+"""Inbox: what waits for the owner's consent, on which terms, and how it was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from fedmq.errors import ConfigError
+from fedmq.party.consent.terms_in_words import asked_in_words, terms_in_words
+from fedmq.party.console.routes import Changes, Shows
+from fedmq.party.console.visit import Change, Visit
+
+__all__ = ["ROUTES"]
+
+_LONGEST_REASON = 1000
+
+
+async def inbox(visit: Visit) -> Response:
+    """The page."""
+    found = await visit.ask("inbox")
+    waiting = [_shown(request) for request in found if request["state"] == "waiting"]
+    answered = [_shown(request) for request in reversed(found) if request["state"] != "waiting"]
+    return visit.page(
+        "inbox.html",
+        waiting=waiting,
+        answered=answered,
+        known=_ids(found),
+        policy=visit.context.config.policy,
+    )
+
+
+async def news(visit: Visit) -> Response:
+    """A line where other requests wait than those on the page."""
+    now = _ids(await visit.ask("inbox"))
+    known = visit.request.query_params.get("known", "")
+    return visit.part("inbox_news.html", changed=now != known, known=known)
+
+
+async def alike(visit: Visit) -> Response:
+    """How the party's file would change so that alike requests are not asked about."""
+    request = visit.parameter("request")
+    change = await visit.ask("alike", request=request)
+    found = next(asked for asked in await visit.ask("inbox") if asked["request"] == request)
+    return visit.page("inbox_alike.html", asked=_shown(found), change=change)
+
+
+async def approve(change: Change) -> Response:
+    """Agree, with a ``diff`` also to all that is alike."""
+    request = change.parameter("request")
+    diff = change.form.get("diff", "").replace("\r\n", "\n")  # as a browser sends lines
+    await change.ask("approve", request=request, by=change.grant.who, diff=diff)
+    more = " Alike requests are not asked about any more." if diff else ""
+    return change.done("/inbox", f"Request {request} is approved.{more}")
+
+
+async def refuse(change: Change) -> Response:
+    """Refuse, and let the party that asked read why."""
+    request, reason = change.parameter("request"), change.form.get("reason", "").strip()
+    if len(reason) > _LONGEST_REASON:
+        raise ConfigError(f"reason: at most {_LONGEST_REASON:,} characters are taken")
+    await change.ask("refuse", request=request, by=change.grant.who, reason=reason)
+    return change.done("/inbox", f"Request {request} is refused.")
+
+
+ROUTES = (
+    Shows("/inbox", inbox),
+    Shows("/inbox/news", news),
+    Shows("/inbox/{request}/alike", alike),
+    Changes("/inbox/{request}/approve", approve),
+    Changes("/inbox/{request}/refuse", refuse),
+)
+
+
+def _ids(found: Sequence[Mapping[str, Any]]) -> str:
+    return " ".join(request["request"] for request in found if request["state"] == "waiting")
+
+
+def _shown(request: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **request,
+        "words": asked_in_words(request),
+        "lines": terms_in_words(request),
+    }

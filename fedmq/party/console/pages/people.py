@@ -1,0 +1,34 @@
+"""People and keys: the parties of the federation, their keys, and who may join."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from fedmq.party.console.routes import Changes, Shows
+from fedmq.party.console.visit import Change, Visit
+
+__all__ = ["ROUTES"]
+
+
+async def people(visit: Visit) -> Response:
+    """The page."""
+    status = await visit.ask("status")
+    return visit.page(
+        "people.html",
+        parties=await visit.ask("parties"),
+        certificate_until=status["certificate_until"],
+        sealed=status["sealed"],
+        warnings=status["warnings"],
+    )
+
+
+async def admit(change: Change) -> Response:
+    """Let the party that made a join request take part."""
+    form = change.form
+    done = await change.ask(
+        "admit", text=form.get("text", ""), fingerprint=form.get("fingerprint", "")
+    )
+    return change.done("/people", f"{done['party']} is a party of the federation.")
+
+
+ROUTES = (Shows("/people", people), Changes("/people/admit", admit))

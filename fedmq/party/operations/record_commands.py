@@ -1,0 +1,97 @@
+"""What the owner asks of the daemon's records: audit log, ended sessions and dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from fedmq.errors import DaemonError, FedmqError
+from fedmq.party.consent.audit_search import AuditSearch
+from fedmq.party.operations.dead_letters import DeadLetterBox, Redelivery
+from fedmq.party.operations.ended_sessions import ended_sessions
+from fedmq.party.services.service import Command, PartyContext, Service
+from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.running import OnProgress
+
+__all__ = ["RecordCommands"]
+
+_MOST_ENTRIES = 1000
+_HISTORY = 50
+
+
+class RecordCommands(Service):
+    """Answers the commands about what was kept. Letters are redelivered to ``inbox``."""
+
+    def __init__(self, context: PartyContext, inbox: Inbox) -> None:
+        super().__init__(context)
+        self._inbox = inbox
+        self._letters = asyncio.Lock()
+        """Who looks at letters holds them; another who looks meanwhile would find none."""
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {
+            "audit_log": self._audit_log,
+            "verify_audit_log": self._verify,
+            "history": self._history,
+            "dead_letters": self._dead_letters,
+            "requeue": self._requeue,
+            "drop": self._drop,
+        }
+
+    async def _audit_log(self, request: Mapping[str, Any], _: OnProgress) -> list[dict[str, Any]]:
+        """The newest entries that are looked for."""
+        before = request.get("before")
+        search = AuditSearch(
+            str(request.get("event") or ""),
+            str(request.get("peer") or ""),
+            str(request.get("text") or ""),
+            None if before is None else int(before),
+        )
+        most = min(int(request.get("most") or _MOST_ENTRIES), _MOST_ENTRIES)
+        return await asyncio.to_thread(search.entries, self.context.consent.audit.log, most)
+
+    async def _verify(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
+        """How many entries follow from one another; what does not is said, and is no error."""
+        try:
+            entries, last = await asyncio.to_thread(self.context.consent.audit.log.verified)
+        except FedmqError as error:
+            return {"unbroken": False, "reason": str(error)}
+        return {"unbroken": True, "entries": entries, "hash": last}
+
+    async def _history(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
+        """The sessions that ended and are remembered, the oldest first."""
+        return await ended_sessions(self.context, _HISTORY)
+
+    async def _dead_letters(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
+        """The letters, the oldest first."""
+        context = self.context
+        async with self._letters, DeadLetterBox.opened(context.config, context.federation) as box:
+            return [letter.described() for letter in await box.letters()]
+
+    async def _requeue(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """Take a letter once more; it stays where it is if it is refused again."""
+        wanted, context = _letter(request), self.context
+        async with self._letters, DeadLetterBox.opened(context.config, context.federation) as box:
+            letter = (await box.letters(frozenset({wanted})))[0]
+            delivery = Redelivery.from_request(letter.request()).delivery()
+            reason = await self._inbox.take(delivery)
+            if not reason:
+                await box.drop(letter)
+        return {"letter": wanted, "taken": not reason, "reason": reason}
+
+    async def _drop(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """Remove a letter for good."""
+        wanted, context = _letter(request), self.context
+        async with self._letters, DeadLetterBox.opened(context.config, context.federation) as box:
+            for letter in await box.letters(frozenset({wanted})):
+                await box.drop(letter)
+        return {"letter": wanted}
+
+
+def _letter(request: Mapping[str, Any]) -> str:
+    letter = str(request.get("letter") or "")
+    if not letter:
+        raise DaemonError("name a letter; see: fedmq dead list")
+    return letter
