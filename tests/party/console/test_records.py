@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from fedmq.party.configuration.party import BROKER_VARIABLE
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection
 from fedmq.transport.rabbitmq.topology import exchange_name, routing_key
@@ -139,13 +140,18 @@ def send_garbage(consoles: ExampleFederation, content: bytes) -> None:
     thread.join()
 
 
+def dead_letters(consoles: ExampleFederation) -> Any:
+    broker = {BROKER_VARIABLE: consoles.broker.url("telco")}
+    return fedmq("dead", "list", consoles.config("telco"), "--json", **broker).result
+
+
 @pytest.mark.timeout(240)
 def test_a_dead_letter_is_redelivered_in_vain_and_dropped(
     browser: Browser, consoles: ExampleFederation
 ) -> None:
     send_garbage(consoles, b"<script>alert(1)</script>")
     for _ in range(100):
-        if fedmq("dead", "list", consoles.config("telco"), "--json").result:
+        if dead_letters(consoles):
             break
     telco = Visitor(browser, consoles.config("telco"), "operator")
     telco.goes_to("/records")
@@ -158,7 +164,7 @@ def test_a_dead_letter_is_redelivered_in_vain_and_dropped(
     page.get_by_role("button", name="Drop it").click()
     expect(page.get_by_text("is dropped.")).to_be_visible()
     expect(page.get_by_text("There are none.")).to_be_visible()
-    assert fedmq("dead", "list", consoles.config("telco"), "--json").result == []
+    assert dead_letters(consoles) == []
     page.get_by_label("Event").select_option("console")
     page.get_by_role("button", name="Search").click()
     row = page.get_by_role("row", name="did drop")
