@@ -130,8 +130,9 @@ papers: $(VENV)/bench.stamp ## the papers' experiments, into docs/measured
 release: $(VENV)/release.stamp ## build, check and try sdist and wheel, into dist/
 	@.ci/release
 
-docs: $(VENV)/test.stamp ## write docs/reference and the map in CONTRIBUTING.md
+docs: $(VENV)/test.stamp ## write docs/reference, the map in CONTRIBUTING.md, and pictures
 	@$(BIN)/python docs/reference/generate.py
+	@$(BIN)/python docs/pictures/parties.py
 
 site: $(VENV)/docs.stamp $(MERMAID) ## build the documentation site into site/, without a warning
 	@$(BIN)/zensical build --clean --strict

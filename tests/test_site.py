@@ -36,8 +36,7 @@ class Page(HTMLParser):
         self.anchors |= {found[name] for name in ("id", "name") if name in found}
         if tag == "a" and "href" in found:
             self.links.append(found["href"])
-        if "src" in found:
-            self.needs.append(found["src"])
+        self.needs += [found[name] for name in ("src", "srcset") if name in found]
         if tag == "link" and found.get("rel") in ("stylesheet", "icon", "preconnect", "preload"):
             self.needs.append(found["href"])
 
@@ -119,6 +118,13 @@ def test_lists_tables_and_blocks_are_read_as_such(pages: dict[Path, Page]) -> No
 def test_no_page_needs_another_address(pages: dict[Path, Page]) -> None:
     for page in pages.values():
         assert not [need for need in page.needs if urlsplit(need).netloc], page.path
+
+
+def test_every_picture_and_script_is_on_the_site(pages: dict[Path, Page]) -> None:
+    for page in pages.values():
+        if page.path.name != "404.html":
+            for need in page.needs:
+                assert (page.path.parent / urlsplit(need).path).exists(), (page.path, need)
 
 
 def test_everything_that_the_package_offers_is_described(pages: dict[Path, Page]) -> None:
