@@ -5,7 +5,7 @@ COPY pyproject.toml README.md LICENSE /src/
 COPY brokers /src/brokers
 COPY fedmq /src/fedmq
 # What a party may need, and the extra for the example's data.
-RUN pip install --no-cache-dir "/src[demo,http,otel,parquet,postgresql,vectors]" && rm -r /src
+RUN pip install --no-cache-dir "/src[console,demo,http,otel,parquet,postgresql,report,vectors]" && rm -r /src
 
 RUN useradd --uid 1000 --create-home fedmq && install --directory --owner fedmq /party /party/state
 USER fedmq

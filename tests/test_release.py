@@ -32,6 +32,7 @@ def test_the_changelog_begins_with_what_is_to_be_released() -> None:
 def test_it_may_be_cited() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["license"] == PROJECT["license"]
+    assert citation["version"] == fedmq.__version__
     papers = {paper["identifiers"][0]["value"] for paper in citation["references"]}
     assert papers == {"arXiv:1901.08755", "arXiv:2106.10662"}
 
