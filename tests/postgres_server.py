@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
+
+from tests.free_port import free_port
 
 
 class PostgresServer:
@@ -25,7 +26,7 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="fedmq-postgres-"))
         if self._user:
             os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
-        self.port = _free_port()
+        self.port = free_port()
         self._run("initdb", "-D", self._data, "-U", "fedmq", "-A", "trust", "--no-sync")
 
     @property
@@ -75,9 +76,3 @@ def _programs() -> Path:
     if not folders:
         raise RuntimeError("PostgreSQL is not installed; run: apt-get install postgresql")
     return folders[-1]
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])

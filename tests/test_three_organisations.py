@@ -12,7 +12,6 @@ import random
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.free_port import free_port
 from tests.network_namespaces import Namespace, network_namespaces
 from tests.party.daemons import Daemon
 
@@ -162,10 +162,10 @@ def write_table(path: Path, people: range, label: bool, seed: int) -> None:
 @pytest.fixture
 def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
     """On one network, with a port that is free there."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
     names = ("operator", *MEMBERS, "shop")
-    tutorial = Tutorial((Organisation(name, tmp_path) for name in names), f"127.0.0.1:{port}")
+    tutorial = Tutorial(
+        (Organisation(name, tmp_path) for name in names), f"127.0.0.1:{free_port()}"
+    )
     yield tutorial
     tutorial.end()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import pytest
 
 from tests.documentation.fences import DOCS, ROOT, Fence, fences, pages_with, to_run
 from tests.documentation.shell import Shell
+from tests.free_port import free_port
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
 
@@ -47,11 +47,6 @@ sign_cards = true
 [online]
 modes = ["hop", "bitmap"]
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @dataclass

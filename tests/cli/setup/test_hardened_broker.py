@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import httpx
 import pytest
 
 from fedmq.transport.rabbitmq.certificates import Authority, Certificate
+from tests.free_port import free_port
 from tests.party.daemons import Daemon
 
 FEDMQ = [str(Path(sys.executable).parent / "fedmq")]
@@ -39,8 +39,7 @@ def node(folder: Path, action: str, *words: str) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A federation over TLS, whose broker runs."""
     folder = tmp_path_factory.mktemp("hardened") / "demo"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
+    port = str(free_port())
     words = ["--active", "bank", "--passive", "telco", "--broker", f"127.0.0.1:{port}"]
     made = fedmq("init", folder, *words, "--example")
     assert made.returncode == 0, made.stderr
@@ -147,8 +146,7 @@ def test_sealed_daemons_train_over_tls(folder: Path) -> None:
     for party in PARTIES:
         path = folder / party / "party.toml"
         path.write_text(path.read_text().replace('["paillier", "ou"]', '["plain"]'))
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     with (folder / "telco" / "party.toml").open("a") as file:
         file.write(f'[http]\nport = {port}\ntokens = ["{TOKEN}"]\n')
     job = folder / "bank" / "train.toml"

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,14 +21,10 @@ from numpy.typing import NDArray
 
 from fedmq import TrainParams, simulate
 from fedmq.party.store.models import ModelStore
+from tests.free_port import free_port
 
 PARTIES = ("bank", "telco", "retail")
 TOKEN = "token-of-the-tests"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def fedmq(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -53,6 +53,9 @@ tokens = [{{ required "http.token: what do callers show? openssl rand -hex 16" .
 certificate = "/etc/fedmq/http/tls.crt"
 key = "/etc/fedmq/http/tls.key"
 {{- end }}
+{{- with .Values.http.more }}
+{{ . }}
+{{- end }}
 {{- end }}
 
 {{ .Values.files.party }}

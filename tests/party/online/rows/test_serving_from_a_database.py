@@ -14,7 +14,8 @@ import sqlalchemy
 
 from fedmq import TrainParams
 from tests.cli.command import fedmq
-from tests.party.online.serving_federation import TOKEN, ServingFederation, free_port
+from tests.free_port import free_port
+from tests.party.online.serving_federation import TOKEN, ServingFederation
 from tests.postgres_server import PostgresServer
 
 ROWS = 1_000
