@@ -20,6 +20,7 @@ from fedmq.party.compute.orphaned_semaphores import remove_orphaned_semaphores
 from fedmq.party.compute.pool import ComputePool, OnDone
 from fedmq.party.compute.priority_queue import PriorityQueue
 from fedmq.party.compute.shared_arrays import SharedArrays
+from fedmq.party.compute.shared_results import Address, ResultFile, packed_result
 from fedmq.party.compute.worker import run_pickled
 from fedmq.party.telemetry.timeline import Span
 from fedmq.transport.priority import PriorityGate
@@ -81,17 +82,26 @@ class ProcessPool(ComputePool):
         work = await asyncio.to_thread(self._arrays.pickled, computation)
         executor = self._executor
         try:
-            return await asyncio.wrap_future(executor.submit(_run_work, work, gives_way))
+            return await self._submitted(work, gives_way)
         except BrokenProcessPool:
             log.warning("a compute worker died; its work is done again")
         if executor is self._executor:
             self._executor = self._started()
         try:
-            return await asyncio.wrap_future(self._executor.submit(_run_work, work, gives_way))
+            return await self._submitted(work, gives_way)
         except BrokenProcessPool:
             raise FedmqError(
                 f"{computation.label}: compute workers die again and again; is there enough memory?"
             ) from None
+
+    async def _submitted(self, work: bytes, gives_way: bool) -> tuple[Any, Span]:
+        file = ResultFile()
+        try:
+            submitted = self._executor.submit(_run_work, work, gives_way, file.address)
+            packed, span = await asyncio.wrap_future(submitted)
+            return file.read(packed), span
+        finally:
+            file.close()
 
     async def close(self) -> None:
         await asyncio.to_thread(self._executor.shutdown, wait=True, kill_workers=True)
@@ -117,9 +127,10 @@ def _die_with(owner: int) -> None:
     threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
 
 
-def _run_work(work: bytes, gives_way: bool) -> tuple[Any, Span]:
+def _run_work(work: bytes, gives_way: bool, results: Address) -> tuple[bytes, Span]:
     # An event loop that wakes up still waits some milliseconds for a core with a worker of low
     # priority, but not for one with an idle task.
     if gives_way and hasattr(os, "SCHED_IDLE") and os.sched_getscheduler(0) != os.SCHED_IDLE:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    return run_pickled(work)
+    result, span = run_pickled(work)
+    return packed_result(result, results), span

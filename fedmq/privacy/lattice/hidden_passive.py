@@ -38,6 +38,8 @@ from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["HiddenPassive"]
 
+_GARBLED_AHEAD = 2  # batches: the label holder has nothing to do before the first of them
+
 
 class HiddenPassive(LatticePassive):
     """The feature holder's half of the lattice engine with hidden sums.
@@ -114,12 +116,14 @@ class HiddenPassive(LatticePassive):
             parcel = yield Exchange(pieces_of(*made))
         garbler, _ = yield from computed(take_labels, garbler, parcel)
         gains: list[Labels] = []
-        for batch in level.batches():
-            [(tables, of_batch)] = yield Compute([garbler.batch(batch)])
-            if gains:
-                yield Exchange()  # until the label holder wants it
-            gains.append(of_batch)
-            yield Reply(first, pieces_of(tables))
+        batches = list(level.batches())
+        for start in range(0, len(batches), _GARBLED_AHEAD):
+            ahead = batches[start : start + _GARBLED_AHEAD]
+            for tables, of_batch in (yield Compute([garbler.batch(batch) for batch in ahead])):
+                if gains:
+                    yield Exchange()  # until the label holder wants it
+                gains.append(of_batch)
+                yield Reply(first, pieces_of(tables))
         garbler, made = yield from computed(close_garbling, garbler, (), gains)
         yield Exchange()
         claim = Unpacked((yield Exchange(pieces_of(*made))))

@@ -15,7 +15,7 @@ from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 
 __all__ = ["Level", "LevelTweaks", "named_labels"]
 
-_INSTANCES_AT_ONCE = 320  # of the gain circuit: labels of 4 MB, and tables of 50 MB
+_INSTANCES_AT_ONCE = 160  # of the gain circuit: tables of 25 MB
 
 
 @dataclass(frozen=True, slots=True)

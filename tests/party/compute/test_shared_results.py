@@ -1,0 +1,69 @@
+"""Results come back as they were, and leave no file behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.compute.shared_results import ResultFile, packed_result
+from tests.party.compute.computations import Copy
+from tests.party.compute.test_shared_arrays import arrays, open_files
+
+
+@pytest.mark.parametrize(("_", "array"), arrays(), ids=[name for name, _ in arrays()])
+def test_an_array_comes_back_as_it_was(_: str, array: NDArray[Any]) -> None:
+    before = open_files()
+    file = ResultFile()
+    result = file.read(packed_result({"held": [array, array[:1]]}, file.address))
+    file.close()
+    [held, first] = result["held"]
+    assert held.dtype == array.dtype
+    np.testing.assert_array_equal(held, array)
+    np.testing.assert_array_equal(first, array[:1])
+    del result, held, first
+    gc.collect()
+    assert open_files() == before
+
+
+def test_several_arrays_share_a_file_that_outlives_its_descriptor() -> None:
+    random = np.random.default_rng(0)
+    made = [random.integers(0, 255, 300_001, np.uint8), random.normal(size=(90, 900))]
+    file = ResultFile()
+    packed = packed_result(made, file.address)
+    assert len(packed) < 1000
+    read = file.read(packed)
+    file.close()
+    for before, after in zip(made, read, strict=True):
+        np.testing.assert_array_equal(before, after)
+    read[1][0] = 0  # it is nobody else's
+
+
+def test_without_anonymous_files_arrays_travel_with_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    array = np.arange(100_000)
+    file = ResultFile()
+    np.testing.assert_array_equal(file.read(packed_result(array, file.address)), array)
+    file.close()
+
+
+def test_a_worker_sends_a_large_array_by_a_file() -> None:
+    array = np.random.default_rng(1).normal(size=200_000)
+
+    async def run() -> Any:
+        pool = ProcessPool(1)
+        try:
+            return await pool.run(Copy(array))
+        finally:
+            await pool.close()
+
+    copy = asyncio.run(run())
+    np.testing.assert_array_equal(getattr(copy, "array", copy), array)
