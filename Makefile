@@ -18,7 +18,7 @@ export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
-.PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area
+.PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-secretflow
 .PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 .PHONY: chromium
 
@@ -107,6 +107,10 @@ bench-wide-area: $(VENV)/bench.stamp rabbitmq ## trainings whose feature holder 
 	$(data)
 	@$(BIN)/python -m benchmarks.wide_area "$(DATA)" --page docs/measured/wide-area.md
 
+bench-secretflow: $(VENV)/bench.stamp rabbitmq ## seconds per tree beside SecretFlow's, which it installs with Python 3.10
+	$(data)
+	@$(BIN)/python -m benchmarks.secretflow "$(DATA)" --page docs/measured/secretflow.md
+
 bench-garbling: $(VENV)/bench.stamp ## how fast circuits are garbled, and transfers extended
 	@$(BIN)/python -m benchmarks.garbling
 
@@ -144,7 +148,7 @@ charts: $(VENV)/charts.stamp ## lint, render and compare the Helm chart, alerts 
 	@$(BIN)/pytest tests/deployment
 
 clean: ## remove the virtual environment and all caches
-	@rm -rf $(VENV) .matrix .rabbitmq4 .cache build dist site $(MERMAID) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .matrix .rabbitmq4 .secretflow .cache build dist site $(MERMAID) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than pyproject.toml when what that file asks for is installed.

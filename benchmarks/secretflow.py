@@ -1,0 +1,181 @@
+"""Seconds per tree beside SecretFlow's SGB, which a user would pick instead, in one run.
+
+::
+
+    python -m benchmarks.secretflow DATA [--trees 3] [--json] [--page FILE]
+
+DATA holds ``credit1_*.csv`` and ``credit2_*.csv``. SecretFlow needs Python 3.10: where an
+interpreter of that version is found, an environment of its own is made in ``.secretflow``, which
+takes 1.3 GB, and two of its processes train on the same tables, keys, depth and number of bins;
+without it the benchmark says so and ends. SecretFlow takes no missing values: they are -1 there.
+fedmq's parties talk over a private RabbitMQ node, SecretFlow's to each other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.broker import private_node
+from benchmarks.credit import LABELS
+from benchmarks.page import write_page
+from benchmarks.trees import Case, in_own_process
+
+VERSION = "1.14.0b0"
+ROOT = Path(__file__).parent.parent
+ENVIRONMENT = ROOT / ".secretflow"
+HEAD = (
+    f"Seconds per tree; SecretFlow {VERSION}, whose parties also sum the label holder's own "
+    "columns in cipher and show the label holder all sums, as fedmq's `ou` and `paillier` do. 32 "
+    "bins, keys of 2048 bits, all parties on the cores of one machine."
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of DATA, and how deep its trees are."""
+
+    name: str
+    depth: int
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        deep = f", depth {self.depth}" if self.depth != 3 else ""
+        return f"{self.name.replace('credit', 'Credit ')}{deep}"
+
+
+TABLES = (Table("credit2", 3), Table("credit2", 6), Table("credit1", 3))
+SCHEMAS = {"ou": "ou", "paillier": "zpaillier"}
+"""SecretFlow's names of the ciphers."""
+ENGINES = (*SCHEMAS, "lattice")
+
+
+def environment() -> Path | None:
+    """The Python of SecretFlow's environment, which is made where it is not there; None: no 3.10.
+
+    Raises:
+        CalledProcessError: it cannot be made.
+    """
+    python = ENVIRONMENT / "bin" / "python"
+    if not (ENVIRONMENT / "made").exists():
+        found = _python310()
+        if found is None:
+            return None
+        subprocess.run([found, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
+        packages = [f"secretflow=={VERSION}", "protobuf>=4,<5"]
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], check=True)
+        (ENVIRONMENT / "made").touch()
+    return python
+
+
+def _python310() -> str | None:
+    candidates = [
+        shutil.which("python3.10"),
+        *Path.home().glob(".pyenv/versions/3.10.*/bin/python"),
+    ]
+    return next((str(path) for path in candidates if path), None)
+
+
+def secretflow_seconds(
+    python: Path, data: Path, table: Table, schema: str, trees: int
+) -> float | None:
+    """Seconds per tree of two processes; None where they fail."""
+    job = {
+        "ports": dict(zip(("alice", "bob"), _free_ports(2), strict=True)),
+        "schema": schema,
+        "key_bits": 2048,
+        "depth": table.depth,
+        "bins": 32,
+        "trees": trees,
+        "label": LABELS[table.name],
+        "active table": str(data.absolute() / f"{table.name}_active.csv"),
+        "passive table": str(data.absolute() / f"{table.name}_passive.csv"),
+    }
+    with ExitStack() as stack:
+        alice, bob = (
+            stack.enter_context(
+                subprocess.Popen(
+                    [str(python), "-m", "benchmarks.secretflow_party", party, json.dumps(job)],
+                    cwd=ROOT,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                )
+            )
+            for party in ("alice", "bob")
+        )
+        try:
+            lines = alice.communicate(timeout=1800)[0].splitlines()
+        finally:
+            for process in (alice, bob):
+                process.kill()
+    seconds: float | None = json.loads(lines[-1])["seconds"] if lines else None
+    return seconds
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        servers = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [server.getsockname()[1] for server in servers]
+
+
+def table_of(rows: Sequence[tuple[str, dict[str, float | None]]]) -> str:
+    """The figures as Markdown."""
+    columns = list(rows[0][1])
+    lines = [f"| seconds per tree | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
+    for title, seconds in rows:
+        cells = ["failed" if value is None else f"{value:.3g}" for value in seconds.values()]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--trees", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", type=Path)
+    options = parser.parse_args()
+    python = environment()
+    if python is None:
+        print("skipped: SecretFlow needs Python 3.10, and there is none here", file=sys.stderr)
+        return
+    rows: list[tuple[str, dict[str, float | None]]] = []
+    with private_node() as broker:
+        for table in TABLES:
+            seconds: dict[str, float | None] = {}
+            for engine in ENGINES:
+                case = Case(
+                    engine=engine,
+                    depth=table.depth,
+                    trees=options.trees,
+                    rows=150_000 if table.name == "credit1" else 30_000,
+                    data=str(options.data),
+                    name=table.name,
+                )
+                seconds[f"fedmq, {engine}"] = in_own_process(case, broker)["seconds"]
+            for engine, schema in SCHEMAS.items():
+                seconds[f"SecretFlow, {engine}"] = secretflow_seconds(
+                    python, options.data, table, schema, options.trees
+                )
+            rows.append((table.title, seconds))
+            print(table.title, seconds, file=sys.stderr)
+    if options.page:
+        write_page(options.page, "Beside SecretFlow", "make bench-secretflow", HEAD, table_of(rows))
+    print(json.dumps(dict(rows)) if options.json else table_of(rows))
+
+
+if __name__ == "__main__":
+    main()
