@@ -20,7 +20,7 @@ export DEBIAN_FRONTEND := noninteractive
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-secretflow
 .PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
-.PHONY: chromium
+.PHONY: chromium screenshots
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -133,6 +133,9 @@ papers: $(VENV)/bench.stamp ## the papers' experiments, into docs/measured
 
 release: $(VENV)/release.stamp ## build, check and try sdist and wheel, into dist/
 	@.ci/release
+
+screenshots: $(VENV)/test.stamp rabbitmq chromium ## pictures of every page of the console, into docs/console
+	@$(BIN)/python -m tests.party.console.screens
 
 docs: $(VENV)/test.stamp ## write docs/reference, the map in CONTRIBUTING.md, and pictures
 	@$(BIN)/python docs/reference/generate.py

@@ -30,6 +30,7 @@ from fedmq.cli.model.estimate import estimate
 from fedmq.cli.model.evaluate import evaluate
 from fedmq.cli.model.models import models
 from fedmq.cli.model.predict import predict
+from fedmq.cli.model.score import score
 from fedmq.cli.model.serving import activate, rollback, serving
 from fedmq.cli.model.trace import trace
 from fedmq.cli.model.train import follow, train
@@ -59,7 +60,7 @@ assert isinstance(cli, StagedGroup)
 cli.add_stage("Set up", demo, init, join, party, keys, broker)
 cli.add_stage("Data", data, align)
 cli.add_stage("Train", estimate, cv, train, follow, pause, resume, cancel)
-cli.add_stage("Use", models, predict, evaluate, activate, rollback, serving)
+cli.add_stage("Use", models, predict, evaluate, activate, rollback, serving, score)
 cli.add_stage("Consent", inbox, approve, refuse)
 cli.add_stage(
     "Operate",

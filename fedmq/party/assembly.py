@@ -39,6 +39,7 @@ from fedmq.party.services.alignment import AlignmentService
 from fedmq.party.services.deployment import DeploymentService
 from fedmq.party.services.group_sums import GroupSumsService
 from fedmq.party.services.inference import InferenceService
+from fedmq.party.services.kept_models import KeptModelsService
 from fedmq.party.services.model_request import ModelRequestService
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.services.training import TrainingService
@@ -140,6 +141,7 @@ def assemble(files: PartyFiles, traces: Path | None, on_link_state: OnState) -> 
         training,
         InferenceService(context),
         deployment,
+        KeptModelsService(context),
         ModelRequestService(context),
         GroupSumsService(context),
     )

@@ -105,6 +105,7 @@ SERVING: dict[str, Any] = {
     "away": [],
     "troubles": [],
     "counts": dict.fromkeys(("requests", "rows", "failed", "degraded", "turned_away"), 0),
+    "recent": {"requests": 0, "per_second": 0.0, "median": None, "p99": None},
 }
 ANSWERING = {"party": "telco", "models": [], "questions": 0, "turned_away": 0, "troubles": []}
 MODEL = {"model": "m", "trees": 1, "objective": "o", "metrics": {}, "departures": []}
@@ -260,6 +261,19 @@ STEPS = [
     ),
     Step(
         f"serving {TELCO}", f"next: fedmq audit-log list {TELCO} --online", {"serving": ANSWERING}
+    ),
+    Step(
+        f"score {BANK} 7",
+        f"next: fedmq serving {BANK}",
+        {
+            "score": {
+                "model": "m",
+                "mode": "hop",
+                "scores": [{"id": "7", "score": 0.5}],
+                "seconds": 0.01,
+                "waited": {"telco": 0.005},
+            }
+        },
     ),
     Step(f"status {BANK}", "next: fedmq train bank/train.toml", {"status": STATUS}),
     Step(f"status {BANK}", f"next: fedmq models list {BANK}", {"status": STATUS | {"models": 1}}),

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import fedmq
+from fedmq.boosting.model.shown_model import shown
 from fedmq.boosting.xgboost.parity import labelled
-from fedmq.cli.model.shown_model import shown
 from fedmq.errors import ConfigError
 
 pytest.importorskip("xgboost")

@@ -29,6 +29,7 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.identity import private_keys
 from fedmq.party.store.held_out import held_out_path
+from fedmq.party.store.model_documents import keep_document
 from fedmq.party.store.training_records import TrainingRecord
 
 __all__ = ["card", "verify_card"]
@@ -97,6 +98,8 @@ def card(
         file, refusals = _asked(shares, file, wait)
     signatures = file.signatures(shares.federation)
     file.write(path)
+    if shares.is_active:
+        keep_document(shares.state, "card", file.card.model, file.model_dump_json())
     _write_page(path, markdown_of(file, signatures))
     result = _result(file, signatures) | {"file": str(path), "refused": refusals}
     print_result(result, as_json, _in_words)

@@ -14,10 +14,10 @@ import click
 import numpy as np
 from rich.text import Text
 
+from fedmq.boosting.model.departures import departures_in_words
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.base_margin import asked_margins, base_margin_option
-from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.model.predict import read_ids, request_scores
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
@@ -34,6 +34,7 @@ from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
 from fedmq.party.data.text_column import ReadTextColumn
 from fedmq.party.store.held_out import HeldOutRows
+from fedmq.party.store.model_documents import keep_document
 from fedmq.party.store.models import ModelStore
 
 __all__ = ["evaluate", "held_out_report"]
@@ -130,6 +131,7 @@ def evaluate(
         found = _groups_elsewhere(config.state, share.model_id, usable, owner, column, threshold)
         report = report.model_copy(update={"tables": (*report.tables, found)})
     _write(output, report, usable, config.data.id)
+    keep_document(config.state, "report", report.model, report.model_dump_json())
     summary = {
         "model": report.model,
         "rows": len(usable),

@@ -9,13 +9,14 @@ from typing import Any, get_args
 import click
 from rich.text import Text
 
+from fedmq.boosting.model.departures import departures_in_words
 from fedmq.boosting.model.importance import ImportanceKind, owned_importance, split_counts
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.shown_model import differences, shown
+from fedmq.boosting.model.tree_nodes import tree_nodes
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.card import card, verify_card
-from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.model.own_shares import OwnShares
-from fedmq.cli.model.shown_model import differences, shown
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
@@ -145,8 +146,9 @@ def verify(
 @models.command("show", epilog=PARTY_HELP)
 @party_argument
 @click.argument("model", required=False)
+@click.option("--tree", type=click.IntRange(1), help="The nodes of one tree, from 1.")
 @json_option
-def show_model(party: Path, model: str | None, as_json: bool) -> None:
+def show_model(party: Path, model: str | None, tree: int | None, as_json: bool) -> None:
     """Show MODEL, the newest when left out, as far as PARTY may see it.
 
     The active party sees the trees' shapes, its own splits by name, and whose the others are; a
@@ -154,6 +156,12 @@ def show_model(party: Path, model: str | None, as_json: bool) -> None:
     """
     shares = OwnShares(party)
     share = shares.share(model)
+    if tree is not None:
+        if not isinstance(share, ActiveShare):
+            raise ConfigError(f"{party}: only {shares.federation.active} sees trees")
+        print_result(tree_nodes(share, tree), as_json, _tree_in_words)
+        print_next_step(as_json, "models show", party, share.model_id)
+        return
     shared = read_column_names(shares.state, share.model_id) if shares.is_active else {}
     print_result(shown(share, shared), as_json, _model_in_words)
     print_next_step(as_json, "models importance", party, share.model_id)
@@ -326,6 +334,27 @@ def _model_in_words(model: Any) -> Text:
         *((name, _cell(value)) for name, value in model["params"].items()),
     ]
     return joined(table(("", model["model"]), facts), table(("own split", "nodes"), splits))
+
+
+def _split(node: Any) -> str:
+    if "party" not in node:
+        return ""
+    return str(node.get("split", f"{node['party']}, split {node['record']}"))
+
+
+def _tree_in_words(nodes: Any) -> Text:
+    rows = [
+        (
+            node["node"],
+            _split(node),
+            f"{node['left']}, {node['right']}" if "left" in node else "",
+            _cell(node.get("gain")),
+            _cell(node["cover"]),
+            _cell(node.get("weight")),
+        )
+        for node in nodes
+    ]
+    return table(("node", "what goes to the first", "children", "gain", "cover", "weight"), rows)
 
 
 def _cell(value: Any) -> str:

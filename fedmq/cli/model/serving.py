@@ -92,11 +92,21 @@ def _in_words(result: Any) -> Text:
         for name, model in result["models"].items()
     ]
     columns = ("name", "model", "mode", "rounds at most")
-    counts = result["counts"]
+    counts, recent = result["counts"], result["recent"]
+    pace = (
+        ""
+        if recent["p99"] is None
+        else (
+            f"{recent['per_second']:.1f} requests a second in the last minute; of the last "
+            f"{recent['requests']}, half within {1e3 * recent['median']:.1f} ms, 99 of 100 within "
+            f"{1e3 * recent['p99']:.1f} ms"
+        )
+    )
     away = f"; away: {', '.join(result['away'])}" if result["away"] else ""
     return joined(
         table(columns, rows) if rows else "no model is served",
         f"{counts['requests']} requests, {counts['rows']} rows, {counts['failed']} failed, "
         f"{counts['degraded']} degraded, {counts['turned_away']} turned away{away}",
+        pace,
         *warnings,
     )

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from fedmq.boosting.model.departures import departures_in_words
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.cross_validated import cross_validated_in_words
-from fedmq.cli.model.departures import departures_in_words
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder

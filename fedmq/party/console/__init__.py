@@ -14,7 +14,8 @@ command line can. Needs the extra ``fedmq[console]``.
 ``actions``       an owner's command, by somebody who may give it, on the audit log
 ``rendering``     templates, and the words and numbers in them
 ``live``          parts of a page that follow what happens
-``curves``        learning curves as the browser draws them
+``curves``        curves as the browser draws them
+``tree_outline``  a tree as lines below one another
 ``static_files``  style sheets and scripts
 ================  ====================================================================
 """

@@ -16,7 +16,7 @@ from fedmq.party.configuration.http import ConsoleRole, HttpSection
 from fedmq.party.console.actions import OwnerActions
 from fedmq.party.console.gate import Gate
 from fedmq.party.console.live import Live
-from fedmq.party.console.pages import data, inbox, now, people, records
+from fedmq.party.console.pages import data, inbox, models, now, people, records, score
 from fedmq.party.console.rendering import Rendering
 from fedmq.party.console.routes import Changes, Route
 from fedmq.party.console.sign_in.one_time_tokens import TOKEN_SECONDS, Grant, OneTimeTokens
@@ -30,9 +30,11 @@ __all__ = ["Console"]
 ROUTES: tuple[Route, ...] = (
     *now.ROUTES,
     *inbox.ROUTES,
+    *models.ROUTES,
     *data.ROUTES,
     *people.ROUTES,
     *records.ROUTES,
+    *score.ROUTES,
 )
 
 _ROLES = get_args(ConsoleRole)

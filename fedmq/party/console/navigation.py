@@ -20,7 +20,9 @@ class Page:
 PAGES = (
     Page("/now", "Now"),
     Page("/inbox", "Inbox"),
+    Page("/models", "Models"),
     Page("/data", "Data"),
     Page("/people", "People and keys"),
     Page("/records", "Records"),
+    Page("/score", "Try a score", only_active=True),
 )

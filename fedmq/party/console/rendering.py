@@ -46,6 +46,7 @@ class Rendering:
             "clock": clock,
             "day": day,
             "busy_share": busy_share,
+            "cell": cell,
             "capitalize_first": lambda text: text[:1].upper() + text[1:],
             "lane_path": lane_path,
         }
@@ -109,6 +110,15 @@ def figure(value: float | None, digits: int = 5) -> str:
 def brief(value: float) -> str:
     """A number of a table in few digits."""
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def cell(value: Any) -> str:
+    """Whatever stands in a table."""
+    if value is None:
+        return _NONE
+    if isinstance(value, float):
+        return figure(value, 4) if abs(value) < 100 else figure(value, 1)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def clock(at: str) -> str:

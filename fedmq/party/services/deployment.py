@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import re
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedmq.errors import ConfigError, DaemonError, FedmqError, Refused
+from fedmq.errors import ConfigError, DaemonError, FedmqError, Refused, error_of_status
 from fedmq.messages.body import NAME_OF_MODEL, Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, ModelReady
 from fedmq.party.online.answering.hosted_share import LoadedShare
 from fedmq.party.online.lane import OnlineLane
+from fedmq.party.online.scoring.request import PredictRequest, RequestError
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.checkpointing import HostingCheckpointer
 from fedmq.party.sessions.running import OnProgress, RunningSession
@@ -61,6 +64,7 @@ class DeploymentService(Service):
             "rollback": self._rollback,
             "verify": self._verify,
             "serving": self._status,
+            "score": self._score,
         }
 
     async def close(self) -> None:
@@ -180,6 +184,21 @@ class DeploymentService(Service):
         finally:
             self._reminded.discard(model)
 
+    async def _score(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """One score as callers get it, and how long each party took."""
+        self.context.require_active("ask for a score")
+        predictions, begun = self._online.predictions, time.perf_counter()
+        fields = {name: request.get(name) for name in ("ids", "features", "explain")}
+        given = {name: value for name, value in fields.items() if value is not None}
+        try:
+            with predictions.counters.request():
+                asked = PredictRequest.read(json.dumps(given).encode())
+                answer = await predictions.answer(str(request.get("name") or PRODUCTION), asked)
+        except RequestError as error:
+            raise error_of_status(error.http_status)(str(error)) from None
+        seconds = time.perf_counter() - begun
+        return {**answer.json(), "seconds": seconds, "waited": dict(answer.waited)}
+
     # A feature holder's side
 
     async def _host(self, envelope: Envelope) -> RunningSession:
@@ -237,6 +256,14 @@ class DeploymentService(Service):
 
     # Both
 
+    def _scored(self, name: str) -> dict[str, Any]:
+        """What a request to the model that ``name`` stands for may hold, as plain data."""
+        model = self._online.scorer.models.get(name)
+        if model is None:
+            return {"columns": [], "unexplained": "it is not loaded"}
+        table = model.forest.share.lookup_table
+        return {"columns": list(table.columns), "unexplained": model.unexplained}
+
     async def _status(self, _: Mapping[str, Any], __: OnProgress) -> dict[str, Any]:
         online, party = self._online, self.context.party
         source = {
@@ -245,7 +272,9 @@ class DeploymentService(Service):
             "troubles": list(online.troubles),
         }
         if self.context.is_active:
-            return {**source, **online.scorer.status()}
+            recent = online.predictions.counters.recent.described()
+            scored = {name: self._scored(name) for name in online.deployments.names()}
+            return {**source, **online.scorer.status(), "recent": recent, "scored": scored}
         return {
             **source,
             "models": sorted(online.answering.shares),

@@ -45,7 +45,7 @@ class InferenceService(Service):
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        return {"predict": self._predict, "models": self._models}
+        return {"predict": self._predict}
 
     @property
     def _serving(self) -> DataSection:
@@ -150,27 +150,6 @@ class InferenceService(Service):
             raise DataError("there is no alignment yet; make one with: fedmq align JOB.toml")
         name = request.get("alignment") or names[-1]
         return store.load(name).ids, name
-
-    async def _models(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
-        return [self._described(model) for model in self.context.model_store.ids()]
-
-    def _described(self, model: str) -> dict[str, Any]:
-        if not self.context.is_active:
-            own = self.context.model_store.passive(model)
-            return {
-                "model": model,
-                "records": len(own.lookup_table),
-                "departures": list(own.withheld.in_words(own.party)),
-            }
-        share = self.context.model_store.active(model)
-        return {
-            "model": model,
-            "objective": share.params.objective,
-            "trees": len(share.used_trees),
-            "parties": list(share.parties),
-            "metrics": share.metrics,
-            "departures": list(share.departures),
-        }
 
 
 def _contributions(known: NDArray[np.bool_], scores: Scores) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from fedmq.errors import ConfigError
 from fedmq.party.store.column_names import column_names_path
 from fedmq.party.store.deployments import Deployments
 from fedmq.party.store.held_out import held_out_path
+from fedmq.party.store.model_documents import model_document_path
 from fedmq.party.store.models import ModelStore
 from fedmq.party.store.trained_counts import drift_files
 from fedmq.party.store.training_records import training_record_path
@@ -38,6 +39,8 @@ def delete_model(state: Path, model: str) -> None:
             held_out_path(state, model),
             training_record_path(state, model),
             column_names_path(state, model),
+            model_document_path(state, "report", model),
+            model_document_path(state, "card", model),
         )
         for path in (*beside, *drift_files(state, model), share):
             path.unlink(missing_ok=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-__all__ = ["BOUNDS", "LookupCounters", "ScoreCounters", "Times"]
+__all__ = ["BOUNDS", "LookupCounters", "RecentTimes", "ScoreCounters", "Times"]
 
 BOUNDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 """Upper bounds of the histogram's buckets, in seconds; one more bucket has no bound."""
@@ -27,6 +27,35 @@ class Times:
         """Count one more."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.sum += seconds
+
+
+_RECENT_REQUESTS = 1000
+_RECENT_SECONDS = 60.0
+
+
+class RecentTimes:
+    """How often something happened in the last minute, and how long the last thousand took."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._times: deque[tuple[float, float]] = deque(maxlen=_RECENT_REQUESTS)
+
+    def add(self, seconds: float) -> None:
+        """Something has ended that took ``seconds``."""
+        self._times.append((self._clock(), seconds))
+
+    def described(self) -> dict[str, float | int | None]:
+        """Plain data: the rate, and times in seconds, None where there are none."""
+        now, ordered = self._clock(), sorted(seconds for _, seconds in self._times)
+        recent = [at for at, _ in self._times if now - at <= _RECENT_SECONDS]
+        full = len(recent) == _RECENT_REQUESTS
+        span = max(now - recent[0], 1e-3) if full else _RECENT_SECONDS
+        return {
+            "requests": len(ordered),
+            "per_second": len(recent) / span,
+            "median": ordered[len(ordered) // 2] if ordered else None,
+            "p99": ordered[int(0.99 * len(ordered))] if ordered else None,
+        }
 
 
 @dataclass
@@ -64,6 +93,10 @@ class ScoreCounters:
     """Rows of the requests that were answered."""
     degraded: int = 0
     """Answers in which a party's part was guessed."""
+    recent: RecentTimes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.recent = RecentTimes(self.clock)
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -77,7 +110,9 @@ class ScoreCounters:
             raise
         finally:
             self.requests[status] += 1
-            self.seconds.add(self.clock() - begun)
+            seconds = self.clock() - begun
+            self.seconds.add(seconds)
+            self.recent.add(seconds)
 
     def answered(self, rows: int, degraded: bool) -> None:
         """A request has its scores."""

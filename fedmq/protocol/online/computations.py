@@ -23,7 +23,7 @@ class OnlineScores:
     as missing. ``degraded`` by party: the share of (row, tree) pairs whose direction at that party
     was guessed because it did not answer; absent where all is exact. ``bitmaps`` bool (rows,
     records) by index of each owner: all directions, where the request is to be explained and
-    nothing was guessed.
+    nothing was guessed. ``waited``: by party, the seconds from questions to their answers.
     """
 
     margins: NDArray[np.float32]
@@ -31,6 +31,7 @@ class OnlineScores:
     unknown: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     degraded: Mapping[str, float] = field(default_factory=dict)
     bitmaps: Mapping[int, NDArray[np.bool_]] | None = None
+    waited: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

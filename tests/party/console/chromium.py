@@ -12,17 +12,23 @@ from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 from tests.cli.command import fedmq
 
-__all__ = ["Visitor", "chromium"]
+__all__ = ["Visitor", "chromium", "installed"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def installed() -> str:
+    """Where the Chromium of this machine lies; the test is skipped where there is none."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("there is no chromium; install it with: apt-get install chromium")
+    return found
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """The Chromium of this machine; the tests are skipped where there is none."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("there is no chromium; install it with: apt-get install chromium")
+    found = installed()
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser

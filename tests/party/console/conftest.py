@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.party.console.chromium import chromium
-from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
+from tests.party.console.shown_federation import start_with_consoles
+from tests.party.daemons import ExampleBroker, ExampleFederation
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +24,6 @@ def consoles(
     tmp_path_factory: pytest.TempPathFactory, broker: ExampleBroker
 ) -> Iterator[ExampleFederation]:
     """The example federation, whose daemons serve consoles."""
-    federation = ExampleFederation(tmp_path_factory.mktemp("federation"), broker)
-    for party in PARTIES:
-        config = federation.config(party)
-        config.write_text(f"{config.read_text()}[http]\nport = 0\nconsole = true\n")
-    try:
-        federation.start(*PARTIES)
-        yield federation
-    finally:
-        federation.discard()
+    federation = start_with_consoles(tmp_path_factory.mktemp("federation"), broker)
+    yield federation
+    federation.discard()

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.cli.command import fedmq
 from tests.party.console.chromium import Visitor
-from tests.party.daemons import ACTIVE, FEDMQ, PASSIVE, ExampleFederation
-
-JOB = """
-engine_options = { key_bits = 512, allow_weak_keys = true }
-evaluation = 0.2
-[params]
-num_boost_round = %d
-max_depth = 3
-max_bin = 16
-eval_metric = ["logloss", "auc"]
-"""
-
-
-def begin(consoles: ExampleFederation, model: str, trees: int) -> subprocess.Popen[bytes]:
-    job = consoles.job(f'model = "{model}"\n{JOB % trees}')
-    return subprocess.Popen(
-        [FEDMQ, "train", str(job)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+from tests.party.console.shown_federation import begin_training
+from tests.party.daemons import ACTIVE, PASSIVE, ExampleFederation
 
 
 @pytest.mark.timeout(240)
@@ -37,7 +19,7 @@ def test_a_training_is_watched_from_its_beginning_to_its_end(
     telco = Visitor(browser, consoles.config(PASSIVE[0]))
     for visitor in (bank, telco):
         expect(visitor.page.get_by_text("Nothing runs.")).to_be_visible()
-    training = begin(consoles, "watched", 20)
+    training = begin_training(consoles, "watched", 20)
     for visitor in (bank, telco):
         expect(visitor.page.get_by_role("heading", name="Training of watched")).to_be_visible()
     tree = bank.page.locator(".facts div", has_text="Tree").locator("dd")
@@ -67,7 +49,7 @@ def test_a_training_rests_goes_on_and_is_cancelled_with_a_reason_that_all_see(
 ) -> None:
     bank = Visitor(browser, consoles.config(ACTIVE))
     telco = Visitor(browser, consoles.config(PASSIVE[0]))
-    training = begin(consoles, "given-up", 500)
+    training = begin_training(consoles, "given-up", 500)
     page = bank.page
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_text("rests after this tree")).to_be_visible()
@@ -86,7 +68,7 @@ def test_a_training_rests_goes_on_and_is_cancelled_with_a_reason_that_all_see(
 
 
 def test_the_command_line_shows_what_the_page_shows(consoles: ExampleFederation) -> None:
-    training = begin(consoles, "told", 500)
+    training = begin_training(consoles, "told", 500)
     config = consoles.config(ACTIVE)
     try:
         while not (running := live(fedmq("status", config, "--json").result)):

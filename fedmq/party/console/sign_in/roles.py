@@ -20,12 +20,12 @@ CHANGES: Mapping[str, ConsoleRole] = {
     "cancel": "operator",
     "pause": "operator",
     "drop": "operator",
-    "predict": "operator",
     "redeliver": "operator",
     "refuse": "approver",
     "requeue": "operator",
     "resume": "operator",
     "rollback": "operator",
+    "score": "operator",
 }
 """The owner's commands that change something or cost something, and who may give them."""
 

@@ -51,6 +51,9 @@ class BatchRunner:
         spans: BatchSpans | None = None,
     ) -> None:
         self.machine = machine
+        self.waited: dict[str, float] = {}
+        """Seconds from a question to its answer, by party, over all rounds so far."""
+        self._asked: dict[str, float] = {}
         self._loop = asyncio.get_running_loop()
         self._send = send
         self._deadline = self._loop.time() + seconds
@@ -69,6 +72,9 @@ class BatchRunner:
         Raises:
             ProtocolError: it fits no open question; nothing has changed.
         """
+        asked = self._asked.pop(sender, None)
+        if asked is not None:
+            self.waited[sender] = self.waited.get(sender, 0.0) + self._loop.time() - asked
         if self._spans is not None:
             self._spans.answered(body)  # before the answer is handled, which may end the batch
         self._feed(Received(sender, body))
@@ -81,6 +87,7 @@ class BatchRunner:
                     case Send(recipient, body):
                         if self._spans is not None:
                             self._spans.asked(recipient, body, self.machine.rounds)
+                        self._asked.setdefault(recipient, self._loop.time())
                         self._send(recipient, body, max(0.0, self._deadline - self._loop.time()))
                     case RunPlan():
                         # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a

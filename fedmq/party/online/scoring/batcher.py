@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -223,9 +223,9 @@ class Batcher:
             if isinstance(result, Exception):
                 outcome.set_exception(result)
             else:
-                outcome.set_result(result)
+                outcome.set_result(replace(result, waited=dict(runner.waited)))
 
-        self._runners[number] = runner = BatchRunner(
+        runner = self._runners[number] = BatchRunner(
             machine,
             self._send,
             max(rows_of_piece.seconds for rows_of_piece in asked),

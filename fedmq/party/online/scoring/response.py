@@ -67,6 +67,8 @@ class Prediction:
         self.values = values
         self.model = scored.model
         self.degraded = scored.scores.degraded
+        self.waited = scored.scores.waited
+        """By party that was asked, the seconds from questions to their answers."""
         self._mode = scored.mode
         self._unknown = scored.scores.unknown
         self._scored = scored

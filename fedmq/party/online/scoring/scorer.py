@@ -323,6 +323,10 @@ def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
         {owner: np.concatenate([bits[owner] for bits in bitmaps]) for owner in bitmaps[0]}
         if len(bitmaps) == len(pieces)
         else None,
+        {
+            party: max(piece.waited.get(party, 0.0) for piece in pieces)
+            for party in {party for piece in pieces for party in piece.waited}
+        },
     )
 
 

@@ -14,7 +14,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.shown_columns import ShownColumns
 from fedmq.boosting.model.tree import Tree
 
-__all__ = ["differences", "shown"]
+__all__ = ["differences", "shown", "split_in_words"]
 
 
 def shown(
@@ -22,7 +22,7 @@ def shown(
 ) -> dict[str, Any]:
     """What the owner of ``share`` may know: its own columns by name, and what others ``shared``."""
     table = share.lookup_table
-    own = Counter(_in_words(table, record) for record in range(len(table)))
+    own = Counter(split_in_words(table, record) for record in range(len(table)))
     result: dict[str, Any] = {"model": share.model_id, "own_splits": dict(own.most_common())}
     if isinstance(share, PassiveShare):
         return {
@@ -54,7 +54,7 @@ def shown(
     }
 
 
-def _in_words(table: LookupTable, record: int) -> str:
+def split_in_words(table: LookupTable, record: int) -> str:
     """What goes left at a record; of a set of categories, what goes right."""
     if table.category_sets and (right := table.category_sets[record]):
         names = [table.feature_names[feature] for feature in right]

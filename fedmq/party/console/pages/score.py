@@ -1,0 +1,72 @@
+"""Try a score: somebody's id in; the score, its reasons, and what each party took, out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from fedmq.errors import ConfigError
+from fedmq.party.console.routes import Changes, Shows
+from fedmq.party.console.visit import Change, Visit
+
+__all__ = ["ROUTES"]
+
+_REASONS = 10
+_COLUMN = "column:"
+
+
+async def form(visit: Visit) -> Response:
+    """The form."""
+    served = (await visit.ask("serving"))["scored"] if visit.context.is_active else {}
+    chosen = visit.request.query_params.get("name", "")
+    name = chosen if chosen in served else next(iter(served), "")
+    return visit.page("score.html", served=served, name=name)
+
+
+async def score(change: Change) -> Response:
+    """The score of the person whose id was sent."""
+    name, person = change.form.get("name", ""), change.form.get("id", "").strip()
+    if not person:
+        raise ConfigError("id: write the id of the person to score")
+    served = (await change.ask("serving"))["scored"]
+    if name not in served:
+        raise ConfigError(f"{name[:64]!r} is served under no such name; see: fedmq serving")
+    explain = None if served[name]["unexplained"] else _REASONS
+    features = _features(change.form)
+    result = await change.ask(
+        "score", name=name, ids=[person], features=features and [features], explain=explain
+    )
+    [scored] = result["scores"]
+    reasons = scored.get("reasons") or []
+    return change.part(
+        "score_result.html",
+        result=result,
+        scored=scored,
+        degraded=result.get("degraded", {}),
+        unknown_at=scored.get("unknown_at", []),
+        reasons=reasons,
+        strongest=max((abs(reason["value"]) for reason in reasons), default=0.0),
+        unexplained=served[name]["unexplained"],
+    )
+
+
+ROUTES = (Shows("/score", form), Changes("/score", score))
+
+
+def _features(sent: Mapping[str, str]) -> dict[str, Any] | None:
+    """The columns that were filled in: a number where it reads as one, otherwise a category."""
+    given = {
+        field.removeprefix(_COLUMN): text.strip()
+        for field, text in sent.items()
+        if field.startswith(_COLUMN) and text.strip()
+    }
+    return {name: _value(text) for name, text in given.items()} or None
+
+
+def _value(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
