@@ -40,9 +40,9 @@ class RecentTimes:
         self._clock = clock
         self._times: deque[tuple[float, float]] = deque(maxlen=_RECENT_REQUESTS)
 
-    def add(self, seconds: float) -> None:
-        """Something has ended that took ``seconds``."""
-        self._times.append((self._clock(), seconds))
+    def add(self, at: float, seconds: float) -> None:
+        """Something has ended at ``at``, by the clock, that took ``seconds``."""
+        self._times.append((at, seconds))
 
     def described(self) -> dict[str, float | int | None]:
         """Plain data: the rate, and times in seconds, None where there are none."""
@@ -110,9 +110,9 @@ class ScoreCounters:
             raise
         finally:
             self.requests[status] += 1
-            seconds = self.clock() - begun
-            self.seconds.add(seconds)
-            self.recent.add(seconds)
+            ended = self.clock()
+            self.seconds.add(ended - begun)
+            self.recent.add(ended, ended - begun)
 
     def answered(self, rows: int, degraded: bool) -> None:
         """A request has its scores."""

@@ -87,7 +87,9 @@ def test_serving_shows_what_is_served_and_how_that_goes(
     assert fedmq("serving", telco, "--json").result["questions"] > asked["questions"]
     assert re.fullmatch(
         r"NAME +MODEL +MODE +ROUNDS AT MOST\nproduction +model-1 +hop +2\n"
-        r"\d+ requests, \d+ rows, 0 failed, 0 degraded, 0 turned away\n",
+        r"\d+ requests, \d+ rows, 0 failed, 0 degraded, 0 turned away\n"
+        r"\d+\.\d requests a second in the last minute; of the last \d+, half within [\d.]+ ms, "
+        r"99 of 100 within [\d.]+ ms\n",
         fedmq("serving", bank).out,
     )
     assert re.fullmatch(
