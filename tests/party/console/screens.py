@@ -47,6 +47,10 @@ PAGES: Mapping[str, tuple[str, str, Callable[[Page], None]]] = {
     "models": (ACTIVE, "/models", nothing),
     "model": (ACTIVE, f"/models/{SERVED}", nothing),
     "model-at-a-feature-holder": (PASSIVE[0], f"/models/{SERVED}", nothing),
+    "inbox": (PASSIVE[0], "/inbox", nothing),
+    "data": (PASSIVE[0], "/data", nothing),
+    "people": (ACTIVE, "/people", nothing),
+    "records": (ACTIVE, "/records", nothing),
     "score": (ACTIVE, "/score", scored),
 }
 """By name: whose console, which address, and what is done there first."""
@@ -74,7 +78,7 @@ def main(folder: Path) -> None:
         federation = start_with_consoles(place / "federation", broker)
         try:
             train_and_serve(federation, place)
-            training = begin_training(federation, "credit-2027", 2000)
+            training = begin_training(federation, "credit-2027", 900)
             for name in PAGES:
                 for width, theme in LOOKS:
                     visitor = open_page(browser, federation, name, width, theme)
