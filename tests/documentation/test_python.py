@@ -18,8 +18,11 @@ import pytest
 import xgboost
 
 import fedmq
+from fedmq.simulation import comparison
 from fedmq.simulation.simulate import simulate
 from tests.documentation.fences import DOCS, ROOT, pages_with, to_run
+
+pytestmark = pytest.mark.timeout(400)
 
 ELSEWHERE = {DOCS / "reference" / "examples.md", DOCS / "how-to" / "serve-scores.md"}
 PAGES = [page for page in pages_with("python") if page not in ELSEWHERE]
@@ -54,7 +57,8 @@ def tables() -> dict[str, Any]:
 
 
 def quickly(*, engine: str = "plain", key: Any = None, **options: Any) -> fedmq.SimulatedModel:
-    """``fedmq.simulate``, without encryption unless the page gives a key."""
+    """``fedmq.simulate`` with few trees, and in the clear, unless the page says otherwise."""
+    options.setdefault("params", {"num_boost_round": 7, "max_depth": 2})
     engine = "plain" if engine == "paillier" and key is None else engine
     return simulate(engine=engine, key=key, **options)
 
@@ -84,7 +88,8 @@ def test_the_python_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(fedmq, "simulate", quickly)
+    for module in (fedmq, comparison):
+        monkeypatch.setattr(module, "simulate", quickly)
     known = names(tables())
     for fence in to_run("python", page):
         text = re.sub(r"(?<=[(,]) *(\n *)?\.\.\.(?=[,)])", r"\1**everybody", fence.text)
