@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +32,7 @@ def builds(
     rows: int = 60,
     earlier: Mapping[str, Any] = MappingProxyType({}),
     nfold: int = 0,
+    parties: Sequence[str] = PARTIES,
 ) -> Mapping[str, Build]:
     random = np.random.default_rng(5)
     X = random.normal(size=(rows, 5)).round(1).astype(np.float32)
@@ -47,6 +48,7 @@ def builds(
         "telco": PassiveTable(X[:, 2:4], ("c", "d")),
         "retail": PassiveTable(X[:, 4:], ("e",)),
     }
+    others = {party: table for party, table in others.items() if party in parties}
 
     def passive(party: str) -> Build:
         return lambda saved: PassiveTraining(
@@ -213,6 +215,28 @@ def test_a_crash_costs_a_lattice_its_hint_and_no_more_than_a_tree(seed: int) -> 
         drop=0.1 * (seed % 2), repeat=0.2, crashes=crashes(seed, 1 + seed % 3, 1.2 * calm.ended)
     )
     shaken = trained(seed, faults, engine, **settings)
+    assert shares(shaken) == shares(calm)
+    assert shaken.trees_begun == sorted(shaken.trees_begun)
+    assert shaken.attempts > 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hidden_sums_begin_anew_after_a_crash_with_other_secrets(seed: int) -> None:
+    params = TrainParams(num_boost_round=3, max_depth=3, max_bin=4)
+    parties = PARTIES[:2]
+    calm = CrashSimulation(builds(params, Plain(), parties=parties), Faults(), 0)
+    calm.run()
+    faults = Faults(
+        drop=0.1 * (seed % 2),
+        repeat=0.2,
+        crashes=[
+            (time, party, away)
+            for time, party, away in crashes(seed, 3, 1.5 * calm.ended)
+            if party in parties
+        ],
+    )
+    shaken = CrashSimulation(builds(params, Lattice(sums="hidden"), parties=parties), faults, seed)
+    shaken.run()
     assert shares(shaken) == shares(calm)
     assert shaken.trees_begun == sorted(shaken.trees_begun)
     assert shaken.attempts > 1

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedmq.messages.training import CircuitPiece
+from fedmq.party.sessions.recording import Recording
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
 
@@ -73,6 +76,35 @@ def test_a_lattice_trains_the_plain_model_over_a_real_broker(
     bold: ExampleFederation, plain: dict[str, float]
 ) -> None:
     assert trained(bold, "lattice")["metrics"] == plain
+
+
+def test_hidden_sums_train_the_plain_model_of_two_parties_and_no_circuit_is_recorded(
+    bold: ExampleFederation,
+) -> None:
+    two = f'parties = ["{PASSIVE[0]}"]\n{PARAMS}'
+    plain = command("train", bold.job(f'engine = "plain"\n{two}'), "--json").result
+    hidden = f'engine = "lattice"\nengine_options = {{ sums = "hidden" }}\n{two}'
+    before = {path for party in PARTIES for path in recordings(bold, party)}
+    made = command("train", bold.job(hidden), "--json").result
+    assert made["metrics"] == plain["metrics"]
+    for party in (ACTIVE, PASSIVE[0]):
+        [recorded] = set(recordings(bold, party)) - before
+        kinds = {message.header.kind for message in Recording.read(recorded).envelopes}
+        assert "split decision" in kinds
+        assert CircuitPiece.kind not in kinds
+
+
+def recordings(federation: ExampleFederation, party: str) -> list[Path]:
+    return sorted((federation.config(party).parent / "recordings").glob("*.recording"))
+
+
+def test_several_passive_parties_are_told_that_sums_cannot_be_hidden(
+    bold: ExampleFederation,
+) -> None:
+    options = 'engine_options = { sums = "hidden" }'
+    outcome = command("train", bold.job(f'engine = "lattice"\n{options}\n{PARAMS}'))
+    assert outcome.code
+    assert "one passive party takes part, there are 2" in outcome.error
 
 
 def test_a_party_shows_directions_of_all_rows_only_if_its_owner_says_so(
