@@ -132,6 +132,11 @@ def switches(full: bool) -> list[tuple[str, Case]]:
     return [*cases, ("goss", replace(base, goss=True))]
 
 
+def hidden(case: Case) -> Case:
+    """The case on a lattice that shows no sum."""
+    return replace(case, engine="lattice", options={"sums": "hidden"})
+
+
 def papers(data: str, full: bool) -> list[tuple[str, Case]]:
     """The papers' tables, with the figures that peers have on them."""
     credit2 = Case(data=data, name="credit2", trees=3)
@@ -140,11 +145,14 @@ def papers(data: str, full: bool) -> list[tuple[str, Case]]:
         ("Credit 2, plain", replace(credit2, engine="plain")),
         ("Credit 2, lattice", replace(credit2, engine="lattice")),
         ("Credit 2, lattice, depth 6", replace(credit2, engine="lattice", depth=6)),
+        ("Credit 2, lattice, hidden sums", hidden(credit2)),
+        ("Credit 2, lattice, hidden sums, depth 6", replace(hidden(credit2), depth=6, trees=1)),
         ("Credit 2, ou", replace(credit2, engine="ou")),
         ("Credit 2, ou, depth 6", replace(credit2, engine="ou", depth=6)),
         ("Credit 2, paillier", credit2),
         ("Credit 2, paillier, goss", replace(credit2, goss=True)),
         ("Credit 1, lattice", replace(credit1, engine="lattice")),
+        ("Credit 1, lattice, hidden sums", hidden(credit1)),
         ("Credit 1, ou", replace(credit1, engine="ou")),
     ]
     million = Case(engine="lattice", rows=1_000_000, features=(6, 12))

@@ -46,6 +46,11 @@ PARTS = {
     "EncryptNode": "encrypt",
     "AnswerQuery": "sum",
     "DecryptAnswer": "decrypt",
+    "MaskSums": "sum",
+    "ReadShares": "decrypt",
+    "GarbleGains": "garble",
+    "EvaluateGains": "evaluate",
+    "HiddenLevel": "transfers",
 }
 
 

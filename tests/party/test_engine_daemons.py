@@ -98,15 +98,6 @@ def recordings(federation: ExampleFederation, party: str) -> list[Path]:
     return sorted((federation.config(party).parent / "recordings").glob("*.recording"))
 
 
-def test_several_passive_parties_are_told_that_sums_cannot_be_hidden(
-    bold: ExampleFederation,
-) -> None:
-    options = 'engine_options = { sums = "hidden" }'
-    outcome = command("train", bold.job(f'engine = "lattice"\n{options}\n{PARAMS}'))
-    assert outcome.code
-    assert "one passive party takes part, there are 2" in outcome.error
-
-
 def test_a_party_shows_directions_of_all_rows_only_if_its_owner_says_so(
     bold: ExampleFederation,
 ) -> None:
