@@ -13,7 +13,8 @@ from fedmq.party.console.visit import Change, Visit
 __all__ = ["ROUTES"]
 
 _WIDTH, _HEIGHT = 240.0, 48.0
-_BINS = (16, 32, 64, 128, 256)
+_BINS = (8, 16, 32, 64, 128, 256)
+_USUAL = 32
 
 
 async def data(visit: Visit) -> Response:
@@ -47,7 +48,7 @@ ROUTES = (Shows("/data", data), Shows("/data/table", table), Changes("/data/agai
 
 def _max_bin(visit: Visit) -> int:
     wanted = visit.request.query_params.get("max_bin", "")
-    return next((bins for bins in _BINS if str(bins) == wanted), _BINS[-1])
+    return next((bins for bins in _BINS if str(bins) == wanted), _USUAL)
 
 
 def _drawn(spread: Mapping[str, Any]) -> dict[str, Any]:

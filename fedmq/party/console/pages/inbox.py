@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -81,5 +82,8 @@ def _shown(request: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **request,
         "words": asked_in_words(request),
-        "lines": terms_in_words(request),
+        "lines": [
+            (about, [what for _, what in found])
+            for about, found in itertools.groupby(terms_in_words(request), lambda line: line[0])
+        ],
     }

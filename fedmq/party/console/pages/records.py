@@ -113,6 +113,8 @@ def _details(entry: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> str:
     """A value of an entry, lists and tables in words too."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, Mapping):
         return "; ".join(f"{key} {_plain(inner)}" for key, inner in value.items()) or "none"
     if isinstance(value, list):

@@ -15,7 +15,6 @@ __all__ = ["CHANGES", "is_allowed"]
 CHANGES: Mapping[str, ConsoleRole] = {
     "activate": "operator",
     "admit": "operator",
-    "alike": "approver",
     "approve": "approver",
     "cancel": "operator",
     "pause": "operator",

@@ -1,0 +1,53 @@
+"""What the owner asks of a daemon about parties: who was heard, and who is let in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fedmq.errors import DaemonError
+from fedmq.party.identity.join_request import JoinRequest
+from fedmq.transport.rabbitmq.certificate_request import new_request
+from fedmq.transport.sealing.keys import PrivateKeys
+from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
+
+NEWCOMER = PrivateKeys.generate()
+REQUEST = JoinRequest("demo", "shop", NEWCOMER.public, new_request("shop")[0]).dumps(NEWCOMER)
+
+
+@pytest.fixture
+async def federation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[DaemonsInMemory]:
+    keys = {party: PrivateKeys.generate() for party in PARTIES}
+    federation = DaemonsInMemory(tmp_path, monkeypatch, keys=keys)
+    await federation.start()
+    yield federation
+    await federation.stop()
+
+
+async def test_a_newcomer_is_let_in_by_the_fingerprint_it_reads_out(
+    federation: DaemonsInMemory,
+) -> None:
+    before = (federation.folder / "federation.toml").read_text()
+    with pytest.raises(DaemonError, match="which is another one; shop is not added"):
+        await federation.ask("bank", "admit", text=REQUEST, fingerprint="0000")
+    altered = REQUEST.replace('"shop"', '"shap"', 1)
+    with pytest.raises(DaemonError, match="was altered since it was made"):
+        await federation.ask("bank", "admit", text=altered, fingerprint="0000")
+    assert (federation.folder / "federation.toml").read_text() == before
+    fingerprint = NEWCOMER.public.fingerprint
+    await federation.ask("bank", "admit", text=REQUEST, fingerprint=fingerprint)
+    newest = (await federation.ask("bank", "parties"))[-1]
+    assert (newest["party"], newest["fingerprints"]) == ("shop", [fingerprint])
+    assert newest["heard"] is None
+
+
+async def test_parties_are_heard_when_they_send_something(federation: DaemonsInMemory) -> None:
+    assert [party["heard"] for party in await federation.ask("telco", "parties")] == [None] * 3
+    await federation.train("m", 1)
+    bank, telco, retail = await federation.ask("telco", "parties")
+    assert bank["heard"] is not None
+    assert (telco["own"], telco["heard"], retail["heard"]) == (True, None, None)
