@@ -20,7 +20,7 @@ export DEBIAN_FRONTEND := noninteractive
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-secretflow
 .PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
-.PHONY: chromium screenshots
+.PHONY: bench-console chromium screenshots
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -122,6 +122,9 @@ soak-sessions: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over t
 
 bench-alignment: $(VENV)/bench.stamp ## seconds of alignments of 10^4, 10^5 and 10^6 ids
 	@$(BIN)/python -m benchmarks.alignment
+
+bench-console: $(VENV)/bench.stamp rabbitmq ## what an open console costs a daemon, and the scores beside it
+	@$(BIN)/python -m benchmarks.console
 
 bench-online: $(VENV)/bench.stamp rabbitmq ## latencies of online scores
 	$(data)

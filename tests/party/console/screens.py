@@ -10,8 +10,10 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from tests.party.console.chromium import Visitor, chromium
@@ -83,7 +85,8 @@ def main(folder: Path) -> None:
                 for width, theme in LOOKS:
                     visitor = open_page(browser, federation, name, width, theme)
                     path = folder / f"{name}-{width}-{theme}.png"
-                    visitor.page.screenshot(path=path, full_page=True)
+                    picture = Image.open(BytesIO(visitor.page.screenshot(full_page=True)))
+                    picture.convert("RGB").quantize(96).save(path, optimize=True)
                     print(path, *visitor.faults)
                     visitor.leaves()
             training.terminate()
