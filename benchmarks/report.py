@@ -46,6 +46,7 @@ TRICKS = (
     "pack_sums",
 )
 SPLIT = ("encrypt", "sum", "pack and hide", "decrypt", "other", "transfer", "wait")
+CIRCUITS = ("transfers", "garble", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -342,7 +343,7 @@ def main() -> None:
             report.add(
                 "Seconds of cores by part; messages under way and idle time, on the clock:", ""
             )
-            report.table("", found, SPLIT)
+            report.table("", found, (*SPLIT, *CIRCUITS))
             report.add("[timeline.json](data/timeline.json) opens in ui.perfetto.dev.", "")
         report.add("## Joint histograms", "")
         joint = report.part(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from fedmq.errors import ConfigError
 from fedmq.messages import training
+from fedmq.messages.array import Array
+from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engines.lattice import Lattice
 from tests.protocol.federation import ACTIVE, shares, small
@@ -107,3 +110,44 @@ def test_no_message_but_the_first_tells_of_sums_being_shown(directions: Any) -> 
         if isinstance(envelope.body, training.CircuitPiece) and envelope.body.level
     ]
     assert begun[:2] == [(1,), (2, 3)]
+
+
+def named(body: training.SplitDecision) -> Body:
+    return body.model_copy(update={"candidates": Array.of(np.zeros(1, np.uint32))})
+
+
+def contested_twice(body: training.CircuitPiece) -> Body:
+    return body.model_copy(update={"level": (*body.level, *body.level)}) if body.level else body
+
+
+def contested_unasked(body: training.CircuitPiece) -> Body:
+    return body.model_copy(update={"level": (*body.level, 7)}) if body.level else body
+
+
+def too_long(body: training.CircuitPiece) -> Body:
+    filled = {"bytes": Array.of(np.zeros(900_000, np.uint8))}
+    return body.model_copy(update={"payload": filled}) if body.parcel else body
+
+
+@pytest.mark.parametrize(
+    ("kind", "sender", "change", "why"),
+    [
+        (training.SplitDecision, ACTIVE, named, "which this party has not won"),
+        (training.CircuitPiece, ACTIVE, contested_twice, "a contest of node 1, which is not next"),
+        (training.CircuitPiece, ACTIVE, contested_unasked, "a contest of node 7, which is not"),
+        (training.CircuitPiece, ACTIVE, too_long, "bytes or more about node 1, they take"),
+        (training.CircuitPiece, "telco", too_long, "sums that no rows of the node have"),
+    ],
+    ids=["named", "contested twice", "contested unasked", "too long", "too long an answer"],
+)
+def test_who_breaks_the_protocol_of_contests_ends_the_session(
+    kind: type[Body], sender: str, change: Callable[[Any], Body], why: str
+) -> None:
+    def rewrite(envelope: Envelope) -> Body:
+        ours = isinstance(envelope.body, kind) and envelope.header.sender == sender
+        return change(envelope.body) if ours else envelope.body
+
+    federation = small(counts=(0, 2), num_boost_round=1).having(engine=HIDDEN)
+    simulation = federation.train(rewrite=rewrite)
+    [other] = {ACTIVE, "telco"} - {sender}
+    assert why in str(simulation.errors[other])
