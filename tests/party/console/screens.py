@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -50,7 +51,6 @@ PAGES: Mapping[str, tuple[str, str, Callable[[Page], None]]] = {
     "model": (ACTIVE, f"/models/{SERVED}", nothing),
     "model-at-a-feature-holder": (PASSIVE[0], f"/models/{SERVED}", nothing),
     "inbox": (PASSIVE[0], "/inbox", nothing),
-    "data": (PASSIVE[0], "/data", nothing),
     "people": (ACTIVE, "/people", nothing),
     "records": (ACTIVE, "/records", nothing),
     "score": (ACTIVE, "/score", scored),
@@ -81,6 +81,7 @@ def main(folder: Path) -> None:
         try:
             train_and_serve(federation, place)
             training = begin_training(federation, "credit-2027", 900)
+            time.sleep(15)  # some trees, so that there is a curve
             for name in PAGES:
                 for width, theme in LOOKS:
                     visitor = open_page(browser, federation, name, width, theme)
