@@ -20,6 +20,7 @@ __all__ = [
     "MOST_FOLDS",
     "MOST_ROWS",
     "NO_CANDIDATE",
+    "BestSoFar",
     "CategorySplit",
     "CircuitPiece",
     "DirectionsQuery",
@@ -138,6 +139,9 @@ class TrainingOpen(Body):
     of which nothing is kept."""
     sums: Literal["shown", "hidden"] = "shown"
     """Whether the engine shows the label holder sums; hidden, it learns who won a node."""
+    chain: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    """Where sums are hidden, all passive parties in the order of their columns, unless there is one
+    only: each hands on to the next."""
     max_cat_to_onehot: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """From so many categories on, the recipient's columns are split by sets of them if it agrees;
     0: none is."""
@@ -298,6 +302,21 @@ class CircuitPiece(Body):
     payload: Payload
     level: Annotated[tuple[Node, ...], Field(strict=False)] = ()
     """All of the nodes, in the first parcel of the label holder, which holds nothing else."""
+    chain: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    """There as well: the passive parties that have candidates, unless it is one only."""
+
+
+class BestSoFar(Body):
+    """Passive to the next passive: its shares of the best gain of each node so far, and of whose
+    it is. They are random bits to whoever has not the label holder's. Neither stored nor recorded.
+    """
+
+    kind: ClassVar[str] = "best so far"
+
+    tree: Index
+    node: Node
+    """The first of the level's."""
+    payload: Payload
 
 
 class CategorySplit(Body):
@@ -402,6 +421,7 @@ BODIES: tuple[type[Body], ...] = (
     HistogramReply,
     NodeDeclined,
     CircuitPiece,
+    BestSoFar,
     DirectionsQuery,
     SplitDecision,
     SplitOutcome,

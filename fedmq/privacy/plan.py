@@ -9,6 +9,8 @@ step                      resumes with
 :class:`Compute`          the results of its computations, in their order
 :class:`Exchange`         (active half) the payloads with which the passive half answered
 :class:`Reply`            (passive half) nothing, once the payloads are on their way
+:class:`HandOn`           (either half) nothing, once the next of a chain has the payloads
+:class:`Handed`           (either half) the payloads that the one before it in a chain hands on
 ========================  ==================================================================
 """
 
@@ -20,7 +22,18 @@ from typing import Any, TypeVar
 
 from fedmq.computation import Computation
 
-__all__ = ["Compute", "Ended", "Exchange", "Plan", "Reply", "Values", "advance", "single"]
+__all__ = [
+    "Compute",
+    "Ended",
+    "Exchange",
+    "HandOn",
+    "Handed",
+    "Plan",
+    "Reply",
+    "Values",
+    "advance",
+    "single",
+]
 
 
 T = TypeVar("T")
@@ -54,6 +67,16 @@ class Reply:
 
     node: int
     pieces: Sequence[Values]
+
+
+@dataclass(frozen=True, slots=True)
+class HandOn(Reply):
+    """Hand ``pieces`` about ``node`` on to the next of a chain: see `fedmq.privacy.contest`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed(Exchange):
+    """Wait for what the one before in a chain hands on; there are no pieces of one's own."""
 
 
 @dataclass(frozen=True, slots=True)

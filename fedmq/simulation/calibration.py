@@ -41,6 +41,7 @@ from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.in_process import MEMORY, run_machines
 from fedmq.simulation.memory_watch import MemoryWatch
+from fedmq.simulation.training import chained
 
 __all__ = ["Calibration", "Measurement"]
 
@@ -251,7 +252,13 @@ class Calibration:
             names = tuple(f"f{column}" for column in range(len(bins)))
             made_up = Given(PassiveTable(self._made_up(self._label[chosen], bins), names))
             machines[party] = PassiveTraining(
-                party, ACTIVE, made_up, lambda _: engine, 0, parallelism=width
+                party,
+                ACTIVE,
+                made_up,
+                lambda _: engine,
+                0,
+                parallelism=width,
+                others=chained(engine, self._passive, party),
             )
         return machines
 

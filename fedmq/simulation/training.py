@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel
 from fedmq.transport.rabbitmq.topology import check_name
 
-__all__ = ["Surroundings", "check_parties", "run_training", "train"]
+__all__ = ["Surroundings", "chained", "check_parties", "run_training", "train"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,7 @@ def run_training(
                 parallelism=width,
                 smallest_cell=smallest_cell,
                 find_share=None if continue_from is None else _finder(continue_from, party),
+                others=chained(engine, others, party),
             )
         return await run_machines(
             machines,
@@ -149,6 +150,11 @@ def run_training(
     results = in_own_loop(run())
     called.after_training()
     return results
+
+
+def chained(engine: Engine, parties: Iterable[str], party: str) -> tuple[str, ...]:
+    """With which other passive ``parties`` one finds winners under ``engine``."""
+    return tuple(other for other in parties if other != party) if engine.hides_sums else ()
 
 
 def _finder(model: SimulatedModel, party: str) -> FindShare:

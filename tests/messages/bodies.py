@@ -128,6 +128,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         folds=st.integers(1, training.MOST_FOLDS),
         max_cat_to_onehot=st.integers(0, 2**31 - 1),
         sums=st.sampled_from(["shown", "hidden"]),
+        chain=st.lists(names, max_size=4).map(tuple),
     ),
     training.SessionAccept: st.builds(
         training.SessionAccept,
@@ -182,7 +183,9 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
         pieces=st.integers(1, 2**20 - 1),
         payload=payloads,
         level=st.lists(nodes, max_size=4).map(tuple),
+        chain=st.lists(names, max_size=4).map(tuple),
     ),
+    training.BestSoFar: st.builds(training.BestSoFar, tree=trees, node=nodes, payload=payloads),
     training.SplitDecision: st.builds(
         training.SplitDecision,
         tree=trees,
@@ -389,6 +392,7 @@ _FIELDS: dict[str, Any] = {
     "sums": "hidden",
     "parcel": 0,
     "level": (1,),
+    "chain": ("telco",),
     "by_sets": True,
     "categories": (_NUMBERS,),
     "default_left": True,

@@ -23,6 +23,7 @@ from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
+from fedmq.simulation.training import chained
 from tests.simulator import Simulation
 
 ACTIVE = "bank"
@@ -127,6 +128,7 @@ class Federation:
                 smallest_cell=self.smallest_cell.get(peer, 0),
                 find_share=lambda _, peer=peer: Given(self.earlier.get(peer)),
                 consent_within=self.asked.get(peer, 0),
+                others=chained(self.engine, self.peers, peer),
             )
         return machines
 

@@ -41,7 +41,11 @@ def test_the_model_is_the_plain_engines(params: dict[str, Any]) -> None:
     assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
 
 
-@pytest.mark.parametrize("counts", [(0, 3), (3, 0), (1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "counts",
+    [(0, 3), (3, 0), (1, 1), (2, 2, 1), (1, 2, 2, 2), (2, 0, 2), (2, 2, 0), (0, 0, 1, 1)],
+    ids=str,
+)
 def test_whoever_holds_the_columns(counts: tuple[int, ...]) -> None:
     federation = small(counts=counts)
     assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
@@ -82,11 +86,6 @@ def test_what_the_circuits_do_not_compute_is_refused_by_name(
         params = {**params, "objective": "multi:softprob", "base_score": None}
     with pytest.raises(ConfigError, match=f"engine lattice: {why}"):
         small(counts=(2, 2), **params).having(engine=HIDDEN).training()
-
-
-def test_several_passive_parties_are_refused() -> None:
-    with pytest.raises(ConfigError, match="one passive party takes part, there are 2"):
-        small(counts=(2, 2, 1)).having(engine=HIDDEN).training()
 
 
 def test_a_lambda_that_no_hidden_hessian_has_is_refused() -> None:

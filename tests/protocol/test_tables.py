@@ -239,7 +239,8 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
         scoring = federation.scoring(simulation.results, [str(row) for row in range(80)])
         ran(watch(scoring), seed=seed, link=link)
         ran(watch(explaining(federation, simulation.results, IDS)), seed=seed, link=link)
-    ran(watch(small(counts=(1, 2), max_depth=2).having(engine=Lattice(sums="hidden")).training()))
+    chained = small(counts=(1, 1, 1), max_depth=1, max_bin=4, num_boost_round=1)
+    ran(watch(chained.having(engine=Lattice(sums="hidden")).training()))
     for count, seed in itertools.product((2, 3, 4), range(6)):
         parties = alignments.machines(alignments.people(count, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))

@@ -132,6 +132,7 @@ class TrainingService(Service):
             signing=self._signing(header.session, header.attempt) if most_bytes else None,
             find_share=partial(LoadPassiveShare, self.context.model_store),
             consent_within=0 if agreed.exception() else agreed.result()[1],
+            others=self._others(terms),
         )
         session = StoredSession(
             header.session, terms.model, header.attempt, terms=terms_digest(terms)
@@ -176,6 +177,13 @@ class TrainingService(Service):
         )
         requested = RequestedTerms.of_training(header.sender, terms, engine)
         return engine, await context.owner_consent.seconds_left(header, requested)
+
+    def _others(self, terms: TrainingOpen) -> tuple[str, ...]:
+        """The passive parties with which this one finds winners; none that it does not know."""
+        federation = self.context.federation
+        if not federation.are_members((federation.active, *terms.chain)):
+            return ()
+        return tuple(party for party in terms.chain if party != self.context.party)
 
     def _signing(self, session: str, attempt: int) -> Signing:
         sealer = self.context.sealer

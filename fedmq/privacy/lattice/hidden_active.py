@@ -12,7 +12,7 @@ from fedmq.boosting.fixed_point import RESOLUTION_BITS, FixedPoint
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
-from fedmq.privacy.contest import Contest
+from fedmq.privacy.contest import Contest, Place
 from fedmq.privacy.engine import BroadcastPiece, Extent, HiddenSums
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.lattice.active import LatticeActive, NodeAnswer
@@ -21,14 +21,16 @@ from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.lattice.hidden.level import Level
 from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
-from fedmq.privacy.lattice.hidden.parcels import pieces_of
+from fedmq.privacy.lattice.hidden.parcels import Unpacked, pieces_of
 from fedmq.privacy.lattice.hidden.sizes import garbler_bytes
 from fedmq.privacy.lattice.hidden.steps import (
     choose_carries,
     choose_labels,
     choose_squares,
     close_evaluation,
+    close_link,
     computed,
+    follow,
 )
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.masked_sums import ReadShares
@@ -41,7 +43,7 @@ from fedmq.privacy.oblivious_transfer.base_transfers import (
 from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver
 from fedmq.privacy.oblivious_transfer.hashing import Permutation
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
-from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
+from fedmq.privacy.plan import Compute, Exchange, Handed, HandOn, Plan, Reply, Values
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["HiddenActive"]
@@ -114,8 +116,8 @@ class HiddenActive(LatticeActive):
         [(numbers, shares)] = yield Compute([ReadShares(answer)])
         return [_NodeShares(numbers, shares, self._field)]
 
-    def contest_bytes(self, nodes: int, candidates: int) -> int:
-        return garbler_bytes(Level(self._field, nodes, candidates))
+    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+        return garbler_bytes(Level(self._field, nodes, candidates, place))
 
     def find_winners(self, peer: str, contest: Contest) -> Plan[NDArray[np.bool_]]:
         known = [self.kept(peer, node) for node in contest.nodes]
@@ -127,6 +129,7 @@ class HiddenActive(LatticeActive):
             self._receivers[peer],
             self._permutation,
             self._tweaks[peer],
+            contest.place,
         )
         first, level = contest.nodes[0], evaluator.level
         yield Reply(first, pieces_of())  # both sides take tweaks in this order
@@ -140,6 +143,25 @@ class HiddenActive(LatticeActive):
             yield Reply(first, pieces_of())  # what comes next is made, or travels, meanwhile
             gains += yield Compute([evaluator.batch(batch, parcel)])
             parcel = yield Exchange()
-        evaluator, (won, claim) = yield from computed(close_evaluation, evaluator, parcel, gains)
-        yield Reply(first, pieces_of(claim))
+        evaluator, _ = yield from computed(close_evaluation, evaluator, parcel, gains)
+        if not level.place.is_first:
+            evaluator, made = yield from computed(follow, evaluator, (yield Handed()))
+            parcel = yield Exchange(pieces_of(*made))
+            evaluator, _ = yield from computed(close_link, evaluator, parcel)
+        owners = yield from _owners(evaluator, first)
+        won: NDArray[np.bool_] = owners == level.place.number
+        yield Reply(first, pieces_of(evaluator.claim(won)))
         return won
+
+
+def _owners(evaluator: LevelEvaluator, first: int) -> Plan[NDArray[np.int64]]:
+    """Who won each node: the last of a chain tells the first one, and so on."""
+    place, nodes = evaluator.level.place, evaluator.level.nodes
+    if place.is_last:
+        owners = evaluator.owners()
+    else:
+        yield HandOn(first, pieces_of(np.packbits(evaluator.leader())))
+        owners = Unpacked((yield Handed())).take(np.int64, (nodes,))
+    if place.parties > 1 and place.number != place.parties - 1:
+        yield HandOn(first, pieces_of(owners))
+    return owners

@@ -12,6 +12,7 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.node_numbers import ROOT, parent, sibling
 from fedmq.errors import MessageError
+from fedmq.privacy.contest import Place
 from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.lattice.answer import AnswerQuery
 from fedmq.privacy.lattice.hidden.field import Field, Shares
@@ -22,6 +23,7 @@ from fedmq.privacy.lattice.hidden.sizes import evaluator_bytes
 from fedmq.privacy.lattice.hidden.steps import (
     close_garbling,
     computed,
+    garble_link,
     offer_carries,
     offer_squares,
     take_labels,
@@ -33,7 +35,7 @@ from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds
 from fedmq.privacy.oblivious_transfer.extension import ExtensionSender, draw_choices
 from fedmq.privacy.oblivious_transfer.hashing import BLOCK_WORDS, Permutation
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
-from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
+from fedmq.privacy.plan import Compute, Exchange, Handed, HandOn, Plan, Reply, Values
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["HiddenPassive"]
@@ -95,11 +97,11 @@ class HiddenPassive(LatticePassive):
             self._shares[node] = kept
         return [sums for sums, _ in found]
 
-    def contest_bytes(self, nodes: int, candidates: int) -> int:
-        return evaluator_bytes(Level(self._field, nodes, candidates))
+    def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
+        return evaluator_bytes(Level(self._field, nodes, candidates, place))
 
     def find_winners(
-        self, nodes: Sequence[int]
+        self, nodes: Sequence[int], place: Place
     ) -> Plan[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
         garbler = LevelGarbler(
             self._field,
@@ -108,6 +110,7 @@ class HiddenPassive(LatticePassive):
             self._permutation,
             self._tweaks,
             fresh_seed(),
+            place,
         )
         first, level = nodes[0], garbler.level
         parcel = yield Exchange()
@@ -126,7 +129,13 @@ class HiddenPassive(LatticePassive):
                 yield Reply(first, pieces_of(tables))
         garbler, made = yield from computed(close_garbling, garbler, (), gains)
         yield Exchange()
-        claim = Unpacked((yield Exchange(pieces_of(*made))))
+        if not place.is_first:
+            choices = yield Exchange(pieces_of(*made))
+            garbler, made = yield from computed(garble_link, garbler, choices, (yield Handed()))
+        yield Reply(first, pieces_of(*made))
+        if not place.is_last:
+            yield HandOn(first, pieces_of(np.packbits(garbler.handed())))
+        claim = Unpacked((yield Exchange()))
         bits = 1 + max(level.candidates - 1, 0).bit_length()
         winners = garbler.winners(claim.take(np.uint64, (bits, level.nodes, BLOCK_WORDS)))
         claim.end()

@@ -24,6 +24,7 @@
 ``answers``                gains from what another party answered
 ``contests``               which nodes' winners are found next, where sums are hidden
 ``circuits``               the parcels by which they are found
+``handed_on``              what one passive party of several hands on to the next then
 ``split_choice``           which candidate wins a node, and which node is split next
 ``asked_nodes``            whether the nodes of all questions belong to one tree
 ``histogram_requests``     which sums were asked for

@@ -11,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.messages import training
+from fedmq.privacy.contest import Contest
 from fedmq.privacy.engine import Best
+from fedmq.privacy.plan import Exchange, Handed, HandOn, Reply
 from fedmq.protocol.handlers import on_message
+from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.active_continuing import ActiveContinuing
 from fedmq.protocol.training.circuits import Circuits
 from fedmq.protocol.training.consistency import NodeAnswer
 from fedmq.protocol.training.contests import Contests, offer_of
+from fedmq.protocol.training.handed_on import HandedOn
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.states import WINNERS
 from fedmq.protocol.training.tree_builder import TreeBuilder
@@ -35,6 +39,7 @@ class ActiveContests(ActiveContinuing):
         super().__init__(*args)
         self._contests: Contests
         self._circuits = Circuits(self._send, self._resume, opens=True)
+        self._handed = HandedOn(self._resume)
 
     @abstractmethod
     def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[Best]) -> None:
@@ -50,20 +55,37 @@ class ActiveContests(ActiveContinuing):
 
     def _contest(self) -> None:
         """Find the winners of all nodes about which everything is known that can be."""
-        for peer, candidates, contest in self._contests.next():
-            nodes, tree = contest.nodes, self._contests.tree
-            if not candidates:
+        for nodes, contests in self._contests.next():
+            for peer in self._contests.peers - set(contests):
                 self._with_winners(peer, nodes, np.zeros(len(nodes), np.bool_))
-                continue
-            most = self._engine.contest_bytes(len(nodes), candidates)
-            self._circuits.begin(peer, tree, nodes, most)
-            self._run(
-                WINNERS,
-                self._engine.find_winners(peer, contest),
-                partial(self._circuits_end, peer, nodes),
-                partial(self._circuits.follow, peer, nodes[0]),
-                NodeAnswer(peer, tree, nodes[0]),
-            )
+            chain = tuple(contests)
+            for peer, (candidates, contest) in contests.items():
+                self._begin_contest(peer, chain, candidates, contest)
+
+    def _begin_contest(
+        self, peer: str, chain: tuple[str, ...], candidates: int, contest: Contest
+    ) -> None:
+        nodes, tree = contest.nodes, self._contests.tree
+        most = self._engine.contest_bytes(len(nodes), candidates, contest.place)
+        self._circuits.begin(peer, tree, nodes, most, chain if len(chain) > 1 else ())
+        self._run(
+            WINNERS,
+            self._engine.find_winners(peer, contest),
+            partial(self._circuits_end, peer, nodes),
+            partial(self._follow_circuits, peer, chain[contest.place.number - 2], nodes[0]),
+            NodeAnswer(peer, tree, nodes[0]),
+        )
+
+    def _follow_circuits(
+        self, peer: str, before: str, node: int, step: Exchange | Reply, run: RunningPlan
+    ) -> None:
+        """``before`` the first of a chain is the last one, which knows who won."""
+        if isinstance(step, HandOn):
+            self._handed.take(peer, node, step.pieces)
+        elif isinstance(step, Handed):
+            self._handed.wait(before, node, run)
+        else:
+            self._circuits.follow(peer, node, step, run)
 
     @on_message(training.CircuitPiece)
     def _on_circuit_piece(self, peer: str, body: training.CircuitPiece) -> None:

@@ -11,7 +11,6 @@ from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import TrainParams
-from fedmq.errors import ConfigError
 from fedmq.messages import training
 from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.privacy.engine import Engine
@@ -65,11 +64,6 @@ class ActiveOpening(TranscribedMachine):
             params = continuing(earlier, params, (party, *peers), table)
         self._earlier = earlier
         engine.check(params)
-        if engine.hides_sums and len(peers) > 1:
-            raise ConfigError(
-                f"engine {engine.name}: sums = hidden: one passive party takes part, there are "
-                f"{len(peers)}; leave sums out"
-            )
         table.check_engine(engine)
         super().__init__(State.READY, party, peers, signing, active=party)
         self._constraints = ColumnConstraints(party, peers, table, params, engine)
@@ -111,7 +105,13 @@ class ActiveOpening(TranscribedMachine):
 
     def _opening(self, public: Values) -> training.TrainingOpen:
         return opening_of(
-            self._model_id, self._table, self._params, self._model, self._spec, public
+            self._model_id,
+            self._table,
+            self._params,
+            self._model,
+            self._spec,
+            public,
+            self.peers,
         )
 
     @property

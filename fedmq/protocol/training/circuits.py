@@ -29,6 +29,7 @@ class _Talk:
     tree: int
     nodes: Sequence[int]
     most_bytes: int
+    chain: tuple[str, ...]
     sent: int = 0
     heard: int = 0
     bytes: int = 0
@@ -55,9 +56,19 @@ class Circuits:
         self._opens = opens
         self._talks: dict[tuple[str, int], _Talk] = {}
 
-    def begin(self, peer: str, tree: int, nodes: Sequence[int], most_bytes: int) -> None:
-        """A talk about ``nodes`` with ``peer``, who sends so many bytes at most."""
-        talk = _Talk(tree, nodes, most_bytes)
+    def begin(
+        self,
+        peer: str,
+        tree: int,
+        nodes: Sequence[int],
+        most_bytes: int,
+        chain: tuple[str, ...] = (),
+    ) -> None:
+        """A talk about ``nodes`` with ``peer``, who sends so many bytes at most.
+
+        ``chain``: all peers with whom there is one, if they are several.
+        """
+        talk = _Talk(tree, nodes, most_bytes, chain)
         talk.heard = 0 if self._opens else 1  # what opens it was heard
         self._talks[peer, nodes[0]] = talk
 
@@ -89,6 +100,7 @@ class Circuits:
                 pieces=len(pieces),
                 payload=pack_payload(values),
                 level=tuple(talk.nodes) if opening else (),
+                chain=talk.chain if opening else (),
             )
             self._send(peer, piece)
         talk.sent += 1

@@ -144,8 +144,9 @@ def opening_of(
     model: ModelBuilder | FoldModels,
     engine: Engine,
     public: Values,
+    peers: tuple[str, ...],
 ) -> TrainingOpen:
-    """The terms on which a training of ``model`` is offered to every passive party."""
+    """The terms on which a training of ``model`` is offered to every passive party of ``peers``."""
     return TrainingOpen(
         model=name,
         rows=len(table.label),
@@ -154,6 +155,7 @@ def opening_of(
         evaluation=Bitmap.of(table.evaluation),
         engine=engine.name,
         sums="hidden" if engine.hides_sums else "shown",
+        chain=peers if engine.hides_sums and len(peers) > 1 else (),
         public=pack_payload(public),
         trees=model.total_trees,
         active_only_trees=model.trees_alone,

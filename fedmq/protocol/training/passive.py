@@ -16,11 +16,15 @@ from fedmq.boosting.model.share import PassiveShare
 from fedmq.errors import ProtocolError, Refused
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
+from fedmq.messages.body import Abort, SessionUnknown
+from fedmq.privacy.contest import ALONE, Place
 from fedmq.privacy.engine import BroadcastPiece, Query
-from fedmq.privacy.plan import Exchange, Plan, Reply, Values
+from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values
 from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records
 from fedmq.protocol.events import (
+    Event,
     Finish,
+    Received,
     Report,
     SaveCheckpoint,
 )
@@ -34,6 +38,7 @@ from fedmq.protocol.training.column_marks import ColumnMarks
 from fedmq.protocol.training.computations import recorded, went_left
 from fedmq.protocol.training.earlier_attempts import kept_before
 from fedmq.protocol.training.growing_tree import GrowingTree
+from fedmq.protocol.training.handed_on import HandedOn
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
 from fedmq.protocol.training.passive_opening import PassiveOpening
@@ -60,7 +65,16 @@ class PassiveTraining(PassiveOpening):
 
     _growing: GrowingTree
     _circuits: Circuits
+    _handed: HandedOn
     """Set when a tree begins."""
+
+    def _take(self, event: Event) -> str:
+        if isinstance(event, Received) and event.sender != self._peer:
+            if isinstance(event.body, Abort):
+                return ""  # the active party hears of it, and says so
+            if not isinstance(event.body, training.BestSoFar | SessionUnknown):
+                raise ProtocolError(f"{event.body.kind} from {event.sender}, which asks nothing")
+        return super()._take(event)
 
     def check(self) -> None:
         if self.state is State.GROWING:
@@ -102,6 +116,7 @@ class PassiveTraining(PassiveOpening):
             hides_sums=prepared.spec.hides_sums,
         )
         self._circuits = Circuits(self._send, self._resume, opens=False)
+        self._handed = HandedOn(self._resume)
         if not body.pieces:
             rows.carrying[:] = True
             self._move(GRADIENTS_HERE)
@@ -228,10 +243,45 @@ class PassiveTraining(PassiveOpening):
         if body.tree != self._growing.number or body.piece or body.level[:1] != (body.node,):
             raise ProtocolError(f"circuits of node {body.node} that begin out of place")
         nodes, engine = body.level, self._prepared.engine
-        candidates = self._growing.contest(nodes)
-        self._circuits.begin(peer, body.tree, nodes, engine.contest_bytes(len(nodes), candidates))
-        follow = partial(self._circuits.follow, peer, body.node)
-        self._run(WINNERS, engine.find_winners(nodes), partial(self._with_winners, nodes), follow)
+        candidates, place = self._growing.contest(nodes), self._place(body.chain)
+        most = engine.contest_bytes(len(nodes), candidates, place)
+        self._circuits.begin(peer, body.tree, nodes, most)
+        follow = partial(self._follow_circuits, body.chain, body.tree, body.node)
+        then = partial(self._with_winners, nodes)
+        self._run(WINNERS, engine.find_winners(nodes, place), then, follow)
+
+    def _place(self, chain: tuple[str, ...]) -> Place:
+        """This party's among those of ``chain``."""
+        if not chain:
+            return ALONE
+        known = [party for party in self._terms.chain if party in chain]
+        if known != list(chain) or self._party not in chain:
+            raise ProtocolError("a chain of parties that is not as the session's")
+        return Place(chain.index(self._party) + 1, len(chain))
+
+    def _follow_circuits(
+        self,
+        chain: tuple[str, ...],
+        tree: int,
+        node: int,
+        step: Exchange | Reply,
+        run: RunningPlan,
+    ) -> None:
+        if isinstance(step, HandOn):
+            [piece] = step.pieces
+            share = training.BestSoFar(tree=tree, node=node, payload=pack_payload(piece))
+            self._send(chain[chain.index(self._party) + 1], share)
+        elif isinstance(step, Handed):
+            self._handed.wait(chain[chain.index(self._party) - 1], node, run)
+        else:
+            self._circuits.follow(self._peer, node, step, run)
+
+    @on_message(training.BestSoFar)
+    def _on_best_so_far(self, peer: str, body: training.BestSoFar) -> None:
+        """Of a contest that may not have begun here."""
+        if body.tree != self._growing.number or peer == self._peer:
+            raise ProtocolError(f"shares of node {body.node}, out of place")
+        self._handed.take(peer, body.node, [unpack_payload(body.payload)])
 
     def _with_winners(
         self, nodes: Sequence[int], winners: tuple[NDArray[np.bool_], NDArray[np.int64]]

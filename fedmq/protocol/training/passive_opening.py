@@ -65,6 +65,7 @@ class PassiveOpening(PassiveContinuing):
     may be taken by the sums of a tree. With ``signing`` it commits to its table, and signs.
     ``find_share``: of a model that is continued. ``consent_within``: seconds within which this
     party's owner answers whether it takes part, and nothing is read before; 0: nobody is asked.
+    ``others``: the passive parties with which it finds winners, where sums are hidden.
     """
 
     TABLE = PASSIVE_TRAINING
@@ -89,8 +90,9 @@ class PassiveOpening(PassiveContinuing):
         signing: Signing | None = None,
         find_share: FindShare | None = None,
         consent_within: int = 0,
+        others: Sequence[str] = (),
     ) -> None:
-        super().__init__(State.READY, party, (peer,), signing, active=peer)
+        super().__init__(State.READY, party, (peer, *others), signing, active=peer)
         self._peer = peer
         self._load = load
         self._find_engine = engine
@@ -158,6 +160,8 @@ class PassiveOpening(PassiveContinuing):
         table.check(self._party, self._peer, self._terms, self._saved or ())
         if self._terms.outputs > 1 and not spec.takes_vectors:
             raise Refused(f"engine {spec.name} sums one g and h a row, not {self._terms.outputs}")
+        if set(self._terms.chain) - {self._party} != set(self.peers) - {self._peer}:
+            raise Refused(f"{self._party} was not told who takes part")
         if self._terms.decoys and spec.hides_rows:
             raise Refused(f"engine {spec.name!r} has no decoys")
         yield from self._finding(self._party, table)

@@ -184,6 +184,7 @@ PASSIVE_TRAINING = session_table(
             SUMS_REPLY: _P.GROWING,
             SUMS: _P.GROWING,
             training.CircuitPiece: _P.GROWING,
+            training.BestSoFar: _P.GROWING,
             WINNERS_EXCHANGE: _P.GROWING,
             WINNERS: _P.GROWING,
             training.DirectionsQuery: _P.GROWING,

@@ -14,7 +14,7 @@ from fedmq.protocol.transcript import SignedStatement, Signing, Transcript, mess
 
 __all__ = ["TranscribedMachine"]
 
-_TRANSCRIBED = frozenset(training.BODIES) - {training.CircuitPiece}
+_TRANSCRIBED = frozenset(training.BODIES) - {training.CircuitPiece, training.BestSoFar}
 """Circuits are drawn at random and told nobody afterwards: nothing is proved by them."""
 
 
@@ -38,7 +38,7 @@ class TranscribedMachine(Machine):
         self._party = party
         self._transcripts: dict[str, Transcript] = {}
         if signing is not None:
-            for peer in peers:
+            for peer in peers if party == active else (active,):
                 passive = peer if party == active else party
                 self._transcripts[peer] = Transcript(signing, active, passive)
         self._hashed: tuple[Body | None, bytes] = (None, b"")

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
+from fedmq.privacy.contest import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Evaluation, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.lattice.hidden.chain import ALONE, Place, link_schedule
+from fedmq.privacy.lattice.hidden.chain import link_schedule, taken_bits
 from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.lattice.hidden.gain_batches import EvaluateGains
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
@@ -113,7 +114,7 @@ class LevelEvaluator:
         self._chosen.clear()
         self._own = own.reshape(-1, self.level.instances, 2)
         self._by_node = named_labels(known.reshape(-1, self.level.nodes, 2), self.level.node_bits)
-        bits = self.level.place.taken_bits
+        bits = taken_bits(self.level.place)
         self._taken = {name: self._by_node.pop(name) for name in bits if name in self._by_node}
         self._begin(self._read)
         return messages
@@ -132,7 +133,13 @@ class LevelEvaluator:
 
     def close(self, gains: Sequence[Labels], parcel: Unpacked) -> None:
         """What follows upon all batches, whose ``gains`` were found, by the rest of the tables."""
-        reading = self._close(gains)
+        self._read_all(self._close(gains), parcel)
+
+    def close_link(self, parcel: Unpacked) -> None:
+        """What follows upon `follow`, by the tables of the link."""
+        self._read_all(self._link(), parcel)
+
+    def _read_all(self, reading: Reading, parcel: Unpacked) -> None:
         with suppress(StopIteration):
             shape = next(reading)
             while True:
@@ -163,7 +170,7 @@ class LevelEvaluator:
         message = self._choose(leader.reshape(-1), self._tweaks.taken_rows)
         _, rows = self._chosen.pop()
         labels = rows.reshape(*leader.shape, 2)
-        self._taken = named_labels(labels, self.level.place.taken_bits)
+        self._taken = named_labels(labels, taken_bits(self.level.place))
         self._begin(self._link)
         return message
 

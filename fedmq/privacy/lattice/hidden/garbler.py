@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
+from fedmq.privacy.contest import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Garbling, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.lattice.hidden.chain import ALONE, Place, link_schedule
+from fedmq.privacy.lattice.hidden.chain import link_schedule, taken_bits
 from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.lattice.hidden.gain_batches import GarbleGains
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
@@ -111,7 +112,7 @@ class LevelGarbler:
         self._others = others.reshape(-1, level.instances, 2)
         known = self._rows(of_nodes, level.node_labels, tweaks.node_rows)
         self._by_node = named_labels(known.reshape(-1, level.nodes, 2), level.node_bits)
-        bits = level.place.taken_bits
+        bits = taken_bits(level.place)
         self._taken = {name: self._by_node.pop(name) for name in bits if name in self._by_node}
         self._bits = self._input_bits()
 
@@ -143,7 +144,7 @@ class LevelGarbler:
         last party holds the colours by which the label holder reads who won.
         """
         level = self.level
-        bits = level.place.taken_bits
+        bits = taken_bits(level.place)
         shape = (sum(bits.values()), level.nodes)
         if not isinstance(handed, np.ndarray) or handed.dtype != np.bool_ or handed.shape != shape:
             raise MessageError(f"shares of the best candidates so far that are not bool {shape}")

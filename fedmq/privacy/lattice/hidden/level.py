@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedmq.privacy.contest import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Labels
-from fedmq.privacy.lattice.hidden.chain import ALONE, Place
+from fedmq.privacy.lattice.hidden.chain import taken_bits
 from fedmq.privacy.lattice.hidden.field import Field
 from fedmq.privacy.lattice.hidden.gain_circuit import candidate_inputs, node_input_bits
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
@@ -56,7 +57,7 @@ class Level:
     def node_bits(self) -> Mapping[str, int]:
         """Of the inputs that the label holder has of a node."""
         bits = node_input_bits(self.field)
-        return bits | self.place.taken_bits if self.place.is_first else bits
+        return bits | taken_bits(self.place) if self.place.is_first else bits
 
     @property
     def candidate_labels(self) -> int:
@@ -69,7 +70,7 @@ class Level:
     @property
     def taken_labels(self) -> int:
         """Of the best so far, where the label holder does not know it."""
-        return 0 if self.place.is_first else sum(self.place.taken_bits.values()) * self.nodes
+        return 0 if self.place.is_first else sum(taken_bits(self.place).values()) * self.nodes
 
     def batches(self) -> Iterator[slice]:
         """Instances of the gain circuit that are garbled together."""

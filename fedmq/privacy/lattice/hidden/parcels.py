@@ -17,7 +17,7 @@ from fedmq.privacy.oblivious_transfer.consistency import HASH_BYTES
 from fedmq.privacy.oblivious_transfer.extension import Extended
 from fedmq.privacy.plan import PIECE_BYTES, Values
 
-__all__ = ["Unpacked", "extended_bytes", "extensions_in", "extensions_of", "pieces_of"]
+__all__ = ["Unpacked", "bits_in", "extended_bytes", "extensions_in", "extensions_of", "pieces_of"]
 
 
 def pieces_of(*arrays: NDArray[Any]) -> list[Values]:
@@ -83,6 +83,14 @@ def extensions_in(parcel: Unpacked, *counts: int) -> list[Extended]:
     ]
     parcel.end()
     return found
+
+
+def bits_in(parcel: Unpacked, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """What `numpy.packbits` made of bits of this shape, which are all of a parcel."""
+    count = shape[0] * shape[1]
+    packed = parcel.take(np.uint8, (-(-count // 8),))
+    parcel.end()
+    return np.unpackbits(packed, count=count).reshape(shape).astype(np.bool_)
 
 
 def extended_bytes(count: int) -> int:

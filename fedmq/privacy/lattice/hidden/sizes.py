@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES
-from fedmq.privacy.lattice.hidden.chain import link_schedule
+from fedmq.privacy.lattice.hidden.chain import link_schedule, owner_bits
 from fedmq.privacy.lattice.hidden.gain_circuit import gain_schedule
 from fedmq.privacy.lattice.hidden.level import Level
 from fedmq.privacy.lattice.hidden.parcels import extended_bytes
@@ -23,9 +23,10 @@ def evaluator_bytes(level: Level) -> int:
         level.total_transfers,
         level.candidate_labels,
         level.node_labels,
+        level.taken_labels,
     )
     claim = (1 + _rounds(level)) * level.nodes * BLOCK_BYTES
-    return sum(map(extended_bytes, transfers)) + claim
+    return sum(extended_bytes(count) for count in transfers if count) + claim
 
 
 def garbler_bytes(level: Level) -> int:
@@ -38,7 +39,7 @@ def garbler_bytes(level: Level) -> int:
         ands += match_schedule(bits).ands * (left // 2) * level.nodes
         left -= left // 2
     ands += link_schedule(level.place, _rounds(level)).ands * level.nodes
-    colours = level.place.owner_bits * level.nodes * _WORD_BYTES
+    colours = owner_bits(level.place.number) * level.nodes * _WORD_BYTES
     return (numbers + level.candidate_labels) * BLOCK_BYTES + ands * TABLE_BYTES + colours
 
 

@@ -13,9 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import Labels
+from fedmq.privacy.lattice.hidden.chain import taken_bits
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.parcels import Unpacked, extensions_in, extensions_of
+from fedmq.privacy.lattice.hidden.parcels import (
+    Unpacked,
+    bits_in,
+    extensions_in,
+    extensions_of,
+)
 from fedmq.privacy.oblivious_transfer.hashing import BLOCK_WORDS
 from fedmq.privacy.plan import Compute, Plan, Values
 
@@ -26,7 +32,10 @@ __all__ = [
     "choose_squares",
     "close_evaluation",
     "close_garbling",
+    "close_link",
     "computed",
+    "follow",
+    "garble_link",
     "offer_carries",
     "offer_squares",
     "take_labels",
@@ -50,21 +59,20 @@ class LevelStep(Generic[Half]):
     step: Callable[..., Made]
     half: Half = field(repr=False)
     parcel: Sequence[Values]
-    gains: Sequence[Labels] = ()
+    more: tuple[Any, ...] = field(default=(), repr=False)
 
     def run(self) -> tuple[Half, Made]:
-        more = (self.gains,) if self.gains else ()
-        return self.half, self.step(self.half, Unpacked(self.parcel), *more)
+        return self.half, self.step(self.half, Unpacked(self.parcel), *self.more)
 
 
 def computed(
     step: Callable[..., Made],
     half: Half,
     parcel: Sequence[Values] = (),
-    gains: Sequence[Labels] = (),
+    *more: Any,
 ) -> Plan[tuple[Half, Made]]:
     """The plan of one step."""
-    [behind] = yield Compute([LevelStep(step, half, parcel, gains)])
+    [behind] = yield Compute([LevelStep(step, half, parcel, more)])
     found: tuple[Half, Made] = behind
     return found
 
@@ -116,6 +124,27 @@ def close_garbling(garbler: LevelGarbler, _: Unpacked, gains: Sequence[Labels]) 
 
 
 def close_evaluation(evaluator: LevelEvaluator, parcel: Unpacked, gains: Sequence[Labels]) -> Made:
-    """Which nodes were won, and the last parcel."""
+    """What follows on the label holder's side; nothing is sent."""
     evaluator.close(gains, parcel)
-    return evaluator.winners()
+    return ()
+
+
+def follow(evaluator: LevelEvaluator, handed: Unpacked) -> Made:
+    """The fourth parcel of the label holder, by its shares of the best so far."""
+    place, nodes = evaluator.level.place, evaluator.level.nodes
+    leader = bits_in(handed, (sum(taken_bits(place).values()), nodes))
+    return list(extensions_of(evaluator.follow(leader)))
+
+
+def garble_link(garbler: LevelGarbler, parcel: Unpacked, handed: Sequence[Values]) -> Made:
+    """Its answer, by the feature holder's ``handed`` shares of the same."""
+    level = garbler.level
+    [taken] = extensions_in(parcel, level.taken_labels)
+    share = bits_in(Unpacked(handed), (sum(taken_bits(level.place).values()), level.nodes))
+    return list(garbler.follow(taken, share))
+
+
+def close_link(evaluator: LevelEvaluator, parcel: Unpacked) -> Made:
+    """What follows upon that; nothing is sent."""
+    evaluator.close_link(parcel)
+    return ()

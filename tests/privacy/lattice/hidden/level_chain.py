@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fedmq.privacy.lattice.hidden.chain import Place
+from fedmq.privacy.contest import Place
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
 from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
