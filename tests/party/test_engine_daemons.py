@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedmq.messages.training import CircuitPiece
+from fedmq.messages.training import BestSoFar, CircuitPiece
 from fedmq.party.sessions.recording import Recording
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
@@ -44,8 +44,10 @@ def bold(
         federation.discard()
 
 
-def trained(federation: ExampleFederation, engine: str, options: str = "{}") -> dict[str, Any]:
-    job = f'model = "{engine}"\nengine = "{engine}"\nengine_options = {options}\n{PARAMS}'
+def trained(
+    federation: ExampleFederation, engine: str, options: str = "{}", name: str = ""
+) -> dict[str, Any]:
+    job = f'model = "{name or engine}"\nengine = "{engine}"\nengine_options = {options}\n{PARAMS}'
     return command("train", federation.job(job), "--json").result
 
 
@@ -76,6 +78,18 @@ def test_a_lattice_trains_the_plain_model_over_a_real_broker(
     bold: ExampleFederation, plain: dict[str, float]
 ) -> None:
     assert trained(bold, "lattice")["metrics"] == plain
+
+
+def test_several_parties_find_winners_of_hidden_sums_and_record_no_share(
+    bold: ExampleFederation, plain: dict[str, float]
+) -> None:
+    before = {path for party in PARTIES for path in recordings(bold, party)}
+    hidden = trained(bold, "lattice", '{ sums = "hidden" }', "hidden")
+    assert hidden["metrics"] == plain
+    for party in PARTIES:
+        [recorded] = set(recordings(bold, party)) - before
+        kinds = {message.header.kind for message in Recording.read(recorded).envelopes}
+        assert not kinds & {CircuitPiece.kind, BestSoFar.kind}
 
 
 def test_hidden_sums_train_the_plain_model_of_two_parties_and_no_circuit_is_recorded(

@@ -16,7 +16,7 @@ import msgpack
 from fedmq.errors import ConfigError, DataError, MessageError
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope
-from fedmq.messages.training import CircuitPiece
+from fedmq.messages.training import BestSoFar, CircuitPiece
 
 __all__ = ["Recorder", "Recording"]
 
@@ -59,7 +59,7 @@ class Recorder:
 
         Garbled circuits are not recorded: they are long, and say nothing without their labels.
         """
-        if self._file.closed or isinstance(envelope.body, CircuitPiece):
+        if self._file.closed or isinstance(envelope.body, CircuitPiece | BestSoFar):
             return
         try:
             self._file.write(msgpack.packb(encode(envelope)))
