@@ -61,7 +61,7 @@ class PolicyChange:
         except OSError as error:
             raise ConfigError(
                 f"{self.path}: cannot be written by the daemon: {error.strerror}; write the lines "
-                "into the file by hand, then: fedmq keys reload PARTY.toml"
+                "into the file by hand, then send the daemon SIGHUP"
             ) from None
 
     def _check(self, standing: StandingConsent, entry: str) -> None:
