@@ -65,10 +65,12 @@ def bins_from_sums(
 ) -> Iterator[Finding]:
     """What the sums of the candidates of ``party``, whose table is ``values``, tell.
 
-    Nothing where the gradients are not known: in the recording under ``plain`` and ``ldp``,
-    else from the ``labels`` and the ``weights`` of leaves with the training's parameters. Rows
-    counted ``counts`` (rows,) times; once without.
+    Nothing where sums are hidden, or the gradients are not known: in the recording under ``plain``
+    and ``ldp``, else from the ``labels`` and the ``weights`` of leaves with the training's
+    parameters. Rows counted ``counts`` (rows,) times; once without.
     """
+    if view.terms.sums == "hidden":
+        return
     if not any(peer == party for tree in view.trees.values() for peer, _ in tree.exchanged):
         return
     training = ~view.terms.evaluation.numpy()
@@ -135,7 +137,8 @@ def _shown(
     declined = {sibling(node) for node in asked if node != ROOT} - set(asked)
     known |= dict.fromkeys(declined, np.zeros(len(candidates), dtype=np.bool_))
     _derive(known)
-    told = sorted(node for node, shown in known.items() if shown.any())
+    # Directions that travelled obliviously are in no recording, nor whose rows a node below holds.
+    told = sorted(node for node, shown in known.items() if shown.any() and tree.knows(node))
     rows = [tree.carrying(node) for node in told]
     nodes = {
         node: NodeSums(held, pairs[held], candidates.left_sums(sums))

@@ -57,6 +57,10 @@ class TreeView:
         default_factory=lambda: defaultdict(Exchanged)
     )
 
+    def knows(self, node: int) -> bool:
+        """Whether the rows of ``node`` are known."""
+        return node in self.inner or node in self.spaces
+
     def carrying(self, node: int) -> NDArray[np.int32]:
         """The rows of ``node`` that carry gradients, ascending."""
         mask = np.zeros(self.rows, dtype=np.bool_)
@@ -117,7 +121,11 @@ class SessionView:
     def _started(self, _: Envelope, body: training.TreeStarted) -> None:
         if body.tree not in self.trees:
             everyone = np.arange(self.terms.rows, dtype=np.int32)
-            self.trees[body.tree] = TreeView(self.terms.rows, spaces={ROOT: everyone})
+            tree = TreeView(self.terms.rows, spaces={ROOT: everyone})
+            if ENGINES[self.terms.engine].hides_rows:  # no broadcast says which carry gradients
+                learning = np.flatnonzero(~self.terms.evaluation.numpy())
+                tree.carried.append(learning.astype(np.uint32))
+            self.trees[body.tree] = tree
 
     def _broadcast(self, envelope: Envelope, body: training.GradientBroadcast) -> None:
         tree = self.trees[body.tree]

@@ -82,6 +82,28 @@ def test_directions_that_travel_obliviously_are_not_taken_for_partitions(tmp_pat
     assert all(not tree.parts for tree in view.trees.values())
 
 
+@pytest.mark.parametrize("sums", ["shown", "hidden"])
+def test_sums_that_are_hidden_are_not_taken_for_shown(tmp_path: Path, sums: str) -> None:
+    active, label, passive = synthetic(400)
+    given = {"active": active, "passive": {"telco": passive}}
+    model = fedmq.simulate(
+        **given,
+        label=label,
+        params=fedmq.TrainParams(num_boost_round=2, max_depth=2, max_bin=8),
+        engine="lattice",
+        engine_options={"sums": sums},
+        record=tmp_path,
+    )
+    told = model.leaf_weights(**given)
+    learned = fedmq.audit(
+        tmp_path / "active.recording",
+        passive=given["passive"],
+        label=label,
+        leaf_weights=told,
+    )
+    assert ("bins from sums" in found(learned)) == (sums == "shown")
+
+
 @pytest.mark.parametrize(("epsilon", "learns"), [(30.0, True), (0.02, False)])
 def test_ldp_gives_the_labels_as_far_as_epsilon_allows(
     tmp_path: Path, epsilon: float, learns: bool
