@@ -40,6 +40,7 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
     Transmit,
+    UseConsent,
     Waiting,
 )
 from fedmq.protocol.inference.computations import Scores
@@ -213,6 +214,8 @@ def effect_line(effect: Effect | RunComputation) -> list[Any]:
             return ["checkpoint", tree, digest(data.encode() + (margin or b""))]
         case Interrupted(peer):
             return ["interrupted", peer]
+        case UseConsent():
+            return ["use consent"]
         case Finish(result):
             return ["finish", _result(result)]
         case Fail(error):
