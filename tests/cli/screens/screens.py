@@ -94,6 +94,7 @@ _SERVING = {
     "away": ["telco"],
     "troubles": ["online.requests: broker 127.0.0.1:5673 cannot be reached"],
     "counts": {"requests": 12, "rows": 48, "failed": 1, "degraded": 0, "turned_away": 0},
+    "recent": {"per_second": 0.2, "requests": 12, "median": 0.0081, "p99": 0.0462},
     "source_trouble": "",
 }
 _KEYS = [
