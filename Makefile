@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories clean release
+.PHONY: help demo test test-long lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-secretflow
 .PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
@@ -37,6 +37,9 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 
 pytest: $(VENV)/test.stamp rabbitmq postgresql chromium lint
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
+
+test-long: $(VENV)/test.stamp rabbitmq chromium ## every command of the docs, and every page of the console in Chromium
+	@$(BIN)/pytest -m long --numprocesses 2 --dist loadfile
 
 test-matrix: $(VENV)/test.stamp rabbitmq postgresql ## the tests with each Python, oldest and newest dependencies; PYTHONS= TESTS=
 	@.ci/test-matrix $(TESTS)

@@ -20,7 +20,7 @@ from tests.documentation.fences import DOCS, ROOT, Fence, fences, pages_with, to
 from tests.documentation.shell import Shell
 from tests.free_port import free_port
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.broker, pytest.mark.timeout(400)]
 
 TUTORIAL = DOCS / "tutorial" / "first-federation.md"
 BROKER_README = ROOT / "brokers" / "rabbitmq" / "README.md"

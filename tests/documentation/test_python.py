@@ -22,7 +22,7 @@ from fedmq.simulation import comparison
 from fedmq.simulation.simulate import simulate
 from tests.documentation.fences import DOCS, ROOT, pages_with, to_run
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 ELSEWHERE = {DOCS / "reference" / "examples.md", DOCS / "how-to" / "serve-scores.md"}
 PAGES = [page for page in pages_with("python") if page not in ELSEWHERE]

@@ -17,6 +17,8 @@ from tests.party.console.screens import LOOKS, PAGES, open_page
 from tests.party.console.shown_federation import SECOND, SERVED, begin_training, train_and_serve
 from tests.party.daemons import ACTIVE, PASSIVE, ExampleFederation
 
+pytestmark = pytest.mark.long
+
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 
 
