@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from fedmq.errors import ProtocolError
+from fedmq.messages.body import ConsentAwaited
 from fedmq.protocol.events import AwaitConsent
+from fedmq.protocol.handlers import on_message
+from fedmq.protocol.machine import Machine
 
-__all__ = ["AwaitedConsent"]
+__all__ = ["AwaitedConsent", "AwaitsConsent"]
 
 
 class AwaitedConsent:
@@ -33,3 +36,17 @@ class AwaitedConsent:
             return []
         self._peers.discard(peer)
         return [AwaitConsent(peer, 0)]
+
+
+class AwaitsConsent(Machine):
+    """A label holder's machine whose peers may have to ask their owners."""
+
+    _awaited_consent: AwaitedConsent
+
+    @property
+    def awaits_consent(self) -> bool:
+        return bool(self._awaited_consent)
+
+    @on_message(ConsentAwaited)
+    def _on_consent_awaited(self, peer: str, body: ConsentAwaited) -> None:
+        self._emit(self._awaited_consent.asked(peer, body.seconds))

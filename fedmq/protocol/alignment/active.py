@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError, ProtocolError
 from fedmq.messages import alignment
-from fedmq.messages.body import ConsentAwaited, SessionRefuse
+from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Common, IdList, Intersect, Points
 from fedmq.protocol.alignment.blinded_lists import Alignment, Keep
@@ -23,7 +23,7 @@ from fedmq.protocol.alignment.states import (
     TOO_FEW,
     ActiveAlignmentState,
 )
-from fedmq.protocol.awaited_consent import AwaitedConsent
+from fedmq.protocol.awaited_consent import AwaitedConsent, AwaitsConsent
 from fedmq.protocol.events import Finish, Start
 from fedmq.protocol.handlers import on, on_message
 
@@ -32,7 +32,7 @@ __all__ = ["ActiveAlignment"]
 State = ActiveAlignmentState
 
 
-class ActiveAlignment(Alignment):
+class ActiveAlignment(AwaitsConsent, Alignment):
     """Aligns ``ids`` with all other ``parties``; finishes with what ``keep`` computes.
 
     ``normalise`` names the steps that the ids have been through. With fewer than ``fewest`` common
@@ -71,14 +71,6 @@ class ActiveAlignment(Alignment):
         )
         for peer in self.peers:
             self._send(peer, opening)
-
-    @property
-    def awaits_consent(self) -> bool:
-        return bool(self._awaited_consent)
-
-    @on_message(ConsentAwaited)
-    def _on_consent_awaited(self, peer: str, body: ConsentAwaited) -> None:
-        self._emit(self._awaited_consent.asked(peer, body.seconds))
 
     @on_message(alignment.AlignmentAccept)
     def _on_accept(self, peer: str, body: alignment.AlignmentAccept) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import alignment
-from fedmq.messages.body import ConsentAwaited, SessionRefuse
+from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import IdList, Points, Sorted, SortPoints
 from fedmq.protocol.alignment.blinded_lists import Alignment
@@ -25,16 +25,10 @@ from fedmq.protocol.alignment.states import (
     TOO_FEW,
     PassiveAlignmentState,
 )
-from fedmq.protocol.events import (
-    AskOwner,
-    ComputationFailed,
-    Fail,
-    Finish,
-    OwnerDecided,
-    UseConsent,
-)
-from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.table import ASKS_OWNER, REFUSES
+from fedmq.protocol.asks_owner import AsksOwner
+from fedmq.protocol.events import ComputationFailed, Fail, Finish, UseConsent
+from fedmq.protocol.handlers import on_message
+from fedmq.protocol.table import REFUSES
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 
@@ -52,7 +46,7 @@ class OwnIds(Protocol):
         """The computation that stores the alignment: these of the ids, in this order."""
 
 
-class PassiveAlignment(Alignment):
+class PassiveAlignment(AsksOwner, Alignment):
     """Aligns with all other ``parties``; ``load`` computes this party's :class:`OwnIds`.
 
     ``agree`` raises Refused where the terms do not suit this party. With fewer than ``fewest``
@@ -64,6 +58,7 @@ class PassiveAlignment(Alignment):
     TABLE = PASSIVE_ALIGNMENT
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
+    asking_state = State.ASKING
 
     def __init__(
         self,
@@ -96,27 +91,11 @@ class PassiveAlignment(Alignment):
                 raise Refused(f"the alignment is among {', '.join(terms.parties)}, not all of us")
             self._agree(terms)
         except Refused as error:
-            self._refuse(error, str(error))
+            self._refuse(error)
             return
-        if self._consent_within:
-            self._move(ASKS_OWNER)
-            self._emit(AskOwner())
-            self._send(self._active, ConsentAwaited(seconds=self._consent_within))
-        else:
-            self._read_ids()
+        self._with_consent(self._active)
 
-    @property
-    def awaits_consent(self) -> bool:
-        return self.state is State.ASKING
-
-    @on(OwnerDecided)
-    def _on_owner_decided(self, event: OwnerDecided) -> None:
-        if event.refusal:
-            self._refuse(Refused(event.refusal), event.refusal)
-        else:
-            self._read_ids()
-
-    def _read_ids(self) -> None:
+    def _prepare(self) -> None:
         self._run(IDS, single(self._load), self._with_ids)
 
     def _with_ids(self, own: OwnIds) -> None:
@@ -131,10 +110,10 @@ class PassiveAlignment(Alignment):
         else:
             super()._on_computation_failed(event)
 
-    def _refuse(self, error: FedmqError, reason: str) -> None:
+    def _refuse(self, error: FedmqError, disclosed: str = "") -> None:
         # The others may not have been asked yet; they hear of it from the active party.
         self._move(REFUSES)
-        self._send(self._active, SessionRefuse(reason=reason))
+        self._send(self._active, SessionRefuse(reason=disclosed or str(error)))
         self._emit(Fail(error))
 
     @on_message(alignment.AlignmentBegin)

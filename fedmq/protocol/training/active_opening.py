@@ -12,10 +12,10 @@ from fedmq.boosting.gradients import most_value_bits
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.params import TrainParams
 from fedmq.messages import training
-from fedmq.messages.body import ConsentAwaited, SessionRefuse
+from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Values
-from fedmq.protocol.awaited_consent import AwaitedConsent
+from fedmq.protocol.awaited_consent import AwaitedConsent, AwaitsConsent
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import Start
 from fedmq.protocol.handlers import on, on_message
@@ -34,7 +34,7 @@ __all__ = ["ActiveOpening"]
 State = ActiveTrainingState
 
 
-class ActiveOpening(TranscribedMachine):
+class ActiveOpening(AwaitsConsent, TranscribedMachine):
     """Makes keys, sends the terms, and takes what each peer accepts and sets up.
 
     Raises:
@@ -113,14 +113,6 @@ class ActiveOpening(TranscribedMachine):
             public,
             self.peers,
         )
-
-    @property
-    def awaits_consent(self) -> bool:
-        return bool(self._awaited_consent)
-
-    @on_message(ConsentAwaited)
-    def _on_consent_awaited(self, peer: str, body: ConsentAwaited) -> None:
-        self._emit(self._awaited_consent.asked(peer, body.seconds))
 
     @on_message(training.SessionAccept)
     def _on_accept(self, peer: str, body: training.SessionAccept) -> None:

@@ -13,21 +13,16 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, Refused, SourceAway
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload, unpack_payload
-from fedmq.messages.body import ConsentAwaited, SessionRefuse
+from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.answered_sums import AnsweredSums
+from fedmq.protocol.asks_owner import AsksOwner
 from fedmq.protocol.checkpoint import PassiveTree
-from fedmq.protocol.events import (
-    AskOwner,
-    ComputationFailed,
-    Interrupted,
-    OwnerDecided,
-    SaveCommitment,
-)
-from fedmq.protocol.handlers import on, on_message
+from fedmq.protocol.events import ComputationFailed, Interrupted, SaveCommitment
+from fedmq.protocol.handlers import on_message
 from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.table import ASKS_OWNER, REFUSES
+from fedmq.protocol.table import REFUSES
 from fedmq.protocol.training.candidate_order import RootCells
 from fedmq.protocol.training.category_columns import category_places
 from fedmq.protocol.training.column_constraints import kept_constraints
@@ -51,7 +46,7 @@ __all__ = ["PassiveOpening"]
 State = PassiveTrainingState
 
 
-class PassiveOpening(PassiveContinuing):
+class PassiveOpening(AsksOwner, PassiveContinuing):
     """Reads the terms, prepares for them, and accepts or refuses them.
 
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
@@ -71,6 +66,7 @@ class PassiveOpening(PassiveContinuing):
     TABLE = PASSIVE_TRAINING
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
+    asking_state = State.ASKING
 
     def __init__(
         self,
@@ -134,23 +130,7 @@ class PassiveOpening(PassiveContinuing):
         except FedmqError as error:
             self._refuse(Refused(str(error)))
             return
-        if self._consent_within:
-            self._move(ASKS_OWNER)
-            self._emit(AskOwner())
-            self._send(self._peer, ConsentAwaited(seconds=self._consent_within))
-        else:
-            self._prepare()
-
-    @property
-    def awaits_consent(self) -> bool:
-        return self.state is State.ASKING
-
-    @on(OwnerDecided)
-    def _on_owner_decided(self, event: OwnerDecided) -> None:
-        if event.refusal:
-            self._refuse(Refused(event.refusal))
-        else:
-            self._prepare()
+        self._with_consent(self._peer)
 
     def _prepare(self) -> None:
         self._run(PREPARED, self._preparing(self._spec), self._accept)
