@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import secrets
 import time
@@ -16,14 +15,13 @@ from fedmq.errors import DaemonError, FedmqError, Refused
 from fedmq.messages.envelope import Header
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.audited import audited
 from fedmq.party.consent.requested_terms import RequestedTerms
 from fedmq.party.consent.standing import covers
 from fedmq.party.store.consent_requests import ConsentRequest, ConsentRequestStore, RequestState
 from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["OwnerConsent", "SessionOwner", "terms_of"]
-
-log = logging.getLogger(__name__)
 
 _BY_POLICY = "the policy"
 _BY_TIME = "consent_within"
@@ -218,19 +216,16 @@ class OwnerConsent:
         return found
 
     async def _record(self, event: str, request: ConsentRequest, **details: Any) -> None:
-        try:
-            await asyncio.to_thread(
-                self._log.record,
-                event,
-                peer=request.peer,
-                session=request.session,
-                request=request.id,
-                **{request.kind: request.name},
-                **details,
-            )
-        except FedmqError as error:
-            log.error("%s: %s", self._party, error)
-            raise Refused(f"{self._party} cannot write its audit log") from error
+        await audited(
+            self._log,
+            self._party,
+            event,
+            peer=request.peer,
+            session=request.session,
+            request=request.id,
+            **{request.kind: request.name},
+            **details,
+        )
 
     async def _tell(self) -> None:
         async with self._news:

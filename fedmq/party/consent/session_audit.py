@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from fedmq.errors import FedmqError, Inconsistent, Refused
+from fedmq.errors import FedmqError, Inconsistent
 from fedmq.messages.envelope import Header
 from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.audited import audited
 from fedmq.party.store.disk import until_taken
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.transport.background_tasks import BackgroundTasks
@@ -37,18 +38,15 @@ class SessionAudit:
         Raises:
             Refused: it cannot be recorded.
         """
-        try:
-            await asyncio.to_thread(
-                self.log.record,
-                event,
-                peer=header.sender,
-                session=header.session,
-                attempt=header.attempt,
-                **details,
-            )
-        except FedmqError as error:
-            log.error("%s: %s", self._party, error)
-            raise Refused(f"{self._party} cannot write its audit log") from error
+        await audited(
+            self.log,
+            self._party,
+            event,
+            peer=header.sender,
+            session=header.session,
+            attempt=header.attempt,
+            **details,
+        )
 
     def follow(self, header: Header, outcome: asyncio.Future[Any], traffic: Traffic) -> None:
         """Record how a session ended, and how many messages of each kind were answered."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from fedmq.errors import DaemonError, FedmqError, Refused
 from fedmq.party.consent.audit_log import AuditLog
+from fedmq.party.consent.audited import audited
 from fedmq.party.console.sign_in.one_time_tokens import Grant
 from fedmq.party.console.sign_in.roles import CHANGES, is_allowed
 from fedmq.party.services.service import Command
 
 __all__ = ["OwnerActions"]
-
-log = logging.getLogger(__name__)
 
 _LONGEST_VALUE = 200
 
@@ -62,19 +59,17 @@ class OwnerActions:
         """Write what somebody does into the audit log; Refused if it cannot be written."""
         entry = {name: _short(value) for name, value in details.items()}
         try:
-            await asyncio.to_thread(
-                self._audit_log.record,
+            await audited(
+                self._audit_log,
+                self._party,
                 "console",
                 who=grant.who,
                 roles=list(grant.roles),
                 did=event,
                 **entry,
             )
-        except FedmqError as error:
-            log.error("%s: %s", self._party, error)
-            raise Refused(
-                f"{self._party} cannot write its audit log, so nothing is done"
-            ) from error
+        except Refused as error:
+            raise Refused(f"{error}, so nothing is done") from error
 
     async def _do(self, command: str, request: Mapping[str, Any]) -> Any:
         return await self._commands[command]({"do": command, **request}, _unwatched)
