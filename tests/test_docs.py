@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
 import re
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,7 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import AlignmentJob, TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.privacy.registry import ENGINES
+from tests.loaded_module import loaded_module
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -36,12 +37,7 @@ CONFIGURED = [Federation, PartyFile, AlignmentJob, TrainingJob]
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "reference" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded_module(DOCS / "reference" / "generate.py")
 
 
 def blocks(page: Path, language: str) -> list[str]:

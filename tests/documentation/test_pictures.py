@@ -1,22 +1,17 @@
 from __future__ import annotations
 
-import importlib.util
 from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.documentation.fences import DOCS, ROOT
+from tests.loaded_module import loaded_module
 
 
 @pytest.fixture(scope="module")
 def parties() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("parties", DOCS / "pictures" / "parties.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded_module(DOCS / "pictures" / "parties.py")
 
 
 def test_the_pictures_are_current(parties: ModuleType) -> None:
