@@ -40,11 +40,18 @@ T = TypeVar("T")
 
 
 Values = dict[str, Any]
-"""Named arrays and scalars that one half sends to the other; at most ``PIECE_BYTES`` together."""
+"""Named arrays and scalars that one half sends to the other; at most ``PIECE_BYTES`` together.
+
+Parcels of circuits may have ``LARGEST_PIECE_BYTES``.
+"""
 
 
 PIECE_BYTES = 270_000
 """A message of a quarter of the greatest size: what else an event loop has to do waits for it."""
+
+LARGEST_PIECE_BYTES = 1_000_000
+"""Of what goes by the hundred megabytes: a broker and two event loops have work with each message.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,18 @@ from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
 from fedmq.privacy.oblivious_transfer.consistency import HASH_BYTES
 from fedmq.privacy.oblivious_transfer.extension import Extended
-from fedmq.privacy.plan import PIECE_BYTES, Values
+from fedmq.privacy.plan import LARGEST_PIECE_BYTES, Values
 
 __all__ = ["Unpacked", "bits_in", "extended_bytes", "extensions_in", "extensions_of", "pieces_of"]
 
 
 def pieces_of(*arrays: NDArray[Any]) -> list[Values]:
-    """A parcel of ``arrays``: at least one piece, of `PIECE_BYTES` at most."""
+    """A parcel of ``arrays``: at least one piece, of `LARGEST_PIECE_BYTES` at most."""
     parts = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
     joined = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
     return [
-        {"bytes": joined[start : start + PIECE_BYTES]}
-        for start in range(0, max(1, len(joined)), PIECE_BYTES)
+        {"bytes": joined[start : start + LARGEST_PIECE_BYTES]}
+        for start in range(0, max(1, len(joined)), LARGEST_PIECE_BYTES)
     ]
 
 
