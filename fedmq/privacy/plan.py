@@ -53,6 +53,9 @@ LARGEST_PIECE_BYTES = 1_000_000
 """Of what goes by the hundred megabytes: a broker and two event loops have work with each message.
 """
 
+PARCELS_AHEAD = 4
+"""Parcels of circuits that may come before one more is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compute:

@@ -48,6 +48,5 @@ def _evaluated(
 
 def _read(values: NDArray[np.uint8], slots: Slots) -> NDArray[np.uint8]:
     read = values[slots.place]
-    if slots.any_inverted:
-        read ^= np.where(slots.inverted, np.uint8(255), np.uint8(0))[:, np.newaxis]
+    read[slots.inverted] ^= np.uint8(255)
     return read

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +20,19 @@ __all__ = ["CONSTANT_SLOT", "Layer", "Schedule", "Slots"]
 
 CONSTANT_SLOT = 0
 
+HALVES = np.uint64(2)
+"""Of an AND, in the order of their hashes."""
+
 _LAYER_GATES = 64
 """At most: the labels that a layer reads and writes stay in the cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slots:
-    """Where the bits of a word lie, intp (bits,), and which of them are inverted, bool (bits,)."""
+    """Where the bits of a word lie, intp (bits,), and the numbers of those that are inverted."""
 
     place: NDArray[np.intp]
-    inverted: NDArray[np.bool_]
-
-    @property
-    def any_inverted(self) -> bool:
-        return bool(self.inverted.any())
+    inverted: NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +44,13 @@ class Layer:
     right: Slots
     result: NDArray[np.intp]
     ands: int
+    places: NDArray[np.uint64] = field(init=False)
+    """Of both halves of each gate among all: uint64 (2, gates, 1)."""
+
+    def __post_init__(self) -> None:
+        first = np.arange(self.ands, self.ands + len(self.result), dtype=np.uint64) * HALVES
+        places = np.stack([first, first + np.uint64(1)])[..., np.newaxis]
+        object.__setattr__(self, "places", places)
 
     def __len__(self) -> int:
         return len(self.result)
@@ -80,6 +86,18 @@ class Schedule:
         outputs = {name: places.slots(word) for name, word in circuit.outputs.items()}
         return cls(layers, places.inputs, outputs, places.count, ands)
 
+    def stretches(self, most_ands: float) -> list[range]:
+        """Layers that have so many ANDs together; only a circuit without ANDs has one without."""
+        found, start, ands = [], 0, 0
+        for number, layer in enumerate(self.layers):
+            more = len(layer) * layer.is_and
+            # Only an AND begins another stretch.
+            if ands and more and ands + more > most_ands:
+                found.append(range(start, number))
+                start, ands = number, 0
+            ands += more
+        return [*found, range(start, len(self.layers))]
+
 
 class _Places:
     """Which slot holds the result of which node."""
@@ -99,7 +117,7 @@ class _Places:
         listed = list(wires)
         return Slots(
             np.array([self._place[wire >> 1] for wire in listed], np.intp),
-            np.array([wire & 1 for wire in listed], np.bool_),
+            np.flatnonzero([wire & 1 for wire in listed]),
         )
 
     def free(self, nodes: Iterable[int]) -> None:

@@ -14,7 +14,6 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
 from fedmq.privacy.contest import Contest, Place
 from fedmq.privacy.engine import BroadcastPiece, Extent, HiddenSums
-from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.lattice.active import LatticeActive, NodeAnswer
 from fedmq.privacy.lattice.decryption import DecryptAnswer
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
@@ -32,6 +31,7 @@ from fedmq.privacy.lattice.hidden.steps import (
     computed,
     follow,
 )
+from fedmq.privacy.lattice.hidden.streams import evaluated
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.masked_sums import ReadShares
 from fedmq.privacy.oblivious_transfer.base_transfers import (
@@ -137,12 +137,9 @@ class HiddenActive(LatticeActive):
         for step in (choose_squares, choose_labels):
             parcel = yield Exchange(pieces_of(*made))
             evaluator, made = yield from computed(step, evaluator, parcel)
-        parcel = yield Exchange(pieces_of(*made))
-        gains: list[Labels] = []
-        for batch in level.batches():
-            yield Reply(first, pieces_of())  # what comes next is made, or travels, meanwhile
-            gains += yield Compute([evaluator.batch(batch, parcel)])
-            parcel = yield Exchange()
+        yield Reply(first, pieces_of(*made))
+        gains = yield from evaluated(evaluator, first)
+        parcel = yield Exchange()
         evaluator, _ = yield from computed(close_evaluation, evaluator, parcel, gains)
         if not level.place.is_first:
             evaluator, made = yield from computed(follow, evaluator, (yield Handed()))

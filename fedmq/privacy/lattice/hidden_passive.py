@@ -13,7 +13,6 @@ from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.node_numbers import ROOT, parent, sibling
 from fedmq.errors import MessageError
 from fedmq.privacy.contest import Place
-from fedmq.privacy.garbling.half_gates import Labels
 from fedmq.privacy.lattice.answer import AnswerQuery
 from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
@@ -28,6 +27,7 @@ from fedmq.privacy.lattice.hidden.steps import (
     offer_squares,
     take_labels,
 )
+from fedmq.privacy.lattice.hidden.streams import garbled
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.masked_sums import MaskSums
 from fedmq.privacy.lattice.passive import LatticePassive
@@ -39,8 +39,6 @@ from fedmq.privacy.plan import Compute, Exchange, Handed, HandOn, Plan, Reply, V
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["HiddenPassive"]
-
-_GARBLED_AHEAD = 2  # batches: the label holder has nothing to do before the first of them
 
 
 class HiddenPassive(LatticePassive):
@@ -118,17 +116,8 @@ class HiddenPassive(LatticePassive):
             garbler, made = yield from computed(step, garbler, parcel)
             parcel = yield Exchange(pieces_of(*made))
         garbler, _ = yield from computed(take_labels, garbler, parcel)
-        gains: list[Labels] = []
-        batches = list(level.batches())
-        for start in range(0, len(batches), _GARBLED_AHEAD):
-            ahead = batches[start : start + _GARBLED_AHEAD]
-            for tables, of_batch in (yield Compute([garbler.batch(batch) for batch in ahead])):
-                if gains:
-                    yield Exchange()  # until the label holder wants it
-                gains.append(of_batch)
-                yield Reply(first, pieces_of(tables))
+        gains = yield from garbled(garbler, first)
         garbler, made = yield from computed(close_garbling, garbler, (), gains)
-        yield Exchange()
         if not place.is_first:
             choices = yield Exchange(pieces_of(*made))
             garbler, made = yield from computed(garble_link, garbler, choices, (yield Handed()))

@@ -14,12 +14,10 @@ from typing import Any
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
-from fedmq.privacy.plan import Exchange, Reply, Values
+from fedmq.privacy.plan import PARCELS_AHEAD, Exchange, Reply, Values
 from fedmq.protocol.machine import RunningPlan
 
 __all__ = ["Circuits"]
-
-_MOST_UNREAD = 2  # parcels: the one that is asked for while the last one is evaluated
 
 
 @dataclass(slots=True)
@@ -117,7 +115,7 @@ class Circuits:
             or body.tree != talk.tree
             or body.level
             or (body.parcel, body.piece) != (talk.heard, len(talk.pieces))
-            or len(talk.unread) >= _MOST_UNREAD
+            or len(talk.unread) >= PARCELS_AHEAD
         ):
             raise ProtocolError(f"a piece of circuits of node {body.node}, out of place")
         talk.bytes += payload_bytes(body.payload)

@@ -44,11 +44,11 @@ def computed(
     [instances] = {word.shape[1] for word in bits.values()}
     zeros = zero_labels(schedule, instances)
     tweaks = (Tweaks(7, 7 + instances), Tweaks(7, 7 + instances))
-    garbling = Garbling(schedule, zeros, SECRET, PERMUTATION, tweaks[0])
+    garbling = Garbling(schedule, zeros, SECRET, PERMUTATION, tweaks[0], piece_bytes)
     labels = chosen(zeros, bits)
     evaluation = Evaluation(schedule, labels, PERMUTATION, tweaks[1], piece_bytes)
     pieces = []
-    for piece in garbling.pieces(piece_bytes):
+    for piece in garbling.pieces():
         evaluation.take(piece)
         pieces.append(piece)
     found = {

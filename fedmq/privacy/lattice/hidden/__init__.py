@@ -18,6 +18,7 @@ circuit tells whose candidate is the best of all.
 ``gain_batches``    gains of many candidates at once, garbled and evaluated
 ``garbler``         the feature holder's half of a level of nodes
 ``evaluator``       the label holder's half
+``streams``         how the tables of all batches are made, sent and evaluated at the same time
 ``sizes``           how much travels
 ``steps``           what a half computes between two parcels
 ==================  ==========================================================================

@@ -14,7 +14,7 @@ from fedmq.privacy.garbling.half_gates import Evaluation, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.lattice.hidden.chain import link_schedule, taken_bits
 from fedmq.privacy.lattice.hidden.field import Field, Shares
-from fedmq.privacy.lattice.hidden.gain_batches import EvaluateGains
+from fedmq.privacy.lattice.hidden.gain_batches import EvaluateGains, EvaluateMore
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
 from fedmq.privacy.lattice.hidden.lift import chosen_carries, offset, receiver_lift
 from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
@@ -119,17 +119,23 @@ class LevelEvaluator:
         self._begin(self._read)
         return messages
 
-    def batch(self, batch: slice, tables: Sequence[Values] | NDArray[np.uint64]) -> EvaluateGains:
-        """How the gains of ``batch`` are evaluated by its tables; of one after the other."""
+    def batch(self, batch: slice, parcel: Sequence[Values] | NDArray[np.uint64]) -> EvaluateGains:
+        """How one begins to evaluate the gains of ``batch``; of one after the other."""
         return EvaluateGains(
             self.level,
             batch,
-            tables,
+            parcel,
             self._own,
             self._by_node,
             self._permutation,
             self._tweaks.circuits.take(batch.stop - batch.start),
         )
+
+    def more(
+        self, evaluation: Evaluation, parcel: Sequence[Values] | NDArray[np.uint64]
+    ) -> EvaluateMore:
+        """How one goes on with a batch."""
+        return EvaluateMore(self.level, evaluation, parcel)
 
     def close(self, gains: Sequence[Labels], parcel: Unpacked) -> None:
         """What follows upon all batches, whose ``gains`` were found, by the rest of the tables."""
@@ -226,8 +232,10 @@ class LevelEvaluator:
         """All pieces, one after the other."""
         gains = []
         for batch in self.level.batches():
-            tables = _words((yield ()), None)
-            gains.append(self.batch(batch, tables).run())
+            evaluation = self.batch(batch, _words((yield ()), None)).run()
+            while evaluation.missing:
+                evaluation = self.more(evaluation, _words((yield ()), None)).run()
+            gains.append(evaluation.outputs["gain"])
         yield from self._close(gains)
 
     def _close(self, gains: Sequence[Labels]) -> Reading:

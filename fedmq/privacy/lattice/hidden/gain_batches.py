@@ -1,7 +1,11 @@
-"""How are the gains of many candidates computed at once? In batches that need nothing of others."""
+"""How are the gains of many candidates computed at once? In batches that need nothing of others.
+
+A batch is garbled and evaluated a stretch of tables at a time, so that one travels meanwhile.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -18,18 +22,30 @@ from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import Stream
 
-__all__ = ["EvaluateGains", "GarbleGains"]
+__all__ = ["EvaluateGains", "EvaluateMore", "GarbleGains", "GarbleMore", "stretches_of"]
 
-_WORD_BYTES = 8
+_STRETCH_BYTES = 4_000_000
+"""Of tables: a few milliseconds of work, which is much beside handing it to who works."""
+
+Garbled = tuple[NDArray[np.uint64], Garbling]
+"""What the label holder gets next, uint64 (words,), and what is left to do."""
+
+
+def stretches_of(level: Level) -> int:
+    """In how many parts all batches of a level are garbled."""
+    per_instance, schedule = _STRETCH_BYTES / TABLE_BYTES, gain_schedule(level.field)
+    return sum(
+        len(schedule.stretches(per_instance / (batch.stop - batch.start)))
+        for batch in level.batches()
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class GarbleGains:
-    """What the label holder gets of a ``batch``, uint64 (words,), and labels of the gains.
+    """Begin a ``batch``: labels of the feature holder's ``bits``, and the first tables.
 
-    The former are labels of the feature holder's ``bits``, bool (bits, instances), and tables. The
-    labels of ``others``, by candidate and by node, stand for 0, as those of the gains do. ``seed``
-    is the level's.
+    ``bits`` are bool (bits, instances). Labels of ``others``, by candidate and by node, stand for
+    0, as those of the outputs do, of which ``gain`` is one. ``seed`` is the level's.
     """
 
     label: ClassVar[str] = "GarbleGains"
@@ -43,26 +59,46 @@ class GarbleGains:
     secret: NDArray[np.uint64] = field(repr=False)
     seed: bytes = field(repr=False)
 
-    def run(self) -> tuple[NDArray[np.uint64], Labels]:
+    def run(self) -> Garbled:
         batch, schedule = self.batch, gain_schedule(self.level.field)
         purpose = f"fedmq labels of a level from {batch.start}"
         zeros = Stream(self.seed, purpose).words(*self.bits.shape, BLOCK_WORDS)
         inputs = self.level.gain_inputs(batch, zeros, self.others, self.by_node)
-        garbling = Garbling(schedule, inputs, self.secret, self.permutation, self.tweaks)
-        size = zeros.size + schedule.ands * self.bits.shape[1] * TABLE_BYTES // _WORD_BYTES
-        made, filled = np.empty(size, np.uint64), zeros.size
-        made[:filled] = (
-            zeros ^ np.where(self.bits[..., np.newaxis], self.secret, np.uint64(0))
-        ).reshape(-1)
-        for piece in garbling.pieces():
-            made[filled : filled + piece.size] = piece.reshape(-1)
-            filled += piece.size
-        return made, garbling.outputs["gain"]
+        garbling = Garbling(
+            schedule, inputs, self.secret, self.permutation, self.tweaks, _STRETCH_BYTES
+        )
+        own = zeros ^ np.where(self.bits[..., np.newaxis], self.secret, np.uint64(0))
+        return _garbled(garbling, own.reshape(-1))
+
+
+@dataclass(frozen=True, eq=False)
+class GarbleMore:
+    """The next tables of a batch."""
+
+    label: ClassVar[str] = "GarbleGains"
+    level: Level
+    garbling: Garbling = field(repr=False)
+
+    def run(self) -> Garbled:
+        self.garbling.take_up(gain_schedule(self.level.field))
+        return _garbled(self.garbling)
+
+
+def _garbled(garbling: Garbling, first: Labels | None = None) -> Garbled:
+    """The next tables behind what comes ``first``."""
+    filled = 0 if first is None else first.size
+    shape = garbling.awaited
+    assert shape is not None, "a batch that is garbled already"
+    made = np.empty(filled + math.prod(shape), np.uint64)
+    if first is not None:
+        made[:filled] = first
+    garbling.piece_into(made[filled:].reshape(shape))
+    return made, garbling
 
 
 @dataclass(frozen=True, eq=False)
 class EvaluateGains:
-    """Labels of the gains of a ``batch``, by its ``tables``: what `GarbleGains` made of it.
+    """Begin to evaluate a ``batch`` by the first ``parcel`` about it.
 
     Raises `MessageError` where that is not as long as it must be.
     """
@@ -70,20 +106,39 @@ class EvaluateGains:
     label: ClassVar[str] = "EvaluateGains"
     level: Level
     batch: slice
-    tables: Sequence[Values] | NDArray[np.uint64]
+    parcel: Sequence[Values] | NDArray[np.uint64]
     own: Labels = field(repr=False)
     by_node: Mapping[str, Labels] = field(repr=False)
     permutation: Permutation
     tweaks: Tweaks
 
-    def run(self) -> Labels:
-        parcel, batch = Unpacked(self.tables), self.batch
+    def run(self) -> Evaluation:
+        parcel, batch = Unpacked(self.parcel), self.batch
         shape = (len(self.own), batch.stop - batch.start, BLOCK_WORDS)
         others = parcel.take(np.uint64, shape)
         inputs = self.level.gain_inputs(batch, others, self.own, self.by_node)
         schedule = gain_schedule(self.level.field)
-        evaluation = Evaluation(schedule, inputs, self.permutation, self.tweaks)
-        while (awaited := evaluation.awaited) is not None:
-            evaluation.take(parcel.take(np.uint64, awaited))
-        parcel.end()
-        return evaluation.outputs["gain"]
+        evaluation = Evaluation(schedule, inputs, self.permutation, self.tweaks, _STRETCH_BYTES)
+        return _evaluated(evaluation, parcel)
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluateMore:
+    """Go on by the next ``parcel``; raises as `EvaluateGains`."""
+
+    label: ClassVar[str] = "EvaluateGains"
+    level: Level
+    evaluation: Evaluation = field(repr=False)
+    parcel: Sequence[Values] | NDArray[np.uint64]
+
+    def run(self) -> Evaluation:
+        self.evaluation.take_up(gain_schedule(self.level.field))
+        return _evaluated(self.evaluation, Unpacked(self.parcel))
+
+
+def _evaluated(evaluation: Evaluation, parcel: Unpacked) -> Evaluation:
+    shape = evaluation.awaited
+    assert shape is not None, "a batch that is evaluated already"
+    evaluation.take(parcel.take(np.uint64, shape))
+    parcel.end()
+    return evaluation

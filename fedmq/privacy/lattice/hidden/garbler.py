@@ -18,7 +18,7 @@ from fedmq.privacy.garbling.half_gates import Garbling, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.lattice.hidden.chain import link_schedule, taken_bits
 from fedmq.privacy.lattice.hidden.field import Field, Shares
-from fedmq.privacy.lattice.hidden.gain_batches import GarbleGains
+from fedmq.privacy.lattice.hidden.gain_batches import GarbleGains, GarbleMore
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
 from fedmq.privacy.lattice.hidden.lift import carries_to_offer, sender_lift
 from fedmq.privacy.lattice.hidden.squares import (
@@ -100,9 +100,12 @@ class LevelGarbler:
         self.take_labels(of_candidates, of_nodes)
         gains = []
         for batch in self.level.batches():
-            tables, of_batch = self.batch(batch).run()
-            gains.append(of_batch)
+            tables, garbling = self.batch(batch).run()
             yield tables
+            while garbling.missing:
+                tables, garbling = self.more(garbling).run()
+                yield tables
+            gains.append(garbling.outputs["gain"])
         yield from self.close(gains)
 
     def take_labels(self, of_candidates: Extended, of_nodes: Extended) -> None:
@@ -117,7 +120,7 @@ class LevelGarbler:
         self._bits = self._input_bits()
 
     def batch(self, batch: slice) -> GarbleGains:
-        """How the gains of ``batch`` are garbled; of one after the other."""
+        """How one begins to garble the gains of ``batch``; of one after the other."""
         return GarbleGains(
             self.level,
             batch,
@@ -129,6 +132,10 @@ class LevelGarbler:
             self._sender.secret,
             self._seed,
         )
+
+    def more(self, garbling: Garbling) -> GarbleMore:
+        """How one goes on with a batch."""
+        return GarbleMore(self.level, garbling)
 
     def close(self, gains: Sequence[Labels]) -> Generator[NDArray[np.uint64], None, None]:
         """What follows upon all batches, whose ``gains`` were found."""

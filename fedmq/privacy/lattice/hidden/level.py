@@ -16,7 +16,7 @@ from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 
 __all__ = ["Level", "LevelTweaks", "named_labels"]
 
-_INSTANCES_AT_ONCE = 160  # of the gain circuit: tables of 25 MB
+_INSTANCES_AT_ONCE = 160  # of the gain circuit, at most: their labels fit into a cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,10 @@ class Level:
         return 0 if self.place.is_first else sum(taken_bits(self.place).values()) * self.nodes
 
     def batches(self) -> Iterator[slice]:
-        """Instances of the gain circuit that are garbled together."""
-        for start in range(0, self.instances, _INSTANCES_AT_ONCE):
-            yield slice(start, min(start + _INSTANCES_AT_ONCE, self.instances))
+        """Instances of the gain circuit that are garbled together, about as many each time."""
+        parts = -(-self.instances // _INSTANCES_AT_ONCE)
+        for part in range(parts):
+            yield slice(self.instances * part // parts, self.instances * (part + 1) // parts)
 
     def gain_inputs(
         self, batch: slice, own: Labels, other: Labels, by_node: Mapping[str, Labels]
