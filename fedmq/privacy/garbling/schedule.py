@@ -1,8 +1,9 @@
 """In which order are gates computed, many at once, and where do their results lie?
 
-Gates form layers, none of which needs a result of its own. ANDs wait for as few ANDs as they can,
-and a layer of XORs follows where it must. A result lies in a slot that is taken again when nobody
-needs it any more, so that what is at hand stays small and in a fast cache.
+Gates form layers, none of which needs a result of its own. ANDs wait for as few ANDs as they can.
+Layers of XORs stand where they must, and hold all XORs that can be computed by then. A result lies
+in a slot that is taken again when nobody needs it any more, so that what is at hand stays small and
+in a fast cache.
 """
 
 from __future__ import annotations
@@ -135,21 +136,70 @@ class _Places:
 
 def _layers(circuit: Circuit) -> list[tuple[bool, list[int]]]:
     """Nodes of the gates that outputs need, layer by layer, and whether these are ANDs."""
-    depths: dict[int, tuple[int, int]] = {}  # ANDs before it, then XORs since the last of these
-    by_depth: dict[tuple[int, int], list[int]] = {}
-    needed = _needed(circuit)
-    for node, gate in circuit.gates.items():
-        if node not in needed:
-            continue
-        before = [depths.get(wire >> 1, (0, 0)) for wire in (gate.left, gate.right)]
-        ands, xors = max(before)
-        depths[node] = (ands + 1, 0) if gate.kind == "and" else (ands, xors + 1)
-        by_depth.setdefault(depths[node], []).append(node)
-    return [
-        (xors == 0, nodes[start : start + _LAYER_GATES])
-        for (_, xors), nodes in sorted(by_depth.items())
-        for start in range(0, len(nodes), _LAYER_GATES)
-    ]
+    order = _Order(circuit)
+    ands_by_depth: dict[int, list[int]] = {}
+    depths: dict[int, int] = {}
+    for node, gate in order.gates.items():
+        depths[node] = max(depths.get(wire >> 1, 0) for wire in (gate.left, gate.right))
+        if gate.kind == "and":
+            depths[node] += 1
+            ands_by_depth.setdefault(depths[node], []).append(node)
+    for _, nodes in sorted(ands_by_depth.items()):
+        order.exclusive_ors_for(nodes)
+        order.add(True, nodes)
+    order.exclusive_ors_for([wire >> 1 for word in circuit.outputs.values() for wire in word])
+    return order.layers
+
+
+class _Order:
+    """Layers so far. A layer of XORs is of all whose inputs are there, wanted soon or later."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        needed = _needed(circuit)
+        self.gates = {node: gate for node, gate in circuit.gates.items() if node in needed}
+        self.layers: list[tuple[bool, list[int]]] = []
+        self._readers: dict[int, list[int]] = {}
+        self._awaited: dict[int, int] = {}
+        """How many inputs of a gate are not there yet."""
+        for node in self.gates:
+            inputs = {before for before in self._inputs(node) if before in self.gates}
+            self._awaited[node] = len(inputs)
+            for before in inputs:
+                self._readers.setdefault(before, []).append(node)
+        self._done: set[int] = set()
+        self._ready = [node for node in self.gates if self._is_ready(node)]
+
+    def add(self, is_and: bool, nodes: list[int]) -> None:
+        """Gates of one kind, all inputs of which are there."""
+        for start in range(0, len(nodes), _LAYER_GATES):
+            self.layers.append((is_and, nodes[start : start + _LAYER_GATES]))
+        self._done.update(nodes)
+        for node in nodes:
+            for reader in self._readers.get(node, ()):
+                self._awaited[reader] -= 1
+                if self._is_ready(reader):
+                    self._ready.append(reader)
+
+    def exclusive_ors_for(self, nodes: list[int]) -> None:
+        """As many layers of XORs as there have to be before ``nodes``."""
+        wanted: set[int] = set()
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            if node in self.gates and node not in self._done and node not in wanted:
+                wanted.add(node)
+                waiting += self._inputs(node)
+        wanted = {node for node in wanted if self.gates[node].kind != "and"}
+        while not wanted <= self._done:
+            ready, self._ready = self._ready, []
+            self.add(False, ready)
+
+    def _inputs(self, node: int) -> list[int]:
+        gate = self.gates[node]
+        return [gate.left >> 1, gate.right >> 1]
+
+    def _is_ready(self, node: int) -> bool:
+        return not self._awaited[node] and self.gates[node].kind != "and"
 
 
 def _needed(circuit: Circuit) -> set[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from fedmq.privacy.garbling.clear import in_the_clear
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Evaluation, Garbling, colours
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.oblivious_transfer import hashing
-from fedmq.privacy.oblivious_transfer.hashing import Permutation
+from fedmq.privacy.oblivious_transfer.hashing import BLOCK_BYTES, Permutation
 from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 from tests.privacy.garbling.float_parts import sums
 from tests.privacy.garbling.test_circuit import random_circuit
@@ -112,6 +114,28 @@ def test_tables_leave_in_pieces() -> None:
     assert len(pieces) > 10
     widest = max(len(layer) for layer in sums().layers if layer.is_and)
     assert max(piece.nbytes for piece in pieces) <= max(50_000, TABLE_BYTES * 20 * widest)
+
+
+def test_a_half_between_two_pieces_travels_without_its_schedule() -> None:
+    zeros = zero_labels(sums(), 20)
+    kept, sent = (
+        Garbling(sums(), zeros, SECRET, PERMUTATION, Tweaks(0, 20), 50_000) for _ in range(2)
+    )
+    evaluation = Evaluation(sums(), zeros, PERMUTATION, Tweaks(0, 20), 50_000)
+    for piece in kept.pieces():
+        packed = pickle.dumps((sent, evaluation))
+        assert len(packed) < 3 * sums().slots * 20 * BLOCK_BYTES
+        sent, evaluation = pickle.loads(packed)  # noqa: S301
+        sent.take_up(sums())
+        evaluation.take_up(sums())
+        tables = np.empty(piece.shape, np.uint64)
+        sent.piece_into(tables)
+        np.testing.assert_array_equal(tables, piece)
+        evaluation.take(tables)
+    for name, labels in kept.outputs.items():
+        np.testing.assert_array_equal(sent.outputs[name], labels)
+        shown = labels ^ evaluation.outputs[name]
+        assert ((shown == 0) | (shown == SECRET)).all()
 
 
 def test_tables_and_labels_are_even_whatever_the_inputs_are() -> None:
