@@ -6,10 +6,16 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fedmq.errors import DaemonError
 from tests.chaos.federation import PARTIES, ChaosFederation
+
+EngineOfTraining = tuple[str, Mapping[str, Any]]
+"""Its name and options."""
+
+PLAIN: EngineOfTraining = ("plain", {})
 
 _TREES = 16
 _DEADLINE_SECONDS = 120.0
@@ -20,7 +26,7 @@ class Storm:
     """Trains model after model, ``engines`` by turns, until so many faults have struck."""
 
     def __init__(
-        self, federation: ChaosFederation, seed: int, engines: Sequence[str] = ("plain",)
+        self, federation: ChaosFederation, seed: int, engines: Sequence[EngineOfTraining] = (PLAIN,)
     ) -> None:
         self.federation = federation
         self.struck: Counter[str] = Counter()
@@ -41,7 +47,7 @@ class Storm:
 
     def calm(self) -> None:
         """One training without a fault, to compare with."""
-        self.federation.train("calm", _TREES, self._engines[0])
+        self.federation.train("calm", _TREES, *self._engines[0])
         self.federation.await_shares(["calm"], _DEADLINE_SECONDS)
 
     def rage(self, faults: int, kinds: tuple[str, ...] = ()) -> None:
@@ -75,7 +81,7 @@ class Storm:
             # It is new, or the daemon was hit before it had taken it down: its owner asks again.
             with contextlib.suppress(DaemonError):
                 engine = self._engines[(len(self.models) - 1) % len(self._engines)]
-                self.federation.train(model, _TREES, engine)
+                self.federation.train(model, _TREES, *engine)
 
     def _complete(self, model: str) -> bool:
         return len(self.federation.shares(model)) == len(PARTIES)

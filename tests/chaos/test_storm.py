@@ -8,13 +8,19 @@ from collections.abc import Sequence
 import pytest
 
 from tests.chaos.federation import ChaosFederation
-from tests.chaos.storm import Storm
+from tests.chaos.storm import PLAIN, EngineOfTraining, Storm
 
 FAULTS = int(os.environ.get("FEDMQ_CHAOS_FAULTS", "9"))
 SEED = int(os.environ.get("FEDMQ_CHAOS_SEED", "0"))
 
+LATTICE: EngineOfTraining = ("lattice", {})
+PAILLIER: EngineOfTraining = ("paillier", {})
+HIDDEN_SUMS: EngineOfTraining = ("lattice", {"sums": "hidden"})
 
-def weathered(federation: ChaosFederation, engines: Sequence[str], faults: int, seed: int) -> Storm:
+
+def weathered(
+    federation: ChaosFederation, engines: Sequence[EngineOfTraining], faults: int, seed: int
+) -> Storm:
     """Storm over trainings that must all equal a calm one."""
     federation.start()
     storm = Storm(federation, seed, engines)
@@ -32,7 +38,7 @@ def weathered(federation: ChaosFederation, engines: Sequence[str], faults: int, 
 @pytest.mark.timeout(max(120, 30 * FAULTS))
 def test_every_training_ends_with_the_model_of_a_calm_one(federation: ChaosFederation) -> None:
     # Both engines are exact: a model is the same whichever it came by.
-    storm = weathered(federation, ("plain", "lattice"), FAULTS, SEED)
+    storm = weathered(federation, (PLAIN, LATTICE), FAULTS, SEED)
 
     assert sum(storm.struck.values()) == FAULTS
 
@@ -40,4 +46,4 @@ def test_every_training_ends_with_the_model_of_a_calm_one(federation: ChaosFeder
 @pytest.mark.skipif(FAULTS < 100, reason="the long form: make chaos")
 @pytest.mark.timeout(3600)
 def test_encrypted_trainings_too(federation: ChaosFederation) -> None:
-    weathered(federation, ("paillier", "lattice"), FAULTS // 5, SEED + 1)
+    weathered(federation, (PAILLIER, LATTICE, HIDDEN_SUMS), FAULTS // 5, SEED + 1)
