@@ -23,7 +23,7 @@ from fedmq.party.card.model_card import (
 )
 from fedmq.party.configuration.online import DriftSection
 from fedmq.party.store.training_records import TrainingRecord
-from fedmq.privacy.registry import ENGINES
+from fedmq.privacy.registry import engine_named
 
 __all__ = ["card_of", "worth_of"]
 
@@ -89,7 +89,8 @@ def worth_of(share: ActiveShare, without: ActiveShare) -> Worth:
 
 
 def _training(record: TrainingRecord) -> CardTraining:
-    job, engine = record.job, ENGINES[record.job.engine]
+    job = record.job
+    engine = engine_named(job.engine, job.engine_options, record.session)
     return CardTraining(
         session=record.session,
         rows=record.rows,
@@ -100,8 +101,8 @@ def _training(record: TrainingRecord) -> CardTraining:
         engine=CardEngine(
             name=engine.name,
             exact=engine.exact,
-            active_learns=engine.leakage.active,
-            passive_learns=engine.leakage.passive,
+            active_learns=engine.disclosed.active,
+            passive_learns=engine.disclosed.passive,
             known_leak=engine.known_leak,
         ),
     )

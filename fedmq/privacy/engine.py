@@ -351,6 +351,11 @@ class Engine(ABC):
         return False
 
     @property
+    def disclosed(self) -> Leakage:
+        """What each side learns by these options."""
+        return self.leakage
+
+    @property
     def hides_sums(self) -> bool:
         """Whether no sum is shown: the halves find the winners among candidates by circuits."""
         return False

@@ -39,7 +39,8 @@ class RequestedTerms:
 
     @classmethod
     def of_training(cls, peer: str, opening: TrainingOpen, engine: Engine) -> RequestedTerms:
-        """Those of a training that ``peer`` opens."""
+        """Those of a training that ``peer`` opens; Refused where ``engine`` cannot meet them."""
+        learned = engine.on_terms(opening.sums).disclosed
         details = {
             "alignment": opening.alignment_name,
             "rows": opening.rows,
@@ -56,8 +57,8 @@ class RequestedTerms:
             "continues": opening.earlier_model,
             "columns_named": sorted({*opening.signs, *itertools.chain(*opening.together)}),
             "particulars": list(_particulars(opening)),
-            "label_holder_learns": engine.leakage.active,
-            "this_party_learns": engine.leakage.passive,
+            "label_holder_learns": learned.active,
+            "this_party_learns": learned.passive,
             "known_leak": engine.known_leak,
             "measured": [leak.described() for leak in MEASURED_LEAKS.get(engine.name, ())],
             "measured_in": PAGE,

@@ -73,6 +73,16 @@ class Lattice(Engine):
         return not self.hides_sums
 
     @property
+    def disclosed(self) -> Leakage:
+        if not self.hides_sums:
+            return self.leakage
+        return replace(
+            self.leakage,
+            active="no sum: how many split candidates there are, and of each node whether one of "
+            "a passive party wins",
+        )
+
+    @property
     def hides_sums(self) -> bool:
         return self.sums == "hidden"
 
