@@ -49,7 +49,9 @@ PARTS = {
     "MaskSums": "sum",
     "ReadShares": "decrypt",
     "GarbleGains": "garble",
+    "GarbleMore": "garble",
     "EvaluateGains": "evaluate",
+    "EvaluateMore": "evaluate",
     "HiddenLevel": "transfers",
 }
 

@@ -75,7 +75,7 @@ class GarbleGains:
 class GarbleMore:
     """The next tables of a batch."""
 
-    label: ClassVar[str] = "GarbleGains"
+    label: ClassVar[str] = "GarbleMore"
     level: Level
     garbling: Garbling = field(repr=False)
 
@@ -126,7 +126,7 @@ class EvaluateGains:
 class EvaluateMore:
     """Go on by the next ``parcel``; raises as `EvaluateGains`."""
 
-    label: ClassVar[str] = "EvaluateGains"
+    label: ClassVar[str] = "EvaluateMore"
     level: Level
     evaluation: Evaluation = field(repr=False)
     parcel: Sequence[Values] | NDArray[np.uint64]
