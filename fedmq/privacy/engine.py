@@ -54,10 +54,7 @@ class BroadcastPiece:
 
 @dataclass(frozen=True, slots=True)
 class AskedNode:
-    """A node whose candidates are wanted, as the active party knows it.
-
-    ``rows`` (int32, ascending) are the rows in the node that carry a gradient.
-    """
+    """A node whose candidates are wanted; ``rows`` there, int32 and ascending, carry a gradient."""
 
     tree: int
     node: int
