@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +99,9 @@ class _NodeSums(NodeAnswer):
 class LatticeActive(ActiveHalf):
     """See `fedmq.privacy.engines.lattice.Lattice` for the settings."""
 
+    hidden: ClassVar[bool] = False
+    """Whether sums stay shares."""
+
     def __init__(self, hint_bytes: int, oblivious: bool, parallelism: int) -> None:
         self._hint_bytes = hint_bytes
         self._oblivious = oblivious
@@ -122,7 +126,7 @@ class LatticeActive(ActiveHalf):
         self._all_rows = len(training)
         self._training = np.flatnonzero(training)
         self._places = np.cumsum(training, dtype=np.int32) - np.int32(1)
-        self._layout = Layout(len(self._training), value_bits=value_bits)
+        self._layout = Layout(len(self._training), value_bits=value_bits, hidden=self.hidden)
 
     def open(self) -> Plan[Values]:
         parts = yield Compute(shares_of(self._public_seed, self._layout, self._parallelism))

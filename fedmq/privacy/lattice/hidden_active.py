@@ -32,7 +32,6 @@ from fedmq.privacy.lattice.hidden.steps import (
     follow,
 )
 from fedmq.privacy.lattice.hidden.streams import evaluated
-from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.masked_sums import ReadShares
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
@@ -70,6 +69,8 @@ class _NodeShares(NodeAnswer):
 class HiddenActive(LatticeActive):
     """The label holder's half of the lattice engine with hidden sums."""
 
+    hidden = True
+
     def __init__(self, hint_bytes: int, oblivious: bool, parallelism: int) -> None:
         super().__init__(hint_bytes, oblivious, parallelism)
         self._circuit_seed = fresh_seed()
@@ -85,7 +86,6 @@ class HiddenActive(LatticeActive):
         outputs: int = 1,
     ) -> None:
         super().start_session(training, value_bits, outputs)
-        self._layout = Layout(len(self._training), value_bits=value_bits, hidden=True)
         self._field = Field(self._layout.field_bits)
         self._permutation = Permutation(self._public_seed)
 

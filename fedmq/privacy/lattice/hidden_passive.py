@@ -28,7 +28,6 @@ from fedmq.privacy.lattice.hidden.steps import (
     take_labels,
 )
 from fedmq.privacy.lattice.hidden.streams import garbled
-from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.masked_sums import MaskSums
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds
@@ -46,6 +45,8 @@ class HiddenPassive(LatticePassive):
 
     ``circuit_offer`` uint8 (2, 256) begins the transfers of circuits.
     """
+
+    hidden = True
 
     def __init__(
         self,
@@ -73,9 +74,7 @@ class HiddenPassive(LatticePassive):
         outputs: int = 1,
     ) -> None:
         super().start_session(training, value_bits, secret, outputs)
-        self._layout = Layout(int(np.count_nonzero(training)), value_bits=value_bits, hidden=True)
         self._field = Field(self._layout.field_bits)
-        self.nodes_per_query = 1
 
     def setup(self) -> Plan[Sequence[Values]]:
         # Drawn for this attempt alone, as its tweaks are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,9 @@ class LatticePassive(PassiveHalf):
 
     ``offer`` uint8 (2, 256) begins oblivious transfers; None where directions are shown.
     """
+
+    hidden: ClassVar[bool] = False
+    """Whether sums stay shares."""
 
     def __init__(
         self,
@@ -72,7 +76,9 @@ class LatticePassive(PassiveHalf):
         choices = Stream(self._seed, "fedmq lattice transfer choices").words(TRANSFERS)
         self._choices = (choices & np.uint64(1)).astype(np.bool_)
         self._all_rows = len(training)
-        self._layout = Layout(int(np.count_nonzero(training)), value_bits=value_bits)
+        self._layout = Layout(
+            int(np.count_nonzero(training)), value_bits=value_bits, hidden=self.hidden
+        )
         self.nodes_per_query = self._layout.nodes
         self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))
         length = len(self._candidates) * self._layout.hint_bytes
