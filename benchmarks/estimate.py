@@ -51,22 +51,25 @@ FEDERATION = f'name = "benchmark"\nactive = "{BANK}"\npassive = ["{TELCO}"]\n'
 
 @dataclass(frozen=True)
 class Job:
-    """A training of the benchmarks."""
+    """A training of the benchmarks; ``options`` of its engine as TOML."""
 
     data: str
     engine: str
     depth: int = 3
+    options: str = ""
 
     @property
     def name(self) -> str:
         """For people."""
         deep = f", depth {self.depth}" if self.depth != 3 else ""
-        return f"{self.data.replace('credit', 'Credit ')}, {self.engine}{deep}"
+        options = f", {self.options}" if self.options else ""
+        return f"{self.data.replace('credit', 'Credit ')}, {self.engine}{options}{deep}"
 
 
 JOBS = [
     *(Job("credit2", engine) for engine in ("plain", "ou", "paillier")),
     Job("credit2", "ou", 6),
+    Job("credit2", "lattice", options='sums = "hidden"'),
     *(Job("credit1", engine) for engine in ("plain", "ou", "paillier")),
 ]
 
@@ -109,7 +112,7 @@ class Parties:
             (folder / party / "traces").mkdir(parents=True)
 
     def prepare(self, job: Job, trees: int, options: str = "") -> Path:
-        """The job's file, after those of the parties; ``options`` of the engine as TOML."""
+        """The job's file, after those of the parties; more ``options`` of the engine as TOML."""
         for party, table in ((BANK, "active"), (TELCO, "passive")):
             label = f'label = "{LABELS.get(job.data, "label")}"\n' if party == BANK else ""
             port = self._ports.get(party, self._broker.port)
@@ -124,7 +127,7 @@ class Parties:
         path.write_text(
             f'engine = "{job.engine}"\n'
             f"[params]\nnum_boost_round = {trees}\nmax_depth = {job.depth}\nmax_bin = 32\n"
-            f"[engine_options]\n{options}\n"
+            f"[engine_options]\n{job.options}\n{options}\n"
         )
         return path
 
