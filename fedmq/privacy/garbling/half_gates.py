@@ -10,7 +10,7 @@ pickled; it leaves its schedule behind, which `take_up` brings back.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,8 @@ class _Run:
         if hasattr(self, "schedule"):
             return
         self.schedule = schedule
+        if not self.labels.flags.writeable:  # they lie in memory that is another process's, too
+            self.labels = self.labels.copy()
         widest = max(map(len, schedule.layers), default=0)
         self._rooms = [self.permutation.space(self._lanes * widest * self.words) for _ in range(3)]
         self._tweaks = np.empty((_HALVES, widest, self.instances, BLOCK_WORDS), np.uint64)
@@ -124,8 +126,14 @@ class _Run:
         masks[..., 1::BLOCK_WORDS] = colour
         return masks
 
-    def found(self, slots: Slots) -> Labels:
-        return self.labels[slots.place].reshape(-1, self.instances, BLOCK_WORDS)
+    def ended(self, found: Callable[[Slots], NDArray[np.uint64]]) -> dict[str, Labels]:
+        """Outputs as they are ``found``; nothing else is kept."""
+        outputs = {
+            name: found(slots).reshape(-1, self.instances, BLOCK_WORDS)
+            for name, slots in self.schedule.outputs.items()
+        }
+        self.labels = np.empty((0, self.words), np.uint64)
+        return outputs
 
 
 class _Half:
@@ -191,10 +199,7 @@ class Garbling(_Half):
             else:
                 run.exclusive_or(layer)
         if not run.stretches:
-            self.outputs = {
-                name: self._zeros(slots).reshape(-1, run.instances, BLOCK_WORDS)
-                for name, slots in run.schedule.outputs.items()
-            }
+            self.outputs = run.ended(self._zeros)
 
     def _zeros(self, slots: Slots) -> NDArray[np.uint64]:
         """The labels that stand for 0 where inversions have been counted in."""
@@ -243,6 +248,7 @@ class Evaluation(_Half):
         piece_bytes: int = _PIECE_BYTES,
     ) -> None:
         self._run = _Run(schedule, inputs, permutation, tweaks, _HALVES, piece_bytes)
+        self._outputs: dict[str, Labels] = {}
         if not schedule.ands:
             self._evaluate(np.empty((0, _HALVES, self._run.words), np.uint64))
 
@@ -251,7 +257,7 @@ class Evaluation(_Half):
         """Raises `MessageError` while pieces are missing."""
         if self.missing:
             raise MessageError(f"{self.missing} pieces of garbled tables are missing")
-        return {name: self._run.found(slots) for name, slots in self._run.schedule.outputs.items()}
+        return self._outputs
 
     def take(self, tables: object) -> None:
         """The next piece. Raises `MessageError` where it is of another shape or too many."""
@@ -285,3 +291,5 @@ class Evaluation(_Half):
             masks &= rows[:, 0]
             result ^= masks
             run.labels[layer.result] = result
+        if not run.stretches:
+            self._outputs = run.ended(lambda slots: run.labels[slots.place])

@@ -126,12 +126,15 @@ def test_a_half_between_two_pieces_travels_without_its_schedule() -> None:
         packed = pickle.dumps((sent, evaluation))
         assert len(packed) < 3 * sums().slots * 20 * BLOCK_BYTES
         sent, evaluation = pickle.loads(packed)  # noqa: S301
+        for half in (sent, evaluation):
+            half._run.labels.setflags(write=False)  # as what lies in shared memory
         sent.take_up(sums())
         evaluation.take_up(sums())
         tables = np.empty(piece.shape, np.uint64)
         sent.piece_into(tables)
         np.testing.assert_array_equal(tables, piece)
         evaluation.take(tables)
+    sent, evaluation = pickle.loads(pickle.dumps((sent, evaluation)))  # noqa: S301
     for name, labels in kept.outputs.items():
         np.testing.assert_array_equal(sent.outputs[name], labels)
         shown = labels ^ evaluation.outputs[name]
