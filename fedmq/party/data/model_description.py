@@ -10,6 +10,7 @@ from fedmq.boosting.model.importance import owned_importance, split_counts
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.shown_model import differences, shown
 from fedmq.boosting.model.tree_nodes import tree_nodes
+from fedmq.errors import DataError
 from fedmq.party.store.column_names import read_column_names
 from fedmq.party.store.model_documents import read_document
 from fedmq.party.store.models import ModelStore
@@ -33,10 +34,19 @@ class ListModels:
 
     def run(self) -> list[dict[str, Any]]:
         """A line of each; DataError if a file is damaged."""
-        return [self._line(model) for model in ModelStore(self.state).ids()]
+        store = ModelStore(self.state)
+        lines = []
+        for model in store.ids():
+            try:
+                share = _share(self.state, self.is_active, model)
+            except DataError:
+                if store.path(model).exists():
+                    raise
+                continue  # deleted since the folder was listed
+            lines.append(self._line(model, share))
+        return lines
 
-    def _line(self, model: str) -> dict[str, Any]:
-        share = _share(self.state, self.is_active, model)
+    def _line(self, model: str, share: ActiveShare | PassiveShare) -> dict[str, Any]:
         if isinstance(share, PassiveShare):
             return {
                 "model": model,

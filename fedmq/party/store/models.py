@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
@@ -19,8 +20,11 @@ class ModelStore:
 
     def ids(self) -> list[str]:
         """The models that have a share here, the oldest first."""
-        files = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-        return [path.stem for path in files]
+        written = {}
+        for path in self._folder.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):  # deleted since the folder was listed
+                written[path.stem] = path.stat().st_mtime_ns
+        return sorted(written, key=lambda model: written[model])
 
     def newest(self) -> str:
         """The model that was saved last; DataError if there is none."""
