@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from fedmq.errors import DaemonError
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.operations import policy_file
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 TERMS = {"rows": 40, "engine": "plain", "trees": 2, "max_depth": 2, "max_bin": 8, "alignment": ""}
@@ -237,6 +240,33 @@ async def test_alike_is_written_into_the_policy_and_asks_no_more(
             await larger
     [standing] = PartyFile.read(path)[0].policy.approved
     assert (standing.peer, standing.most_trees, standing.most_rows) == ("bank", 2, 40)
+
+
+async def test_a_daemon_that_may_not_write_its_file_says_what_to_write_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(policy_file, "write_atomically", refused)
+    demo = DaemonsInMemory(tmp_path, monkeypatch)
+    asking(demo, "telco")
+    path = demo.folder / "telco" / "party.toml"
+    async with running(demo):
+        training = asyncio.create_task(demo.train("m", 2))
+        request = (await waiting(demo, "telco"))["request"]
+        before = path.read_text()
+        diff = (await demo.ask("telco", "alike", request=request))["diff"]
+        with pytest.raises(DaemonError, match="Read-only file system") as told:
+            await demo.ask("telco", "approve", request=request, by="olga", diff=diff)
+        said, _, lines = str(told.value).partition(":\n")
+        assert said.startswith(f"request {request} is approved, but {path}: cannot be written")
+        assert (await training)["trees"] == 2
+        assert path.read_text() == before
+        # What it says is what makes alike requests pass without a question.
+        path.write_text(f"{before}\n{lines}\n")
+        await demo.ask("telco", "reload")
+        assert (await demo.train("alike", 2))["trees"] == 2
 
 
 async def test_a_policy_that_asks_no_more_agrees_to_what_waits(

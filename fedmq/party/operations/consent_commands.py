@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from fedmq.errors import DaemonError
+from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.consent.owner_consent import terms_of
 from fedmq.party.consent.standing import standing_consent
 from fedmq.party.operations.policy_file import PolicyChange
@@ -57,7 +57,10 @@ class ConsentCommands(Service):
                         f"{change.path} has changed since it was shown; look at the change again"
                     )
                 await consent.approve(asked, by)
-                await asyncio.to_thread(change.write)
+                try:
+                    await asyncio.to_thread(change.write)
+                except ConfigError as error:
+                    raise ConfigError(f"request {asked} is approved, but {error}") from None
                 await self._reload.reload()
         else:
             await consent.approve(asked, by)

@@ -19,11 +19,11 @@ __all__ = ["PolicyChange"]
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """The text of the party file at ``path`` ``before`` and ``after``."""
+    """The text of the party file at ``path`` ``before``, and the ``entry`` that it gets."""
 
     path: Path
     before: str
-    after: str
+    entry: str
 
     @classmethod
     def adding(cls, path: Path, standing: StandingConsent) -> PolicyChange:
@@ -36,10 +36,14 @@ class PolicyChange:
             before = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
-        entry = toml_of(standing)
-        change = cls(path, before, f"{before.rstrip()}\n\n{entry}")
-        change._check(standing, entry)
+        change = cls(path, before, toml_of(standing))
+        change._check(standing)
         return change
+
+    @property
+    def after(self) -> str:
+        """The text with the entry at its end."""
+        return f"{self.before.rstrip()}\n\n{self.entry}"
 
     @property
     def diff(self) -> str:
@@ -54,17 +58,18 @@ class PolicyChange:
         return "".join(lines)
 
     def write(self) -> None:
-        """Replace the file; ConfigError if the disk refuses."""
+        """Replace the file; ConfigError with what to write by hand if the daemon cannot."""
         try:
             mode = self.path.stat().st_mode & 0o777
             write_atomically(self.path, self.after, mode)
         except OSError as error:
             raise ConfigError(
-                f"{self.path}: cannot be written by the daemon: {error.strerror}; write the lines "
-                "into the file by hand, then send the daemon SIGHUP"
+                f"{self.path}: cannot be written by the daemon: {error.strerror}; write these "
+                "lines at its end by hand, then send the daemon SIGHUP:\n"
+                f"{self.entry.rstrip()}"
             ) from None
 
-    def _check(self, standing: StandingConsent, entry: str) -> None:
+    def _check(self, standing: StandingConsent) -> None:
         """ConfigError unless the file reads as it did, with ``standing`` at the end."""
         kept = parse_toml(self.before, self.path, PartyFile)
         wanted = kept.policy.model_copy(update={"approved": (*kept.policy.approved, standing)})
@@ -74,5 +79,5 @@ class PolicyChange:
                 return
         raise ConfigError(
             f"{self.path}: has no place for [[policy.approved]]; write it by hand: "
-            f"{' '.join(entry.split())}"
+            f"{' '.join(self.entry.split())}"
         )
