@@ -60,13 +60,16 @@ class Console:
         self._static_files = StaticFiles()
         rendering = Rendering(context, self._static_files)
         actions = OwnerActions(context.party, commands, context.consent.audit.log)
-        self._live = Live(partial(now.parts, actions, rendering))
+        self._streams = {
+            "now": Live(partial(now.parts, actions, rendering)),
+            "inbox": Live(partial(inbox.parts, actions)),
+        }
         self._gate = Gate(
             section,
             context,
             actions,
             rendering,
-            self._live,
+            self._streams,
             self._tokens,
             SignIns(time.monotonic),
         )
@@ -96,7 +99,8 @@ class Console:
 
     async def close(self) -> None:
         """End what is being streamed."""
-        await self._live.close()
+        for live in self._streams.values():
+            await live.close()
 
     async def invite(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
         """The owner's command ``console``: an address that signs somebody in, once and soon."""

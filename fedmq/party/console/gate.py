@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -57,7 +57,7 @@ class Gate:
         context: PartyContext,
         actions: OwnerActions,
         rendering: Rendering,
-        live: Live,
+        streams: Mapping[str, Live],
         tokens: OneTimeTokens,
         sign_ins: SignIns,
     ) -> None:
@@ -65,7 +65,7 @@ class Gate:
         self._context = context
         self._actions = actions
         self._rendering = rendering
-        self._live = live
+        self._streams = streams
         self._tokens = tokens
         self._sign_ins = sign_ins
         self._secure = section.certificate is not None or section.console_behind_proxy is not None
@@ -167,7 +167,7 @@ class Gate:
             context=self._context,
             actions=self._actions,
             rendering=self._rendering,
-            live=self._live,
+            streams=self._streams,
             form=form,
         )
         return await self._done(answer, change)
@@ -190,7 +190,7 @@ class Gate:
             context=self._context,
             actions=self._actions,
             rendering=self._rendering,
-            live=self._live,
+            streams=self._streams,
         )
 
     def _is_own(self, request: Request) -> bool:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from fedmq.party.configuration.http import ConsoleRole
 from fedmq.party.console.navigation import PAGES
@@ -47,6 +48,7 @@ class Rendering:
             "day": day,
             "busy_share": busy_share,
             "cell": cell,
+            "breakable": breakable,
             "capitalize_first": lambda text: text[:1].upper() + text[1:],
             "lane_path": lane_path,
         }
@@ -119,6 +121,11 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return figure(value, 4) if abs(value) < 100 else figure(value, 1)
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def breakable(name: str) -> Markup:
+    """A name that may go on in the next line after each of its underscores."""
+    return escape(name).replace("_", Markup("_<wbr>"))
 
 
 def clock(at: str) -> str:

@@ -29,7 +29,8 @@ class Visit:
     context: PartyContext
     actions: OwnerActions
     rendering: Rendering
-    live: Live
+    streams: Mapping[str, Live]
+    """What is live, by the page that it is live on."""
 
     @property
     def grant(self) -> Grant:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cli.command import fedmq
 from tests.party.daemons import ACTIVE, FEDMQ, PARTIES, ExampleBroker, ExampleFederation
 
-__all__ = ["SERVED", "begin_training", "start_with_consoles", "train_and_serve"]
+__all__ = [
+    "ASKS",
+    "SERVED",
+    "add_to_policy",
+    "begin_training",
+    "owner_asked",
+    "start_with_consoles",
+    "train_and_serve",
+]
 
 SERVED = "credit-2026"
 SECOND = "credit-2026-with-a-rather-long-name"
+
+ASKS = 'consent = "ask"'
+"""What a policy says whose owner is asked."""
 
 JOB = """
 model = "%s"
@@ -35,6 +49,15 @@ def start_with_consoles(folder: Path, broker: ExampleBroker) -> ExampleFederatio
     return federation
 
 
+def add_to_policy(federation: ExampleFederation, line: str, *parties: str) -> None:
+    """Write ``line`` into the policies of ``parties``, whose daemons take it up."""
+    for party in parties:
+        path = federation.config(party)
+        path.write_text(path.read_text().replace("[policy]\n", f"[policy]\n{line}\n", 1))
+        federation.daemons[party].process.send_signal(signal.SIGHUP)
+        federation.daemons[party].wait_until_says("policy are taken up")
+
+
 def begin_training(
     federation: ExampleFederation, model: str, trees: int
 ) -> subprocess.Popen[bytes]:
@@ -43,6 +66,31 @@ def begin_training(
     return subprocess.Popen(
         [FEDMQ, "train", str(job)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+
+
+@contextmanager
+def owner_asked(federation: ExampleFederation, party: str, model: str) -> Iterator[None]:
+    """A training of ``model`` waits for the consent of the owner of ``party``, who refuses it."""
+    config = federation.config(party)
+    before = config.read_text()
+    add_to_policy(federation, ASKS, party)
+    training = begin_training(federation, model, 50)
+    try:
+        while not (waiting := _waiting(config)):
+            assert training.poll() is None
+        yield
+        for request in waiting:
+            assert fedmq("refuse", config, request, "--reason", "ask in May").code == 0
+        training.wait(60)
+    finally:
+        training.kill()
+        config.write_text(before)
+        federation.daemons[party].process.send_signal(signal.SIGHUP)
+
+
+def _waiting(config: Path) -> list[str]:
+    requests = fedmq("inbox", config, "--json").result
+    return [found["request"] for found in requests if found["state"] == "waiting"]
 
 
 def train_and_serve(federation: ExampleFederation, folder: Path) -> None:

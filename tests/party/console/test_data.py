@@ -25,6 +25,7 @@ def test_columns_are_drawn_with_the_cuts_of_a_training(
     page.get_by_label("Bins of a column, at most").select_option("16")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_text("max_bin = 16")).to_be_visible()
+    expect(page.get_by_text(consoles.table("telco").name, exact=True)).to_be_visible()
     page.get_by_role("button", name="Read again").click()
     expect(page.get_by_text("The table was read again.")).to_be_visible()
     expect(page.get_by_text("There are none. The label holder makes one")).to_be_visible()

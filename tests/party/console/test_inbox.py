@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from fedmq.party.configuration.party import PartyFile
 from tests.cli.command import fedmq
 from tests.party.console.chromium import Visitor
 from tests.party.console.served_console import serve
+from tests.party.console.shown_federation import ASKS, add_to_policy
 from tests.party.daemons import ACTIVE, FEDMQ, ExampleFederation
 
 pytestmark = pytest.mark.long
@@ -144,14 +145,23 @@ async def test_a_reason_that_is_too_long_is_refused(tmp_path: Path) -> None:
         assert served.asked[-1]["do"] != "refuse"
 
 
+async def test_the_page_is_told_at_once_which_requests_wait(tmp_path: Path) -> None:
+    async with serve(tmp_path, ANSWERS) as served:
+        await served.sign_in("viewer")
+        shown = (await served.client.get("/console/inbox")).text
+        assert 'data-live="/console/inbox/events"' in shown
+        assert 'data-series="9f3c01ab"' in shown
+        async with served.client.stream("GET", "/console/inbox/events") as stream:
+            async for line in stream.aiter_lines():
+                if line.startswith("data: "):
+                    assert json.loads(line.removeprefix("data: ")) == {"data:news": "9f3c01ab"}
+                    break
+
+
 @pytest.fixture(scope="module")
 def asking(consoles: ExampleFederation) -> ExampleFederation:
     """Daemons with consoles, whose owners are asked but for the label holder's."""
-    for party in ASKED:
-        path = consoles.config(party)
-        path.write_text(path.read_text().replace("[policy]\n", '[policy]\nconsent = "ask"\n', 1))
-        consoles.daemons[party].process.send_signal(signal.SIGHUP)
-        consoles.daemons[party].wait_until_says("policy are taken up")
+    add_to_policy(consoles, ASKS, *ASKED)
     return consoles
 
 

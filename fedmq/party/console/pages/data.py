@@ -34,7 +34,13 @@ async def table(visit: Visit) -> Response:
         {**column, "drawn": [_drawn(spread) for spread in column["spreads"]]}
         for column in found["columns"]
     ]
-    return visit.part("data_table.html", found=found, columns=columns)
+    config = visit.context.config.data
+    return visit.part(
+        "data_table.html",
+        found=found,
+        columns=columns,
+        source=config.path.name if config.path else config.place,
+    )
 
 
 async def again(change: Change) -> Response:

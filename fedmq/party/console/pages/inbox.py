@@ -10,10 +10,12 @@ from starlette.responses import Response
 
 from fedmq.errors import ConfigError
 from fedmq.party.consent.terms_in_words import asked_in_words, terms_in_words
+from fedmq.party.console.actions import OwnerActions
+from fedmq.party.console.live import Parts
 from fedmq.party.console.routes import Changes, Shows
 from fedmq.party.console.visit import Change, Visit
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "parts"]
 
 _LONGEST_REASON = 1000
 
@@ -37,6 +39,11 @@ async def news(visit: Visit) -> Response:
     now = _ids(await visit.ask("inbox"))
     known = visit.request.query_params.get("known", "")
     return visit.part("inbox_news.html", changed=now != known, known=known)
+
+
+async def events(visit: Visit) -> Response:
+    """Which requests wait, whenever that changes."""
+    return visit.streams["inbox"].response(visit.sign_in)
 
 
 async def alike(visit: Visit) -> Response:
@@ -68,10 +75,16 @@ async def refuse(change: Change) -> Response:
 ROUTES = (
     Shows("/inbox", inbox),
     Shows("/inbox/news", news),
+    Shows("/inbox/events", events),
     Shows("/inbox/{request}/alike", alike),
     Changes("/inbox/{request}/approve", approve),
     Changes("/inbox/{request}/refuse", refuse),
 )
+
+
+async def parts(actions: OwnerActions) -> Parts:
+    """What is live on the page: which requests wait, for the line that says that others do."""
+    return {"data:news": _ids(await actions.look("inbox"))}
 
 
 def _ids(found: Sequence[Mapping[str, Any]]) -> str:

@@ -33,7 +33,7 @@ async def sessions(visit: Visit) -> Response:
 
 async def events(visit: Visit) -> Response:
     """What changes on the page, as it changes."""
-    return visit.live.response(visit.sign_in)
+    return visit.streams["now"].response(visit.sign_in)
 
 
 async def rest(change: Change) -> Response:
