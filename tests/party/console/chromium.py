@@ -14,6 +14,8 @@ from tests.cli.command import fedmq
 
 __all__ = ["Visitor", "chromium", "installed"]
 
+_AXE = Path(__file__).parent / "axe" / "axe.min.js"
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -69,6 +71,12 @@ class Visitor:
     def goes_to(self, path: str) -> None:
         """Open a page of the console."""
         self.page.goto(f"{self.home}/console{path}")
+
+    def axe(self) -> list[tuple[str, str]]:
+        """What axe has to say against the page: a rule, and the element."""
+        self.page.evaluate(_AXE.read_text())
+        found = self.page.evaluate("axe.run()")["violations"]
+        return [(rule["id"], node["html"]) for rule in found for node in rule["nodes"]]
 
     def leaves(self) -> None:
         """Close the page."""
