@@ -20,7 +20,7 @@ export DEBIAN_FRONTEND := noninteractive
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-secretflow
 .PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
-.PHONY: bench-console chromium screenshots
+.PHONY: bench-console bench-console-day chromium screenshots
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -128,6 +128,9 @@ bench-alignment: $(VENV)/bench.stamp ## seconds of alignments of 10^4, 10^5 and 
 
 bench-console: $(VENV)/bench.stamp rabbitmq ## what an open console costs a daemon, and the scores beside it
 	@$(BIN)/python -m benchmarks.console
+
+bench-console-day: $(VENV)/bench.stamp rabbitmq ## what a day with an open console leaves in memory; MINUTES=10
+	@$(BIN)/python -m benchmarks.console_day --minutes $(or $(MINUTES),10)
 
 bench-online: $(VENV)/bench.stamp rabbitmq ## latencies of online scores
 	$(data)
