@@ -51,8 +51,8 @@ class PolicyChange:
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True),
             self.after.splitlines(keepends=True),
-            str(self.path),
-            str(self.path),
+            self.path.name,
+            self.path.name,
             n=0,  # what stands around may be secret, such as a password
         )
         return "".join(lines)

@@ -34,4 +34,10 @@ def test_columns_are_drawn_with_the_cuts_of_a_training(
     assert [name.split()[0] for name in shown] == header
     assert telco.faults == []
     assert telco.strangers == []
+    # What `fedmq data check` warns of stands above the columns.
+    table = consoles.table("telco")
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([f",{lines[0]}", *(f"1,{line}" for line in lines[1:])]) + "\n")
+    page.get_by_role("button", name="Read again").click()
+    expect(page.get_by_text("has no name: is it the index of a data frame?")).to_be_visible()
     telco.leaves()

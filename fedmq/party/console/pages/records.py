@@ -108,7 +108,11 @@ ROUTES = (
 
 
 def _details(entry: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {_plain(value)}" for key, value in entry.items() if key not in _CHAIN)
+    return ", ".join(
+        f"{key} {_plain(value)}"
+        for key, value in entry.items()
+        if key not in _CHAIN and value != ""
+    )
 
 
 def _plain(value: Any) -> str:
