@@ -72,11 +72,15 @@ class Visitor:
         """Open a page of the console."""
         self.page.goto(f"{self.home}/console{path}")
 
-    def axe(self) -> list[tuple[str, str]]:
-        """What axe has to say against the page: a rule, and the element."""
+    def axe(self) -> list[str]:
+        """What axe has to say against the page, of each element: the rule, and why."""
         self.page.evaluate(_AXE.read_text())
         found = self.page.evaluate("axe.run()")["violations"]
-        return [(rule["id"], node["html"]) for rule in found for node in rule["nodes"]]
+        return [
+            f"{rule['id']}: {node['html']}: {node['failureSummary']}"
+            for rule in found
+            for node in rule["nodes"]
+        ]
 
     def leaves(self) -> None:
         """Close the page."""
