@@ -23,6 +23,8 @@ from fedmq.protocol.training.node_candidates import NodeCandidates
 
 __all__ = ["CandidateOrders", "CountLeft", "RootCells", "count_cells", "shown_order"]
 
+_FEW_CODES = 1 << 17  # a third of a millisecond, less than to read a piece of a broadcast
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountLeft:
@@ -32,6 +34,11 @@ class CountLeft:
     bins: BinMatrix
     candidates: CandidateTable
     nodes: Sequence[NDArray[np.int32]]
+
+    @property
+    def codes(self) -> int:
+        """How many bins of rows are looked at."""
+        return sum(map(len, self.nodes)) * self.bins.cuts.n_features
 
     def run(self) -> NDArray[np.int64]:
         return count_cells(self.bins, self.candidates, self.nodes)
@@ -124,10 +131,11 @@ class CandidateOrders:
         if not nodes:
             return
         yield from self._count(nodes)
-        for node, rows in nodes.items():
+        cells = np.stack([self._cells[node] for node in nodes])
+        lefts = self._candidates.of_tree.left_sums(cells[..., np.newaxis])[..., 0]
+        for (node, rows), left in zip(nodes.items(), lefts, strict=True):
             seed = np.random.SeedSequence(self._secret, spawn_key=(self._tree, node))
             random = np.random.Generator(np.random.Philox(seed))
-            left = self._candidates.of_tree.left_sums(self._cells[node][:, np.newaxis])[:, 0]
             shown_left = left[self._candidates.places(node)][shown[node]]
             self._orders[node] = shown[node][shown_order(shown_left, len(rows), random)]
 
@@ -138,9 +146,10 @@ class CandidateOrders:
         if known is not None:
             self._cells[ROOT] = known
         counted = [node for node in level.summed if node not in self._cells]
-        if counted:  # a way to the pool takes as long as to count a small node
-            rows_of = [nodes[node] for node in counted]
-            counts = yield from single(CountLeft(self._bins, candidates, rows_of))
+        if counted:
+            count = CountLeft(self._bins, candidates, [nodes[node] for node in counted])
+            # The way to the pool takes longer than to count small nodes.
+            counts = count.run() if count.codes <= _FEW_CODES else (yield from single(count))
             self._cells |= zip(counted, counts, strict=True)
         if ROOT in counted:
             self._root.keep(len(nodes[ROOT]), candidates, self._cells[ROOT])
