@@ -46,8 +46,9 @@ Parcels of circuits may have ``LARGEST_PIECE_BYTES``.
 """
 
 
-PIECE_BYTES = 270_000
-"""A message of a quarter of the greatest size: what else an event loop has to do waits for it."""
+PIECE_BYTES = 400_000
+"""Below half of the greatest message: what else an event loop has to do waits for a piece, and each
+piece takes it some time, however long it is."""
 
 LARGEST_PIECE_BYTES = 1_000_000
 """Of what goes by the hundred megabytes: a broker and two event loops have work with each message.

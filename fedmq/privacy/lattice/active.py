@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.node_numbers import parent
+from fedmq.boosting.node_numbers import ROOT, parent
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import (
     ActiveHalf,
@@ -225,7 +225,7 @@ class LatticeActive(ActiveHalf):
 
     def read_directions(self, peer: str, tree: int, node: int, rows: Rows) -> Plan[Directions]:
         seeds, unsent = self._peers[peer].transfer_seeds, self._peers[peer].unsent
-        if seeds is None:
+        if seeds is None or node == ROOT:  # all rows stand at the root
             shown: Directions = yield Exchange()
             return shown
         # Questions leave in the order of nodes, in which they are begun here.

@@ -10,67 +10,24 @@ questions get the same, and the same one gets the same answer.
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.privacy.lattice.joint_bins import JointBins
 from fedmq.privacy.lattice.layout import FLOOD_UNIFORMS, LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, carried
 from fedmq.privacy.lattice.query import read_query
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES, Stream
 
-__all__ = ["AnswerQuery", "add_flood", "inner_products", "limb_histograms"]
+__all__ = ["AnswerQuery", "add_flood", "inner_products"]
 
-_MOST_JOINT_CELLS = 4096  # of several features together: a table that stays in the fastest cache
-_ELEMENTS_AT_ONCE = 256
-
-
-def limb_histograms(
-    bins: BinMatrix, weights: NDArray[np.float64], features: NDArray[np.integer]
-) -> NDArray[np.int64]:
-    """Sums of ``weights`` (limbs, rows) per cell: (limbs, cells), 0 for other features.
-
-    Several features are counted at once where their cells together are few, and told apart by the
-    margins of the small table.
-    """
-    cuts = bins.cuts
-    sums = np.zeros((len(weights), cuts.n_cells), np.int64)
-    for joint in _joint_features(cuts, features):
-        shape = [int(cuts.n_bins[feature]) + 1 for feature in joint]
-        codes = np.zeros(len(bins.codes), np.intp)
-        for feature, cells in zip(joint, shape, strict=True):
-            codes *= cells
-            codes += bins.codes[:, feature]
-        length = math.prod(shape)
-        tables = np.stack([np.bincount(codes, limb, length) for limb in weights])
-        tables = tables.reshape(-1, *shape)
-        for axis, (feature, cells) in enumerate(zip(joint, shape, strict=True), start=1):
-            others = tuple(other for other in range(1, tables.ndim) if other != axis)
-            place = int(cuts.first_cell[feature])
-            sums[:, place : place + cells] = tables.sum(axis=others)
-    return sums
-
-
-def _joint_features(cuts: Cuts, features: NDArray[np.integer]) -> Iterator[list[int]]:
-    """Features that are counted at once, in their order."""
-    joint: list[int] = []
-    together = 1
-    for feature in features.tolist():
-        cells = int(cuts.n_bins[feature]) + 1
-        if joint and together * cells > _MOST_JOINT_CELLS:
-            yield joint
-            joint, together = [], 1
-        joint.append(feature)
-        together *= cells
-    if joint:
-        yield joint
+_ELEMENTS_AT_ONCE = 16  # as numbers of 64 bits they stay in a fast cache
 
 
 def inner_products(
@@ -89,12 +46,13 @@ def inner_products(
 
 def add_flood(sums: NDArray[np.int64], seed: bytes, layout: Layout) -> None:
     """Add noise to sums of limbs (6, sums); no others may have noise of the same ``seed``."""
+    limbs = -(-layout.flood_bits // LIMB_BITS)
+    bits = np.full(limbs, LIMB_BITS)
+    bits[-1] = layout.flood_bits - LIMB_BITS * (limbs - 1)
     stream = Stream(seed, "fedmq lattice flood")
-    for _ in range(FLOOD_UNIFORMS):
-        for limb in range(-(-layout.flood_bits // LIMB_BITS)):
-            bits = min(LIMB_BITS, layout.flood_bits - limb * LIMB_BITS)
-            words = stream.words(sums.shape[-1]) >> np.uint64(64 - bits)
-            sums[limb] += words.astype(np.int64)
+    words = stream.words(FLOOD_UNIFORMS, limbs, sums.shape[-1])
+    words = words >> (64 - bits).astype(np.uint64)[:, np.newaxis]
+    sums[:limbs] += words.sum(axis=0).astype(np.int64)
     # Less the middle of the four: 4 · 2^flood_bits / 2.
     add_power(sums, layout.flood_bits + 1, -1)
 
@@ -110,7 +68,7 @@ class AnswerQuery:
 
     label: ClassVar[str] = "AnswerQuery"
     pieces: Sequence[Values]
-    bins: BinMatrix
+    bins: JointBins
     candidates: CandidateTable
     order: NDArray[np.int64]
     places: NDArray[np.integer]
@@ -125,10 +83,9 @@ class AnswerQuery:
     def sums(self) -> NDArray[np.int64]:
         """Sums of the answer's limbs: (6, C)."""
         query = read_query(self.pieces, self.layout)
-        features = np.unique(self.candidates.feature)
-        cells = np.zeros((LIMBS, self.bins.cuts.n_cells), np.int64)
         lowest = LIMBS - self.layout.sent_limbs
-        cells[lowest:] = limb_histograms(self.bins, query.rows, features)
+        cells = np.zeros((LIMBS, self.bins.cuts.n_cells), np.int64)
+        cells[lowest:] = self.bins.sums(query.rows)
         # `left_sums` takes pairs of sums: here of two limbs.
         pairs = cells.reshape(LIMBS // 2, 2, -1).transpose(0, 2, 1)
         left = self.candidates.left_sums(pairs)[:, self.order]

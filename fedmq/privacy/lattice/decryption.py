@@ -22,7 +22,7 @@ from fedmq.privacy.plan import Values
 
 __all__ = ["DecryptAnswer", "read_answer"]
 
-_HINTS_AT_ONCE = 8
+_HINTS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +66,16 @@ class DecryptAnswer:
         layout = self.layout
         secret = draw_secret(self.seed, layout.degree, layout.largest_secret)
         turned = reversed_element(secret).astype(np.float64)
+        whole = len(numbers) == len(self.hints)
+        asked = self.hints if whole else self.hints[numbers]
         products = np.empty((len(numbers), self.hints.shape[1]), np.int64)
         # Memory that was written a moment ago is still in a cache, and no page of it is new.
         hints = np.empty((_HINTS_AT_ONCE, *self.hints.shape[1:]))
         for start in range(0, len(numbers), _HINTS_AT_ONCE):
-            part = numbers[start : start + _HINTS_AT_ONCE]
-            for place, number in enumerate(part):
-                hints[place] = self.hints[number]
+            part = asked[start : start + _HINTS_AT_ONCE]
+            hints[: len(part)] = part
             products[start : start + len(part)] = hints[: len(part)] @ turned
-        return products
+        return products[numbers] if whole else products
 
 
 def read_answer(

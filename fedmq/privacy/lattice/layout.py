@@ -25,8 +25,8 @@ __all__ = [
     "Layout",
 ]
 
-VERSION = 2
-"""Of what both halves send: 1 had transfers of 128 bits a row."""
+VERSION = 3
+"""Of what both halves send: 1 had transfers of 128 bits a row, 2 had some at the root as well."""
 
 DEGREE = 8192
 """N of the ring Z_q[X]/(X^N + 1)."""

@@ -13,7 +13,7 @@ from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS
 
 __all__ = ["add_power", "add_shifted", "carried", "field_at", "signed_field"]
 
-_LOW_BITS = 31
+_WORD_BITS = 64
 
 
 def carried(sums: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -29,14 +29,14 @@ def carried(sums: NDArray[np.int64]) -> NDArray[np.uint32]:
 
 def add_shifted(sums: NDArray[np.int64], values: NDArray[np.int64], offset: int) -> None:
     """Add ``values`` (..., n), below 2^62 in magnitude, times ``2**offset`` to sums of limbs."""
-    low = values & ((1 << _LOW_BITS) - 1)
-    for part, start in ((low, offset), (values >> _LOW_BITS, offset + _LOW_BITS)):
-        limb, shift = divmod(start, LIMB_BITS)
-        shifted = part << shift
-        for value in (shifted & 0xFFFFFFFF, shifted >> LIMB_BITS):
-            if limb < LIMBS:
-                sums[..., limb, :] += value
-            limb += 1
+    limb, shift = divmod(offset, LIMB_BITS)
+    # A value times 2^shift is its 64 lowest bits, as two limbs, and what is above them, signed.
+    low = (values << shift).view(np.uint32)
+    for place, part in enumerate((low[..., 0::2], low[..., 1::2]), start=limb):
+        if place < LIMBS:
+            sums[..., place, :] += part
+    if limb + 2 < LIMBS:
+        sums[..., limb + 2, :] += values >> min(_WORD_BITS - shift, _WORD_BITS - 1)
 
 
 def add_power(sums: NDArray[np.int64], bit: int, sign: int = 1) -> None:

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import RESOLUTION_BITS
+from fedmq.boosting.node_numbers import ROOT
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, Extent, PassiveHalf, Query
 from fedmq.privacy.lattice.answer import AnswerQuery
 from fedmq.privacy.lattice.directions import HideDirections, choice_extent
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
+from fedmq.privacy.lattice.joint_bins import JointBins
 from fedmq.privacy.lattice.layout import SUM_BYTES, Layout
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.punctured_seeds import SUMS_BYTES, PunctureSeeds
@@ -58,6 +60,7 @@ class LatticePassive(PassiveHalf):
         self._sums: object = None
         self._transfer_seeds: NDArray[np.uint8] | None = None
         self._layout: Layout
+        self._kept: tuple[NDArray[np.integer], JointBins] | None = None
         self._all_rows = 0
         self._masks: NDArray[np.int8]
         self._answered = 0
@@ -81,6 +84,7 @@ class LatticePassive(PassiveHalf):
         )
         self.nodes_per_query = self._layout.nodes
         self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))
+        self._kept = None
         length = len(self._candidates) * self._layout.hint_bytes
         if length > self._hint_bytes:
             raise Refused(
@@ -155,7 +159,7 @@ class LatticePassive(PassiveHalf):
         steps = [
             AnswerQuery(
                 query.pieces,
-                self._bins,
+                self._joint(query.candidates),
                 query.candidates,
                 query.order,
                 own,
@@ -187,6 +191,13 @@ class LatticePassive(PassiveHalf):
         answers: list[NDArray[np.uint32]] = yield Compute([step for _, step in steps])
         return answers
 
+    def _joint(self, candidates: CandidateTable) -> JointBins:
+        """The bins of the features of a tree's candidates; those of the last one are kept."""
+        features = np.unique(candidates.feature)
+        if self._kept is None or not np.array_equal(self._kept[0], features):
+            self._kept = features, JointBins.of(self._bins, features)
+        return self._kept[1]
+
     def _places(self, candidates: CandidateTable) -> NDArray[np.intp]:
         """Where a tree's candidates stand among all."""
         if len(candidates) == len(self._candidates):
@@ -196,7 +207,9 @@ class LatticePassive(PassiveHalf):
     def show_directions(
         self, tree: int, node: int, left: Directions, pieces: Sequence[Values]
     ) -> Plan[Directions]:
-        if self._offer is None:
+        if node == ROOT and pieces:
+            raise MessageError("a choice of rows at the root, where all of them stand")
+        if self._offer is None or node == ROOT:
             return left
         if self._sums is None and pieces:
             first, *pieces = pieces

@@ -20,16 +20,24 @@ MASK_ELEMENT = 2**32
 
 @dataclass(frozen=True, eq=False)
 class PublicElements:
-    """In the frequency domain: ``blocks`` (blocks, 6, N/2), ``mask`` (6, N/2)."""
+    """In the frequency domain: ``every`` one, (blocks + 1, 6, N/2), that of masks last."""
 
-    blocks: Transform
-    mask: Transform
+    every: Transform
 
     @classmethod
     def joined(cls, parts: Sequence[Transform]) -> PublicElements:
         """Of what the computations of `shares_of` made."""
-        every = np.concatenate(parts)
-        return cls(every[:-1], every[-1])
+        return cls(np.concatenate(parts))
+
+    @property
+    def blocks(self) -> Transform:
+        """Those of the rows: (blocks, 6, N/2)."""
+        return self.every[:-1]
+
+    @property
+    def mask(self) -> Transform:
+        """That of masks: (6, N/2)."""
+        return self.every[-1]
 
 
 @dataclass(frozen=True, eq=False)

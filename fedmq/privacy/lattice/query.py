@@ -20,7 +20,7 @@ from fedmq.privacy.engine import Extent
 from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, add_shifted, carried
 from fedmq.privacy.lattice.public_elements import PublicElements
-from fedmq.privacy.lattice.ring import coefficients, transformed
+from fedmq.privacy.lattice.ring import Transform, coefficients, transformed
 from fedmq.privacy.lattice.sampling import draw_errors, draw_secret
 from fedmq.privacy.plan import PIECE_BYTES, Values
 from fedmq.privacy.random_stream import Stream
@@ -49,54 +49,61 @@ class EncryptNode:
     def run(self) -> list[Values]:
         layout = self.layout
         secret = transformed(draw_secret(self.seed, layout.degree, layout.largest_secret))
-        asked = np.zeros((len(self.rows), 2, layout.rows), np.int64)
+        inside = np.zeros((len(self.rows), layout.rows), np.bool_)
         for node, rows in enumerate(self.rows):
-            asked[node][:, rows] = self.pairs[rows].T
-        limbs = np.empty((LIMBS, layout.rows + layout.degree), np.uint32)
-        for block in range(layout.blocks):
-            held = layout.rows_of(block)
-            sums = coefficients(self.public.blocks[block] * secret)
-            sums[0] += draw_errors(Stream(self.seed, f"fedmq lattice error {block}"), layout.degree)
-            sums = sums[:, : held.stop - held.start]
-            for node, (g, h) in enumerate(asked[..., held]):
-                add_shifted(sums, h, layout.h_offset(node))
-                add_shifted(sums, g, layout.g_offset(node))
-            limbs[:, held] = _rounded(sums, layout)
-        sums = coefficients(self.public.mask * secret)
-        sums[0] += draw_errors(Stream(self.seed, "fedmq lattice error of masks"), layout.degree)
-        limbs[:, layout.rows :] = _rounded(sums, layout)
-        return [_piece(limbs[:, part], layout) for part in _parts(layout)]
+            inside[node, rows] = True
+        return [self._piece(elements, secret, inside) for elements in _elements(layout)]
+
+    def _piece(self, elements: range, secret: Transform, inside: NDArray[np.bool_]) -> Values:
+        """These elements of the query; ``inside`` (nodes, rows): who stands in which node."""
+        layout = self.layout
+        sums = coefficients(self.public.every[elements.start : elements.stop] * secret)
+        for element, limbs in zip(elements, sums, strict=True):
+            limbs[0] += draw_errors(self._errors(element), layout.degree)
+            if element == layout.blocks:
+                continue
+            held = layout.rows_of(element)
+            for node, here in enumerate(inside[:, held]):
+                g, h = np.multiply(self.pairs[held].T, here, order="C")
+                add_shifted(limbs[:, : len(here)], h, layout.h_offset(node))
+                add_shifted(limbs[:, : len(here)], g, layout.g_offset(node))
+        if layout.dropped_bits:  # rounded, so that they do not count any more
+            add_power(sums, layout.dropped_bits - 1)
+        sent = carried(sums)[:, LIMBS - layout.sent_limbs :]
+        counts = (_numbers(range(element, element + 1), layout) for element in elements)
+        parts = [part[:, : held.stop - held.start] for part, held in zip(sent, counts, strict=True)]
+        return _packed(np.concatenate(parts, axis=1), layout)
+
+    def _errors(self, element: int) -> Stream:
+        of = "of masks" if element == self.layout.blocks else f"{element}"
+        return Stream(self.seed, f"fedmq lattice error {of}")
 
 
-def _rounded(sums: NDArray[np.int64], layout: Layout) -> NDArray[np.uint32]:
-    """Sums of limbs (6, n) as numbers modulo 2^192, whose dropped bits do not count any more."""
-    if layout.dropped_bits:
-        add_power(sums, layout.dropped_bits - 1)
-    return carried(sums)
+def _elements(layout: Layout) -> list[range]:
+    """Which ring elements of a query travel in each of its pieces: blocks of rows, then masks."""
+    count, number_bytes = layout.blocks + 1, LIMB_BITS // 8 * layout.sent_limbs
+    most = max(1, PIECE_BYTES // (number_bytes * layout.degree))
+    return [range(start, min(start + most, count)) for start in range(0, count, most)]
 
 
-def _parts(layout: Layout) -> list[slice]:
-    """Which of a query's numbers travel in each of its pieces."""
-    count = layout.rows + layout.degree
-    width = PIECE_BYTES // (LIMB_BITS // 8 * layout.sent_limbs)
-    return [slice(start, min(start + width, count)) for start in range(0, count, width)]
+def _numbers(elements: range, layout: Layout) -> slice:
+    """Where the numbers of neighbouring elements stand among all of a query."""
+    ends = [min(end * layout.degree, layout.rows) for end in range(layout.blocks + 1)]
+    ends.append(layout.rows + layout.degree)
+    return slice(ends[elements.start], ends[elements.stop])
 
 
 def query_extent(layout: Layout) -> Extent:
     """What the pieces of `EncryptNode` take."""
     number_bytes = LIMB_BITS // 8 * layout.sent_limbs - _HALF // 8 * layout.sends_half
-    return Extent(len(_parts(layout)), (layout.rows + layout.degree) * number_bytes)
+    return Extent(len(_elements(layout)), (layout.rows + layout.degree) * number_bytes)
 
 
-def _piece(limbs: NDArray[np.uint32], layout: Layout) -> Values:
-    """Limbs (6, n) as they travel."""
-    lowest = LIMBS - layout.sent_limbs
+def _packed(limbs: NDArray[np.uint32], layout: Layout) -> Values:
+    """Limbs (sent limbs, n) as they travel."""
     if not layout.sends_half:
-        return {"limbs": np.ascontiguousarray(limbs[lowest:])}
-    return {
-        "limbs": np.ascontiguousarray(limbs[lowest + 1 :]),
-        "half": (limbs[lowest] >> _HALF).astype(np.uint16),
-    }
+        return {"limbs": limbs}
+    return {"limbs": limbs[1:], "half": (limbs[0] >> _HALF).astype(np.uint16)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +120,12 @@ def read_query(pieces: Sequence[Values], layout: Layout) -> Query:
     Raises:
         MessageError: they are not of ``layout``.
     """
-    parts = _parts(layout)
+    parts = _elements(layout)
     if len(pieces) != len(parts):
         raise MessageError(f"a query of {len(pieces)} pieces, not {len(parts)}")
     limbs = np.empty((layout.sent_limbs, layout.rows + layout.degree))
-    for piece, part in zip(pieces, parts, strict=True):
-        _read(piece, layout, limbs[:, part])
+    for piece, elements in zip(pieces, parts, strict=True):
+        _read(piece, layout, limbs[:, _numbers(elements, layout)])
     return Query(limbs[:, : layout.rows], limbs[:, layout.rows :])
 
 

@@ -28,6 +28,11 @@ def _twist(degree: int) -> Transform:
     return twist
 
 
+@lru_cache
+def _untwist(degree: int) -> Transform:
+    return np.conj(_twist(degree))
+
+
 def transformed(elements: NDArray[np.number]) -> Transform:
     """Elements (..., N) in the frequency domain, where products are taken: (..., N/2)."""
     half = elements.shape[-1] // 2
@@ -46,7 +51,7 @@ def coefficients(transforms: Transform) -> NDArray[np.int64]:
     """
     half = transforms.shape[-1]
     folded = np.fft.ifft(transforms, axis=-1)
-    folded *= np.conj(_twist(2 * half))
+    folded *= _untwist(2 * half)
     parts = folded.view(np.float64)
     rounded = np.rint(parts)
     parts -= rounded

@@ -73,7 +73,7 @@ def test_directions_of_the_rows_of_a_node_arrive(directions: Any) -> None:
     pair = EnginePair(Lattice(directions=directions), table(50, 2, seed=0))
     pair.start_tree(gradients(50, 1))
     random = np.random.default_rng(0)
-    for node in range(1, 8):
+    for node in range(2, 9):
         rows = np.flatnonzero(random.random(50) < 0.4).astype(np.int32)
         left = random.random(50) < 0.5
         np.testing.assert_array_equal(pair.directions(node, rows, left)[rows], left[rows])
@@ -84,7 +84,7 @@ def test_directions_of_other_rows_arrive_only_if_asked_for(directions: Any, righ
     pair = EnginePair(Lattice(directions=directions), table(4000, 1, seed=0))
     pair.start_tree(gradients(4000, 1))
     left = np.random.default_rng(0).random(4000) < 0.8
-    shown = pair.directions(1, np.arange(1000, dtype=np.int32), left)
+    shown = pair.directions(2, np.arange(1000, dtype=np.int32), left)
     assert abs((shown == left)[1000:].mean() - right) < 0.05
 
 
@@ -92,7 +92,19 @@ def test_directions_are_not_shown_to_whom_they_are_not_asked_of() -> None:
     pair = EnginePair(Lattice(), table(50, 2, seed=0))
     for pieces in ((), ({"choice": np.zeros((32, 7), np.uint8)},), ({"sums": 3},)):
         with pytest.raises(MessageError, match="sums of seeds that are not"):
-            pair._run(pair.passive.show_directions(0, 1, np.ones(50, np.bool_), pieces))
+            pair._run(pair.passive.show_directions(0, 2, np.ones(50, np.bool_), pieces))
+
+
+def test_directions_at_the_root_need_no_transfer() -> None:
+    pair = EnginePair(Lattice(), table(50, 2, seed=0))
+    pair.start_tree(gradients(50, 1))
+    every, left = np.arange(50, dtype=np.int32), np.random.default_rng(0).random(50) < 0.5
+    plan = pair.active.read_directions("telco", 0, 1, every)
+    assert not pair._advance(plan, None).pieces
+    np.testing.assert_array_equal(pair.directions(1, every, left), left)
+    choice = [{"choice": np.zeros((32, 7), np.uint8)}]
+    with pytest.raises(MessageError, match="a choice of rows at the root"):
+        pair._run(pair.passive.show_directions(0, 1, left, choice))
 
 
 def test_the_sums_of_seeds_go_before_the_first_question_about_directions() -> None:
@@ -101,7 +113,7 @@ def test_the_sums_of_seeds_go_before_the_first_question_about_directions() -> No
     rows = np.arange(10, dtype=np.int32)
     asked = [
         [set(piece) for piece in pair._advance(plan, None).pieces]
-        for plan in (pair.active.read_directions("telco", 0, node, rows) for node in (1, 2))
+        for plan in (pair.active.read_directions("telco", 0, node, rows) for node in (2, 3))
     ]
     assert asked == [[{"sums"}, {"choice"}], [{"choice"}]]
 

@@ -12,6 +12,7 @@ from fedmq.boosting.histogram import histograms
 from fedmq.privacy.lattice.answer import AnswerQuery
 from fedmq.privacy.lattice.decryption import DecryptAnswer
 from fedmq.privacy.lattice.hint import JoinHints, MakeHints, TurnMasks
+from fedmq.privacy.lattice.joint_bins import JointBins
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.query import EncryptNode
@@ -57,6 +58,7 @@ class Computed:
             [share.run() for share in shares_of(PUBLIC_SEED, self.layout, 2)]
         )
         self.candidates = CandidateTable.of(bins.cuts)
+        self.joint = JointBins.of(bins, np.arange(bins.cuts.n_features))
         pieces, counts = [], []
         for feature in range(bins.cuts.n_features):
             own = np.flatnonzero(self.candidates.feature == feature)
@@ -81,7 +83,7 @@ class Computed:
     def answer(self, query: list[dict[str, Any]], seed: bytes = b"a" * 32) -> np.ndarray:
         every = np.arange(len(self.candidates))
         return AnswerQuery(
-            query, self.bins, self.candidates, every, every, self.masks, self.layout, "0 1 0", seed
+            query, self.joint, self.candidates, every, every, self.masks, self.layout, "0 1 0", seed
         ).run()
 
     def decrypt(self, answer: np.ndarray) -> np.ndarray:

@@ -160,7 +160,7 @@ def test_the_noise_follows_from_the_whole_question_and_its_place() -> None:
     def noise(pieces: list, purpose: str = "0 1 0", seed: bytes = b"a" * 32) -> bytes:
         return AnswerQuery(
             pieces,
-            computed.bins,
+            computed.joint,
             computed.candidates,
             every,
             every,
