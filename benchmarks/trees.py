@@ -44,6 +44,7 @@ PARTS = {
     "ShowCandidates": "pack and hide",
     "Decrypt": "decrypt",
     "EncryptNode": "encrypt",
+    "SumPieces": "sum",
     "AnswerQuery": "sum",
     "DecryptAnswer": "decrypt",
     "MaskSums": "sum",

@@ -165,10 +165,9 @@ class Question:
         self._half = half
         self.nodes = nodes
 
-    def prepare(self) -> Plan[None]:
-        """Make what all peers are asked, once, before the first of them is."""
-        return
-        yield
+    def parts(self) -> Sequence[Plan[Sequence[Values]]]:
+        """What makes, for all peers, pieces that follow on a first exchange as they are made."""
+        return ()
 
     def ask(self, peer: str) -> Plan[Sequence[Answer]]:
         """Learn what the candidates of ``peer`` are worth in each of the ``nodes``."""
@@ -294,6 +293,10 @@ class PassiveHalf(PassiveContestant, ABC):
     def largest_directions_query(self) -> Extent:
         """What is asked about the directions of a split, at most."""
         return Extent(0, 0)
+
+    def take_piece(self, tree: int, node: int, number: int, piece: Values) -> Plan[None] | None:
+        """Begin with the next piece of a query, if there is work; `answer` is given it again."""
+        return None
 
     @abstractmethod
     def answer(self, queries: Sequence[Query]) -> Plan[None]:

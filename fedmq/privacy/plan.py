@@ -67,9 +67,13 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Ask the other half about the node at hand; pieces of at most ``PIECE_BYTES`` each."""
+    """Ask the other half about the node at hand; pieces of at most ``PIECE_BYTES`` each.
+
+    So many more follow ``later``, as they are made for all peers: `engine.Question.parts`.
+    """
 
     pieces: Sequence[Values] = ()
+    later: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ PADDING = pack_payload({"more": "x" * 700_000})
     ("kind", "reason"),
     [
         (training.QueryPiece, "bytes or more about node 1"),
-        (training.DirectionsQuery, "a query about directions of node 1 that is too long"),
+        (training.DirectionsQuery, "a query about directions of node 2 that is too long"),
     ],
 )
 def test_so_does_one_that_is_filled_up(kind: type[Body], reason: str) -> None:
@@ -101,10 +101,10 @@ def test_so_does_one_that_is_filled_up(kind: type[Body], reason: str) -> None:
 def test_directions_of_one_node_are_asked_about_at_a_time() -> None:
     reason = sent_after(
         training.DirectionsQuery,
-        lambda body: [body.model_copy(update={"node": 2, "piece": 0})],
+        lambda body: [body.model_copy(update={"node": 3, "piece": 0})],
         Lattice(),
     )
-    assert "a query about directions of node 2, out of place" in reason
+    assert "a query about directions of node 3, out of place" in reason
 
 
 def decided_again(more: Callable[[training.SplitDecision], Body]) -> str:

@@ -56,8 +56,10 @@ class EnginePair:
             for node, rows in nodes.items()
         ]
         questions = {question.nodes[0].node: question for question in self.active.ask_level(level)}
-        for question in questions.values():
-            self._run(question.prepare())
+        later = {
+            node: [piece for part in question.parts() for piece in self._run(part)]
+            for node, question in questions.items()
+        }
         plans = {node: question.ask("telco") for node, question in questions.items()}
         waiting = {node: self._advance(plan, None) for node, plan in plans.items()}
         answers: dict[int, Sums | Best] = {}
@@ -73,10 +75,15 @@ class EnginePair:
                     else nodes[node],
                     candidates,
                     orders[node],
-                    step.pieces,
+                    [*step.pieces, *(later[node] if step.later else ())],
                 )
                 for node, step in waiting.items()
             ]
+            for query in queries:
+                for piece in query.pieces:
+                    taking = self.passive.take_piece(query.tree, query.node, number, piece)
+                    if taking is not None:
+                        self._run(taking)
             replies: dict[int, Sequence[Any]] = {}
             self._run(self.passive.answer(queries), replies)
             number += 1

@@ -31,7 +31,7 @@ from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.layout import SUM_BYTES, VERSION, Layout
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.punctured_seeds import GrowSeeds
-from fedmq.privacy.lattice.query import EncryptNode
+from fedmq.privacy.lattice.query import EncryptNode, pieces_of_query
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,
@@ -42,6 +42,9 @@ from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["LatticeActive", "NodeAnswer"]
+
+PIECES_OF_PART = 3
+"""Made together: the first of them leave while others are made."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,10 +180,8 @@ class LatticeActive(ActiveHalf):
         return ()
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
-        question = _LatticeQuestion(self, [asked])
-        yield from question.prepare()
-        [answer] = yield from question.ask(peer)
-        return answer
+        raise NotImplementedError("nodes are asked about by the questions of `ask_level`")
+        yield
 
     def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
         """Of two siblings the left one is asked about; the right one is their parent less it.
@@ -200,13 +201,22 @@ class LatticeActive(ActiveHalf):
             questions.append(_LatticeQuestion(self, together, siblings))
         return questions
 
-    def encrypt(self, asked: Sequence[AskedNode], seed: bytes) -> Plan[list[Values]]:
-        """The query about nodes, under the secrets of ``seed``."""
+    @property
+    def pieces_of_query(self) -> int:
+        """In so many does a query travel."""
+        return pieces_of_query(self._layout)
+
+    def encrypt(
+        self, asked: Sequence[AskedNode], seed: bytes, first: int
+    ) -> Plan[Sequence[Values]]:
+        """A part of the query about nodes, from piece ``first`` on, under secrets of ``seed``."""
         rows = [self._places[node.rows] for node in asked]
-        step = EncryptNode(self._pairs, rows, self._public, self._layout, seed)
-        [query] = yield Compute([step])
-        pieces: list[Values] = query
-        return pieces
+        step = EncryptNode(
+            self._pairs, rows, self._public, self._layout, seed, first, PIECES_OF_PART
+        )
+        [pieces] = yield Compute([step])
+        made: list[Values] = pieces
+        return made
 
     def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[list[NodeAnswer]]:
         """What ``peer`` answered to the query of ``seed``, node by node."""
@@ -249,14 +259,16 @@ class _LatticeQuestion(Question):
         self._asked = asked
         self._siblings = siblings
         self._seed = fresh_seed()
-        self._query: list[Values] = []
 
-    def prepare(self) -> Plan[None]:
-        self._query = yield from self._lattice.encrypt(self._asked, self._seed)
+    def parts(self) -> Sequence[Plan[Sequence[Values]]]:
+        return [
+            self._lattice.encrypt(self._asked, self._seed, first)
+            for first in range(0, self._lattice.pieces_of_query, PIECES_OF_PART)
+        ]
 
     def ask(self, peer: str) -> Plan[Sequence[Answer]]:
         half = self._lattice
-        pieces = yield Exchange(self._query)
+        pieces = yield Exchange(later=half.pieces_of_query)
         sums = yield from half.decrypt(peer, pieces, self._seed)
         answers: list[Answer] = [
             half.keep(peer, asked.node, own)

@@ -18,29 +18,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.candidates import CandidateTable
+from fedmq.errors import MessageError
 from fedmq.privacy.lattice.joint_bins import JointBins
 from fedmq.privacy.lattice.layout import FLOOD_UNIFORMS, LIMB_BITS, LIMBS, Layout
 from fedmq.privacy.lattice.limbs import add_power, carried
-from fedmq.privacy.lattice.query import read_query
+from fedmq.privacy.lattice.query import pieces_of_query, read_query
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES, Stream
 
-__all__ = ["AnswerQuery", "add_flood", "inner_products"]
+__all__ = ["AnswerQuery", "PartSums", "SumPieces", "add_flood", "inner_products"]
 
 _ELEMENTS_AT_ONCE = 16  # as numbers of 64 bits they stay in a fast cache
 
 
 def inner_products(
-    elements: NDArray[np.int8],
-    limbs: NDArray[np.uint32] | NDArray[np.float64],
-    chosen: NDArray[np.integer],
+    elements: NDArray[np.int8], limbs: NDArray[np.uint32] | NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Of the ``chosen`` ternary elements (elements, N) with limbs (l, N): int64 (chosen, l)."""
+    """Of ternary elements (elements, N) with limbs (l, N): int64 (elements, l)."""
     columns = np.ascontiguousarray(limbs.T, np.float64)
-    products = np.empty((len(chosen), len(limbs)), np.int64)
-    for start in range(0, len(chosen), _ELEMENTS_AT_ONCE):
+    products = np.empty((len(elements), len(limbs)), np.int64)
+    for start in range(0, len(elements), _ELEMENTS_AT_ONCE):
         part = slice(start, start + _ELEMENTS_AT_ONCE)
-        products[part] = elements[chosen[part]].astype(np.float64) @ columns
+        products[part] = elements[part].astype(np.float64) @ columns
     return products
 
 
@@ -57,48 +56,87 @@ def add_flood(sums: NDArray[np.int64], seed: bytes, layout: Layout) -> None:
     add_power(sums, layout.flood_bits + 1, -1)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PartSums:
+    """Sums of ``pieces`` pieces of a query: limbs per cell (6, cells), of masks (masks, limbs).
+
+    The latter are None where the numbers of masks are not among them. ``digests``: of each piece.
+    """
+
+    cells: NDArray[np.int64]
+    masks: NDArray[np.int64] | None
+    digests: Sequence[bytes]
+
+
+@dataclass(frozen=True, eq=False)
+class SumPieces:
+    """The sums of neighbouring pieces of a query, the first of which is piece ``first``.
+
+    ``masks`` int8 (masks, N): the secrets r as `reversed_element` turns them. Raises
+    `MessageError` for malformed pieces.
+    """
+
+    label: ClassVar[str] = "SumPieces"
+    pieces: Sequence[Values]
+    first: int
+    bins: JointBins
+    masks: NDArray[np.int8]
+    layout: Layout
+
+    def run(self) -> PartSums:
+        part = read_query(self.pieces, self.layout, self.first)
+        lowest = LIMBS - self.layout.sent_limbs
+        cells = np.zeros((LIMBS, self.bins.cuts.n_cells), np.int64)
+        if part.rows.shape[1]:
+            cells[lowest:] = self.bins.sums(part.rows, part.first)
+        masks = inner_products(self.masks, part.masks) if part.masks.shape[1] else None
+        return PartSums(cells, masks, [_digest(piece) for piece in self.pieces])
+
+
+def _digest(piece: Values) -> bytes:
+    """Of a piece that has been read, so that names and shapes of its arrays are set."""
+    digest = hashlib.sha256()
+    for name in sorted(piece):
+        digest.update(np.ascontiguousarray(piece[name]).data)
+    return digest.digest()
+
+
 @dataclass(frozen=True, eq=False)
 class AnswerQuery:
     """The answer to a query: limbs of a number for each candidate in ``order``, uint32 (C, 6).
 
-    ``masks`` int8 (masks, N): the secrets r as `reversed_element` turns them; ``places`` (C,):
-    which of them is the candidate's. ``seed`` and ``purpose`` make the noise: no other candidates
-    may be asked for under the same. Raises `MessageError` for a malformed query.
+    ``places`` (C,): which of the masks of ``rest`` is the candidate's. ``rest`` sums the last
+    pieces, ``begun`` are the sums of those before them. ``seed`` and ``purpose`` make the noise: no
+    other candidates may be asked for under the same. Raises `MessageError` for a malformed query.
     """
 
     label: ClassVar[str] = "AnswerQuery"
-    pieces: Sequence[Values]
-    bins: JointBins
+    rest: SumPieces
+    begun: Sequence[PartSums]
     candidates: CandidateTable
     order: NDArray[np.int64]
     places: NDArray[np.integer]
-    masks: NDArray[np.int8]
     layout: Layout
     purpose: str
     seed: bytes = field(repr=False)
 
     def run(self) -> NDArray[np.uint32]:
-        return np.ascontiguousarray(carried(self.sums()).T)
+        return np.ascontiguousarray(carried(self.sums()[0]).T)
 
-    def sums(self) -> NDArray[np.int64]:
-        """Sums of the answer's limbs: (6, C)."""
-        query = read_query(self.pieces, self.layout)
-        lowest = LIMBS - self.layout.sent_limbs
-        cells = np.zeros((LIMBS, self.bins.cuts.n_cells), np.int64)
-        cells[lowest:] = self.bins.sums(query.rows)
+    def sums(self) -> tuple[NDArray[np.int64], bytes]:
+        """Sums of the answer's limbs (6, C), and the seed of this answer's randomness."""
+        if (pieces := self.rest.first + len(self.rest.pieces)) != pieces_of_query(self.layout):
+            raise MessageError(f"a query of {pieces} pieces, not {pieces_of_query(self.layout)}")
+        parts = [*self.begun, self.rest.run()]
+        assert parts[-1].masks is not None
+        cells = np.sum([part.cells for part in parts], axis=0)
         # `left_sums` takes pairs of sums: here of two limbs.
         pairs = cells.reshape(LIMBS // 2, 2, -1).transpose(0, 2, 1)
         left = self.candidates.left_sums(pairs)[:, self.order]
         sums = np.ascontiguousarray(left.transpose(0, 2, 1)).reshape(LIMBS, -1)
-        sums[lowest:] += inner_products(self.masks, query.masks, self.places[self.order]).T
-        add_flood(sums, self.noise_seed(), self.layout)
-        return sums
-
-    def noise_seed(self) -> bytes:
-        """Of this query alone; its pieces have been read, and so their names and shapes are set."""
+        sums[LIMBS - self.layout.sent_limbs :] += parts[-1].masks[self.places[self.order]].T
+        digests = b"".join(digest for part in parts for digest in part.digests)
         key = Stream(self.seed, f"fedmq lattice query {self.purpose}").read(SEED_BYTES)
-        digest = hashlib.sha256(key)
-        for piece in self.pieces:
-            for name in sorted(piece):
-                digest.update(np.ascontiguousarray(piece[name]).data)
-        return digest.digest()
+        seed = hashlib.sha256(key + digests).digest()
+        add_flood(sums, seed, self.layout)
+        return sums, seed

@@ -86,6 +86,7 @@ class HiddenPassive(LatticePassive):
         return [{**first, "circuits": chosen}, *hints]
 
     def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        super().start_tree(tree, candidates)
         self._shares.clear()
 
     def answered(self, steps: Sequence[tuple[int, AnswerQuery]]) -> Plan[list[NDArray[np.uint32]]]:
@@ -141,4 +142,5 @@ class HiddenPassive(LatticePassive):
         return self._shares[node]
 
     def forget_tree(self) -> None:
+        super().forget_tree()
         self._shares.clear()

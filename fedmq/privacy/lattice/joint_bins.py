@@ -22,10 +22,13 @@ _MOST_CELLS = 4096  # of several features together: a table that stays in the fa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Features that are counted at once, and in which of their joint cells rows stand: (rows,)."""
+    """Features that are counted at once, and in which of their joint cells rows stand: (rows,).
+
+    Codes are as short as they can be: of a wide table there are many.
+    """
 
     features: Sequence[int]
-    codes: NDArray[np.intp]
+    codes: NDArray[np.unsignedinteger]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,20 +43,25 @@ class JointBins:
         """Those of ``features``, in ascending order."""
         groups = []
         for joint in _joint_features(bins.cuts, features):
-            codes = np.zeros(len(bins.codes), np.intp)
+            length = math.prod(_cells(bins.cuts, feature) for feature in joint)
+            codes = np.zeros(len(bins.codes), np.min_scalar_type(length))
             for feature in joint:
-                codes *= _cells(bins.cuts, feature)
-                codes += bins.codes[:, feature]
+                codes *= codes.dtype.type(_cells(bins.cuts, feature))
+                codes += bins.codes[:, feature].astype(codes.dtype)
             groups.append(_Group(joint, codes))
         return cls(bins.cuts, groups)
 
-    def sums(self, weights: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Sums of whole ``weights`` (limbs, rows) per cell: (limbs, cells), 0 elsewhere."""
+    def sums(self, weights: NDArray[np.float64], first: int = 0) -> NDArray[np.int64]:
+        """Sums of whole ``weights`` (limbs, rows) per cell: (limbs, cells), 0 elsewhere.
+
+        They are those of the rows from ``first`` on.
+        """
         sums = np.zeros((len(weights), self.cuts.n_cells), np.int64)
         for group in self.groups:
             shape = [_cells(self.cuts, feature) for feature in group.features]
             length = math.prod(shape)
-            tables = np.stack([np.bincount(group.codes, limb, length) for limb in weights])
+            codes = group.codes[first : first + weights.shape[1]].astype(np.intp)
+            tables = np.stack([np.bincount(codes, limb, length) for limb in weights])
             tables = tables.reshape(-1, *shape)
             for axis, (feature, cells) in enumerate(zip(group.features, shape, strict=True), 1):
                 others = tuple(other for other in range(1, tables.ndim) if other != axis)

@@ -37,8 +37,8 @@ class MaskSums:
 
     def run(self) -> tuple[NDArray[np.uint32], Shares]:
         layout = self.answer.layout
-        sums = self.answer.sums()
-        kept = _drawn(self.answer.noise_seed(), sums.shape[-1], layout)
+        sums, seed = self.answer.sums()
+        kept = _drawn(seed, sums.shape[-1], layout)
         _subtract(sums, kept, layout)
         return np.ascontiguousarray(carried(sums).T), kept
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import ClassVar
 
 import numpy as np
@@ -15,19 +16,33 @@ from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.node_numbers import ROOT
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, Extent, PassiveHalf, Query
-from fedmq.privacy.lattice.answer import AnswerQuery
+from fedmq.privacy.lattice.answer import AnswerQuery, PartSums, SumPieces
 from fedmq.privacy.lattice.directions import HideDirections, choice_extent
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.joint_bins import JointBins
 from fedmq.privacy.lattice.layout import SUM_BYTES, Layout
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.punctured_seeds import SUMS_BYTES, PunctureSeeds
-from fedmq.privacy.lattice.query import query_extent
+from fedmq.privacy.lattice.query import pieces_of_query, query_extent
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSeeds
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 from fedmq.privacy.random_stream import Stream, fresh_seed
 
 __all__ = ["LatticePassive"]
+
+_PIECES_AT_ONCE = 3
+
+
+@dataclass(slots=True)
+class _BegunQuery:
+    """What is known of a query of which pieces are still to come.
+
+    ``taken`` pieces are summed, or will soon be; ``sums`` by the first piece of each part.
+    """
+
+    taken: int = 0
+    waiting: list[Values] = field(default_factory=list)
+    sums: list[tuple[int, PartSums]] = field(default_factory=list)
 
 
 class LatticePassive(PassiveHalf):
@@ -60,7 +75,11 @@ class LatticePassive(PassiveHalf):
         self._sums: object = None
         self._transfer_seeds: NDArray[np.uint8] | None = None
         self._layout: Layout
-        self._kept: tuple[NDArray[np.integer], JointBins] | None = None
+        self._features: NDArray[np.integer]
+        """Those of the tree that grows."""
+        self._joint: JointBins | None = None
+        self._begun: dict[tuple[int, int, int], _BegunQuery] = {}
+        """By tree, node and round."""
         self._all_rows = 0
         self._masks: NDArray[np.int8]
         self._answered = 0
@@ -84,7 +103,8 @@ class LatticePassive(PassiveHalf):
         )
         self.nodes_per_query = self._layout.nodes
         self._bins = replace(self._bins, codes=self._bins.codes[training].copy(order="F"))
-        self._kept = None
+        self._features = np.unique(self._candidates.feature)
+        self._joint = None
         length = len(self._candidates) * self._layout.hint_bytes
         if length > self._hint_bytes:
             raise Refused(
@@ -134,6 +154,11 @@ class LatticePassive(PassiveHalf):
             self._seed,
         )
 
+    def start_tree(self, tree: int, candidates: CandidateTable) -> None:
+        features = np.unique(candidates.feature)
+        if not np.array_equal(features, self._features):
+            self._features, self._joint = features, None
+
     def receive(self, tree: int, piece: BroadcastPiece) -> Plan[None]:
         raise MessageError("engine 'lattice' broadcasts no gradients")
         yield
@@ -156,20 +181,7 @@ class LatticePassive(PassiveHalf):
                 "trees"
             )
         places = [self._places(query.candidates) for query in queries]
-        steps = [
-            AnswerQuery(
-                query.pieces,
-                self._joint(query.candidates),
-                query.candidates,
-                query.order,
-                own,
-                self._masks,
-                self._layout,
-                f"{query.tree} {query.node} {query.round}",
-                self._seed,
-            )
-            for query, own in zip(queries, places, strict=True)
-        ]
+        steps = [self._answering(query, own) for query, own in zip(queries, places, strict=True)]
         nodes = [query.node for query in queries]
         answers = yield from self.answered(list(zip(nodes, steps, strict=True)))
         step = PIECE_BYTES // SUM_BYTES
@@ -191,12 +203,38 @@ class LatticePassive(PassiveHalf):
         answers: list[NDArray[np.uint32]] = yield Compute([step for _, step in steps])
         return answers
 
-    def _joint(self, candidates: CandidateTable) -> JointBins:
-        """The bins of the features of a tree's candidates; those of the last one are kept."""
-        features = np.unique(candidates.feature)
-        if self._kept is None or not np.array_equal(self._kept[0], features):
-            self._kept = features, JointBins.of(self._bins, features)
-        return self._kept[1]
+    def take_piece(self, tree: int, node: int, number: int, piece: Values) -> Plan[None] | None:
+        begun = self._begun.setdefault((tree, node, number), _BegunQuery())
+        begun.waiting.append(piece)
+        is_last = begun.taken + len(begun.waiting) == pieces_of_query(self._layout)
+        if is_last or len(begun.waiting) < _PIECES_AT_ONCE:
+            return None
+        pieces, begun.waiting = begun.waiting, []
+        step = self._sum_pieces(pieces, begun.taken)
+        begun.taken += len(pieces)
+        return self._sum_part(begun, step)
+
+    def _sum_part(self, begun: _BegunQuery, step: SumPieces) -> Plan[None]:
+        [sums] = yield Compute([step])
+        begun.sums.append((step.first, sums))
+
+    def _sum_pieces(self, pieces: Sequence[Values], first: int) -> SumPieces:
+        if self._joint is None:
+            self._joint = JointBins.of(self._bins, self._features)
+        return SumPieces(pieces, first, self._joint, self._masks, self._layout)
+
+    def _answering(self, query: Query, places: NDArray[np.intp]) -> AnswerQuery:
+        begun = self._begun.pop((query.tree, query.node, query.round), _BegunQuery())
+        return AnswerQuery(
+            self._sum_pieces(query.pieces[begun.taken :], begun.taken),
+            [sums for _, sums in sorted(begun.sums, key=itemgetter(0))],
+            query.candidates,
+            query.order,
+            places,
+            self._layout,
+            f"{query.tree} {query.node} {query.round}",
+            self._seed,
+        )
 
     def _places(self, candidates: CandidateTable) -> NDArray[np.intp]:
         """Where a tree's candidates stand among all."""
@@ -230,4 +268,4 @@ class LatticePassive(PassiveHalf):
         return shown
 
     def forget_tree(self) -> None:
-        """Nothing is kept of a tree."""
+        self._begun.clear()

@@ -37,7 +37,8 @@ class PublicElements:
     @property
     def mask(self) -> Transform:
         """That of masks: (6, N/2)."""
-        return self.every[-1]
+        mask: Transform = self.every[-1]
+        return mask
 
 
 @dataclass(frozen=True, eq=False)

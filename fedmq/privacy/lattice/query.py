@@ -25,7 +25,7 @@ from fedmq.privacy.lattice.sampling import draw_errors, draw_secret
 from fedmq.privacy.plan import PIECE_BYTES, Values
 from fedmq.privacy.random_stream import Stream
 
-__all__ = ["EncryptNode", "Query", "query_extent", "read_query"]
+__all__ = ["EncryptNode", "QueryPart", "pieces_of_query", "query_extent", "read_query"]
 
 _HALF = LIMB_BITS // 2
 
@@ -34,7 +34,8 @@ _HALF = LIMB_BITS // 2
 class EncryptNode:
     """A query about nodes, of ``rows`` each, in pieces: the numbers of all rows, then the masks'.
 
-    They are ``layout.nodes`` at most, and no row stands in two. ``pairs`` int64 (all rows, 2).
+    Those from ``first`` on, ``count`` at most. Nodes are ``layout.nodes`` at most, and no row
+    stands in two. ``pairs`` int64 (all rows, 2).
     ``seed`` must never encrypt anything else: the difference of two queries under one secret would
     be bare.
     """
@@ -45,6 +46,8 @@ class EncryptNode:
     public: PublicElements
     layout: Layout
     seed: bytes = field(repr=False)
+    first: int = 0
+    count: int | None = None
 
     def run(self) -> list[Values]:
         layout = self.layout
@@ -52,7 +55,8 @@ class EncryptNode:
         inside = np.zeros((len(self.rows), layout.rows), np.bool_)
         for node, rows in enumerate(self.rows):
             inside[node, rows] = True
-        return [self._piece(elements, secret, inside) for elements in _elements(layout)]
+        pieces = _elements(layout)[self.first :][: self.count]
+        return [self._piece(elements, secret, inside) for elements in pieces]
 
     def _piece(self, elements: range, secret: Transform, inside: NDArray[np.bool_]) -> Values:
         """These elements of the query; ``inside`` (nodes, rows): who stands in which node."""
@@ -96,7 +100,7 @@ def _numbers(elements: range, layout: Layout) -> slice:
 def query_extent(layout: Layout) -> Extent:
     """What the pieces of `EncryptNode` take."""
     number_bytes = LIMB_BITS // 8 * layout.sent_limbs - _HALF // 8 * layout.sends_half
-    return Extent(len(_elements(layout)), (layout.rows + layout.degree) * number_bytes)
+    return Extent(pieces_of_query(layout), (layout.rows + layout.degree) * number_bytes)
 
 
 def _packed(limbs: NDArray[np.uint32], layout: Layout) -> Values:
@@ -107,26 +111,42 @@ def _packed(limbs: NDArray[np.uint32], layout: Layout) -> Values:
 
 
 @dataclass(frozen=True, eq=False)
-class Query:
-    """A query as its recipient adds it up: float64 (sent limbs, rows), and (sent limbs, N)."""
+class QueryPart:
+    """Neighbouring pieces of a query as their recipient adds them up.
 
+    ``rows`` float64 (sent limbs, rows) are the numbers of so many rows from ``first`` on; ``masks``
+    (sent limbs, N), or (sent limbs, 0) where the last piece is not among them.
+    """
+
+    first: int
     rows: NDArray[np.float64]
     masks: NDArray[np.float64]
 
 
-def read_query(pieces: Sequence[Values], layout: Layout) -> Query:
-    """The pieces of `EncryptNode`, checked.
+def pieces_of_query(layout: Layout) -> int:
+    """So many pieces does `EncryptNode` make."""
+    return len(_elements(layout))
+
+
+def read_query(pieces: Sequence[Values], layout: Layout, first: int = 0) -> QueryPart:
+    """The ``pieces`` of `EncryptNode` from piece ``first`` on, checked.
 
     Raises:
         MessageError: they are not of ``layout``.
     """
-    parts = _elements(layout)
-    if len(pieces) != len(parts):
-        raise MessageError(f"a query of {len(pieces)} pieces, not {len(parts)}")
-    limbs = np.empty((layout.sent_limbs, layout.rows + layout.degree))
-    for piece, elements in zip(pieces, parts, strict=True):
-        _read(piece, layout, limbs[:, _numbers(elements, layout)])
-    return Query(limbs[:, : layout.rows], limbs[:, layout.rows :])
+    parts = [
+        _numbers(elements, layout) for elements in _elements(layout)[first : first + len(pieces)]
+    ]
+    if not parts or len(parts) != len(pieces):
+        raise MessageError(
+            f"a query of {first + len(pieces)} pieces, not {pieces_of_query(layout)}"
+        )
+    held = slice(parts[0].start, parts[-1].stop)
+    limbs = np.empty((layout.sent_limbs, held.stop - held.start))
+    for piece, part in zip(pieces, parts, strict=True):
+        _read(piece, layout, limbs[:, part.start - held.start : part.stop - held.start])
+    rows = min(held.stop, layout.rows) - held.start
+    return QueryPart(held.start, limbs[:, :rows], limbs[:, rows:])
 
 
 def _read(piece: Values, layout: Layout, into: NDArray[np.float64]) -> None:

@@ -22,7 +22,7 @@ from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
-from fedmq.privacy.plan import Exchange, Reply, Values, single
+from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
 from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import (
     ComputationFailed,
@@ -269,22 +269,24 @@ class ActiveTraining(ActiveContests):
         if self._askable:
             level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
             for question in self._engine.ask_level(level):
-                self._run(QUESTION, question.prepare(), partial(self._ask, question))
+                self._ask(question)
         # Behind the questions, whose answers take longer.
         computation = self._candidates.scored(nodes)
         self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, LABEL_HOLDER))
 
-    def _ask(self, question: Question, _: None) -> None:
+    def _ask(self, question: Question) -> None:
         nodes = [asked.node for asked in question.nodes]
         for owner, peer in enumerate(self._askable, start=1):
             most, about = self._handshake.candidates(peer), NodeAnswer(peer, self.tree, nodes[0])
             exchange = partial(self._on_exchange, peer, nodes[0])
+            plan: Plan[object] = self._answers.scored(question, peer, most)
+            then = partial(self._with_offers, nodes, owner)
             if self._spec.hides_sums:
-                counted, then = self._answers.counted, partial(self._with_counts, peer, nodes)
-                self._run(OFFER, counted(question, peer, most), then, exchange, about)
-            else:
-                scored, then = self._answers.scored, partial(self._with_offers, nodes, owner)
-                self._run(OFFER, scored(question, peer, most), then, exchange, about)
+                plan = self._answers.counted(question, peer, most)
+                then = partial(self._with_counts, peer, nodes)
+            self._run(OFFER, plan, then, exchange, about)
+        for number, part in enumerate(question.parts()):
+            self._run(QUESTION, part, partial(self._level.add_part, nodes[0], number))
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         """Everybody reads of sums that cannot be true, and whose they are."""
@@ -300,7 +302,7 @@ class ActiveTraining(ActiveContests):
         assert isinstance(step, Exchange)
         rows = len(self._builder.carrying(node))
         largest = self._engine.largest_reply(self._handshake.candidates(peer), rows)
-        self._level.ask(peer, node, step.pieces, run, largest)
+        self._level.ask(peer, node, step, run, largest)
 
     def _settle(self) -> None:
         """The exchanges that came up together travel as one request per peer and round."""
@@ -353,12 +355,9 @@ class ActiveTraining(ActiveContests):
 
     def _ask_split(self, node: int, peer: str, best: Best) -> None:
         self._level.await_split(node, peer, best)
-        self._run(
-            DIRECTIONS,
-            self._engine.read_directions(peer, self.tree, node, self._builder.rows(node)),
-            partial(self._with_directions, node),
-            partial(self._ask_directions, node),
-        )
+        reading = self._engine.read_directions(peer, self.tree, node, self._builder.rows(node))
+        then, ask = partial(self._with_directions, node), partial(self._ask_directions, node)
+        self._run(DIRECTIONS, reading, then, ask)
 
     def _ask_directions(self, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)

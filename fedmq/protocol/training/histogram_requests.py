@@ -27,11 +27,13 @@ class HistogramRequest:
     pieces: dict[int, list[Values]]
     largest: Mapping[int, Extent]
     bytes: Counter[int] = field(default_factory=Counter)
+    taking: int = 0
+    """So many plans of the engine have begun with pieces, and not ended."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether all query pieces are here."""
-        return not any(self.missing.values())
+        """Whether all query pieces are here, and the engine has taken those that it began with."""
+        return not self.taking and not any(self.missing.values())
 
 
 class HistogramRequests:
@@ -58,8 +60,8 @@ class HistogramRequests:
         pieces: dict[int, list[Values]] = {node: [] for node in missing}
         self._open.append(HistogramRequest(body.round, missing, pieces, largest))
 
-    def add_piece(self, body: training.QueryPiece) -> None:
-        """A piece of a query; one for a declined node is dropped.
+    def add_piece(self, body: training.QueryPiece) -> HistogramRequest | None:
+        """A piece of a query, and its request; None where it was dropped with a declined node.
 
         Raises:
             ProtocolError: it was not announced, or the query is longer than it can be.
@@ -72,7 +74,7 @@ class HistogramRequests:
         request = next(announced, None)
         if request is None and body.tree == self._tree and self._declined.get(body.node):
             self._declined[body.node] -= 1
-            return
+            return None
         if request is None or body.tree != self._tree:
             raise ProtocolError(f"a query piece for node {body.node} that was not announced")
         request.bytes[body.node] += payload_bytes(body.payload)
@@ -83,6 +85,7 @@ class HistogramRequests:
             )
         request.pieces[body.node].append(unpack_payload(body.payload))
         request.missing[body.node] -= 1
+        return request
 
     def decline(self, is_too_small: Callable[[int], bool]) -> Sequence[int]:
         """Drop the nodes that are too small from all requests; those nodes."""

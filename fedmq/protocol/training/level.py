@@ -5,7 +5,7 @@ Who wins a node is chosen by `split_choice`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, pack_payload, payload_bytes, unpack_payload
 from fedmq.privacy.engine import Best, Extent
-from fedmq.privacy.plan import Values
+from fedmq.privacy.plan import Exchange, Values
 from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.consistency import NodeAnswer
 
@@ -24,11 +24,16 @@ __all__ = ["Level", "decision"]
 
 @dataclass(slots=True)
 class _Conversation:
-    """The exchanges with one peer about one node; ``open`` until a reply is complete."""
+    """The exchanges with one peer about one node; ``open`` until a reply is complete.
+
+    ``sent`` pieces of a query are on their way, so many more follow ``later``.
+    """
 
     running: RunningPlan
     round: int
     largest: Extent
+    sent: int
+    later: int
     open: bool = True
     pieces: list[Values] = field(default_factory=list)
     bytes: int = 0
@@ -62,8 +67,12 @@ class Level:
         self._offers: dict[int, dict[int, Best]] = {node: {} for node in nodes}
         self._missing = len(nodes) * owners
         self._conversations: dict[tuple[str, int], _Conversation] = {}
-        self._queries: dict[tuple[str, int], list[training.NodeQuery]] = defaultdict(list)
-        self._pieces: dict[tuple[str, int], list[training.QueryPiece]] = defaultdict(list)
+        self._queries: dict[tuple[str, int, int], list[training.NodeQuery]] = defaultdict(list)
+        self._pieces: dict[tuple[str, int, int], list[training.QueryPiece]] = defaultdict(list)
+        self._parts: dict[int, dict[int, Sequence[Values]]] = defaultdict(dict)
+        """Parts of the questions about nodes that were made before those that come first."""
+        self._sent_parts: Counter[int] = Counter()
+        self._following: list[tuple[str, training.QueryPiece]] = []
         self._splitting: dict[int, _AwaitedSplit] = {}
 
     # Offers
@@ -86,19 +95,45 @@ class Level:
     # Exchanges with a peer about a node
 
     def ask(
-        self,
-        peer: str,
-        node: int,
-        pieces: Sequence[Values],
-        running: RunningPlan,
-        largest: Extent,
+        self, peer: str, node: int, exchange: Exchange, running: RunningPlan, largest: Extent
     ) -> None:
-        """Put a query to ``peer`` among the next requests; ``running`` waits for the reply."""
+        """Put a query to ``peer`` among the next requests; ``running`` waits for the reply.
+
+        One whose pieces are still made is a request of its own: it is answered as soon as they
+        have arrived.
+        """
         before = self._conversations.get((peer, node))
         number = 0 if before is None else before.round + 1
-        self._conversations[peer, node] = _Conversation(running, number, largest)
-        self._queries[peer, number].append(training.NodeQuery(node=node, pieces=len(pieces)))
-        self._pieces[peer, number] += (
+        count, later = len(exchange.pieces), exchange.later
+        conversation = _Conversation(running, number, largest, count, later)
+        self._conversations[peer, node] = conversation
+        request = (peer, number, node if later else 0)
+        self._queries[request].append(training.NodeQuery(node=node, pieces=count + later))
+        self._pieces[request] += self._packed(node, number, 0, exchange.pieces)
+
+    def add_part(self, node: int, number: int, pieces: Sequence[Values]) -> None:
+        """Part ``number`` of the question about ``node`` is made: it follows on those before it."""
+        parts = self._parts[node]
+        parts[number] = pieces
+        asked = {
+            peer: conversation
+            for (peer, about), conversation in self._conversations.items()
+            if about == node
+        }
+        sent = self._sent_parts[node]
+        while (ready := parts.pop(sent, None)) is not None:
+            sent = self._sent_parts[node] = sent + 1
+            for peer, conversation in asked.items():
+                packed = self._packed(node, conversation.round, conversation.sent, ready)
+                self._following += ((peer, piece) for piece in packed)
+                conversation.sent += len(ready)
+                conversation.later -= len(ready)
+
+    def _packed(
+        self, node: int, number: int, first: int, pieces: Sequence[Values]
+    ) -> list[training.QueryPiece]:
+        """``pieces`` of round ``number`` about ``node``, of which ``first`` have left."""
+        return [
             training.QueryPiece(
                 tree=self.tree,
                 node=node,
@@ -106,17 +141,20 @@ class Level:
                 piece=index,
                 payload=pack_payload(piece),
             )
-            for index, piece in enumerate(pieces)
-        )
+            for index, piece in enumerate(pieces, start=first)
+        ]
 
     def requests(self) -> Sequence[tuple[str, training.HistogramRequest | training.QueryPiece]]:
         """Recipient and body of what is to be asked: a request per peer and round, its pieces."""
         bodies: list[tuple[str, training.HistogramRequest | training.QueryPiece]] = []
-        for (peer, number), nodes in self._queries.items():
+        for request, nodes in self._queries.items():
+            peer, number, _ = request
             body = training.HistogramRequest(tree=self.tree, round=number, nodes=tuple(nodes))
-            bodies += [(peer, body), *((peer, piece) for piece in self._pieces[peer, number])]
+            bodies += [(peer, body), *((peer, piece) for piece in self._pieces[request])]
+        bodies += self._following
         self._queries.clear()
         self._pieces.clear()
+        self._following.clear()
         return bodies
 
     def reply(
@@ -132,6 +170,7 @@ class Level:
         if (
             conversation is None
             or not conversation.open
+            or conversation.later
             or (body.tree, body.round) != (self.tree, conversation.round)
             or body.piece != len(conversation.pieces)
         ):
@@ -151,6 +190,7 @@ class Level:
         if (
             conversation is None
             or not conversation.open
+            or conversation.later
             or conversation.pieces
             or body.tree != self.tree
         ):

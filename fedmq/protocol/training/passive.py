@@ -39,12 +39,14 @@ from fedmq.protocol.training.computations import recorded, went_left
 from fedmq.protocol.training.earlier_attempts import kept_before
 from fedmq.protocol.training.growing_tree import GrowingTree
 from fedmq.protocol.training.handed_on import HandedOn
+from fedmq.protocol.training.histogram_requests import HistogramRequest
 from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.node_rows import NodeRows
 from fedmq.protocol.training.passive_opening import PassiveOpening
 from fedmq.protocol.training.shown_candidates import ShownCandidates
 from fedmq.protocol.training.states import (
     GRADIENTS_HERE,
+    PIECE_TAKEN,
     RECEIVED,
     SHOWN,
     SUMS,
@@ -149,7 +151,21 @@ class PassiveTraining(PassiveOpening):
 
     @on_message(training.QueryPiece)
     def _on_query_piece(self, _: str, body: training.QueryPiece) -> None:
-        self._growing.requests.add_piece(body)
+        request = self._growing.requests.add_piece(body)
+        if request is not None and self.state is State.GROWING:
+            self._begin_with(request, body)
+        self._answer_complete()
+
+    def _begin_with(self, request: HistogramRequest, body: training.QueryPiece) -> None:
+        """Let the engine begin with a piece before the others are here, if it does."""
+        piece = request.pieces[body.node][-1]
+        take = self._prepared.engine.take_piece(body.tree, body.node, body.round, piece)
+        if take is not None:
+            request.taking += 1
+            self._run(PIECE_TAKEN, take, partial(self._with_piece, request))
+
+    def _with_piece(self, request: HistogramRequest, _: None) -> None:
+        request.taking -= 1
         self._answer_complete()
 
     def _answer_complete(self) -> None:

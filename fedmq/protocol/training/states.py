@@ -150,6 +150,7 @@ OUT_OF_REACH = When("its data is out of reach")
 EARLIER_DIRECTIONS = Done("directions of earlier trees")
 RECEIVED = Done("piece of the broadcast")
 GRADIENTS_HERE = When("all gradients are here")
+PIECE_TAKEN = Done("piece of a question")
 SUMS = Done("sums")
 SUMS_REPLY = Yields("sums")
 SHOWN = Done("directions as shown")
@@ -181,6 +182,7 @@ PASSIVE_TRAINING = session_table(
         _P.GROWING: {
             training.HistogramRequest: _P.GROWING,
             training.QueryPiece: _P.GROWING,
+            PIECE_TAKEN: _P.GROWING,
             SUMS_REPLY: _P.GROWING,
             SUMS: _P.GROWING,
             training.CircuitPiece: _P.GROWING,

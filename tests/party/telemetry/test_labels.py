@@ -81,6 +81,7 @@ LABELS = {
     "SumHidden",
     "SumLeaves",
     "SumOnline",
+    "SumPieces",
     "TransformPublic",
     "TurnMasks",
     "VectorsOffGradients",

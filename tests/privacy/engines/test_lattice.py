@@ -187,29 +187,38 @@ def test_all_peers_get_one_encryption_of_a_node() -> None:
     pair = EnginePair(SHOWN, table(40, 2, seed=0))
     pair.start_tree(gradients(40, 0))
     [question] = pair.active.ask_level([AskedNode(0, 1, np.arange(40, dtype=np.int32))])
-    pair._run(question.prepare())
-    first, second = (pair._advance(question.ask(peer), None) for peer in ("telco", "retail"))
-    assert first.pieces is second.pieces
+    made = [len(pair._run(part)) for part in question.parts()]
+    for peer in ("telco", "retail"):
+        exchange = pair._advance(question.ask(peer), None)
+        assert not exchange.pieces
+        assert exchange.later == sum(made)
 
 
 def test_every_piece_fits_a_message() -> None:
-    pair = EnginePair(SHOWN, table(9000, 3, seed=0))
-    pair.start_tree(gradients(9000, 1))
-    candidates = CandidateTable.of(pair.bins.cuts)
-    sizes = []
-    advance = pair._advance
+    pair = EnginePair(SHOWN, table(40_000, 1, seed=0))
+    pair.start_tree(gradients(40_000, 1))
+    [question] = pair.active.ask_level([AskedNode(0, 1, np.arange(40_000, dtype=np.int32))])
+    made = [piece for part in question.parts() for piece in pair._run(part)]
+    assert len(made) == pair._advance(question.ask("telco"), None).later > 1
+    assert max(sum(array.nbytes for array in piece.values()) for piece in made) <= PIECE_BYTES
 
-    def watched(plan: Any, value: Any) -> Any:
-        step = advance(plan, value)
-        pieces = getattr(step, "pieces", ())
-        sizes.extend(sum(array.nbytes for array in piece.values()) for piece in pieces)
-        return step
 
-    pair._advance = watched  # type: ignore[method-assign]
-    rows = np.arange(9000, dtype=np.int32)
-    pair.ask_level({1: rows}, candidates, {1: np.arange(len(candidates))})
-    assert sizes
-    assert max(sizes) <= PIECE_BYTES
+def test_a_question_is_summed_while_its_last_pieces_are_on_their_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedmq.privacy.lattice.query.PIECE_BYTES", 200_000)
+    bins, rows = table(25_000, 2, seed=0), np.arange(0, 25_000, 3, dtype=np.int32)
+    pair = EnginePair(SHOWN, bins)
+    pair.start_tree(held := gradients(25_000, 1))
+    [question] = pair.active.ask_level([AskedNode(0, 1, rows)])
+    pieces = [piece for part in question.parts() for piece in pair._run(part)]
+    taken = [pair.passive.take_piece(0, 2, 0, piece) for piece in pieces]
+    assert [taking is not None for taking in taken] == [False, False, True, False, False]
+    candidates = CandidateTable.of(bins.cuts)
+    order = np.arange(len(candidates))
+    answer = pair.ask_level({1: rows}, candidates, {1: order})[1]
+    assert isinstance(answer, Sums)
+    np.testing.assert_array_equal(answer.left, expected(bins, held, rows, candidates))
 
 
 def test_more_answers_than_the_budget_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.histogram import histograms
-from fedmq.privacy.lattice.answer import AnswerQuery
+from fedmq.privacy.lattice.answer import AnswerQuery, SumPieces
 from fedmq.privacy.lattice.decryption import DecryptAnswer
 from fedmq.privacy.lattice.hint import JoinHints, MakeHints, TurnMasks
 from fedmq.privacy.lattice.joint_bins import JointBins
@@ -81,10 +82,32 @@ class Computed:
         return EncryptNode(pairs, rows, self.public, self.layout, QUERY_SEED).run()
 
     def answer(self, query: list[dict[str, Any]], seed: bytes = b"a" * 32) -> np.ndarray:
+        return self.answering(query, seed).run()
+
+    def answering(
+        self,
+        query: list[dict[str, Any]],
+        seed: bytes = b"a" * 32,
+        purpose: str = "0 1 0",
+        begun: tuple[int, ...] = (),
+    ) -> AnswerQuery:
+        """Of a query whose pieces were summed before in parts that end at ``begun``."""
         every = np.arange(len(self.candidates))
+        ends = [0, *begun]
+        parts = [self.summed(query[start:stop], start) for start, stop in pairwise(ends)]
         return AnswerQuery(
-            query, self.joint, self.candidates, every, every, self.masks, self.layout, "0 1 0", seed
-        ).run()
+            self.summed(query[ends[-1] :], ends[-1]),
+            [part.run() for part in parts],
+            self.candidates,
+            every,
+            every,
+            self.layout,
+            purpose,
+            seed,
+        )
+
+    def summed(self, pieces: list[dict[str, Any]], first: int) -> SumPieces:
+        return SumPieces(pieces, first, self.joint, self.masks, self.layout)
 
     def decrypt(self, answer: np.ndarray) -> np.ndarray:
         pieces = [{"numbers": np.arange(len(answer), dtype=np.uint32), "sums": answer}]

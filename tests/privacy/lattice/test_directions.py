@@ -76,7 +76,7 @@ def test_directions_of_chosen_rows_arrive_and_no_others(count: int) -> None:
 
 
 def test_each_piece_fits_a_message() -> None:
-    pieces, _ = choice(np.arange(5), 100_000).run()
+    pieces, _ = choice(np.arange(5), 200_000).run()
     assert len(pieces) > 1
     assert max(piece["choice"].nbytes for piece in pieces) <= PIECE_BYTES
 

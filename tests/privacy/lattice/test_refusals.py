@@ -13,6 +13,7 @@ from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.query import EncryptNode, read_query
+from tests.privacy.lattice.computed import Computed, binned
 
 LAYOUT = Layout(100, 64)
 LIMBS = LAYOUT.sent_limbs
@@ -87,11 +88,15 @@ def test_a_piece_of_other_fields_is_refused(changes: dict[str, Any]) -> None:
         read_query(changed(WIDE, 1, **changes), WIDE)
 
 
-@pytest.mark.parametrize("count", [0, 3, 5])
-def test_a_query_of_too_few_or_many_pieces_is_refused(count: int) -> None:
-    pieces = (2 * query(WIDE))[:count]
-    with pytest.raises(MessageError, match=f"a query of {count} pieces, not 4"):
-        read_query(pieces, WIDE)
+@pytest.mark.parametrize("count", [0, 2, 4, 7])
+def test_a_query_of_too_few_or_many_pieces_is_refused(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr("fedmq.privacy.lattice.query.PIECE_BYTES", 24 * 64)
+    computed = Computed(binned(100), 64)
+    pieces = (3 * computed.query(np.zeros((100, 2), np.int64), np.arange(4)))[:count]
+    with pytest.raises(MessageError, match=f"a query of {count} pieces, not 3"):
+        computed.answering(pieces).run()
 
 
 def test_pieces_in_another_order_are_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.errors import Inexact
 from fedmq.privacy.lattice import hint
-from fedmq.privacy.lattice.answer import AnswerQuery, add_flood
+from fedmq.privacy.lattice.answer import add_flood
 from fedmq.privacy.lattice.hint import indicator_products
 from fedmq.privacy.lattice.layout import Layout
 from fedmq.privacy.lattice.limbs import carried
@@ -155,20 +155,9 @@ def test_answers_of_other_secrets_differ_by_noise_only() -> None:
 def test_the_noise_follows_from_the_whole_question_and_its_place() -> None:
     computed = Computed(binned(70), DEGREE)
     query, none = (computed.query(drawn_pairs(70), np.arange(rows)) for rows in (70, 0))
-    every = np.arange(len(computed.candidates))
 
     def noise(pieces: list, purpose: str = "0 1 0", seed: bytes = b"a" * 32) -> bytes:
-        return AnswerQuery(
-            pieces,
-            computed.joint,
-            computed.candidates,
-            every,
-            every,
-            computed.masks,
-            computed.layout,
-            purpose,
-            seed,
-        ).noise_seed()
+        return computed.answering(pieces, seed, purpose).sums()[1]
 
     other = [{name: array.copy() for name, array in piece.items()} for piece in query]
     other[-1]["limbs"][-1, -1] ^= 1
@@ -236,3 +225,16 @@ def test_hints_are_masked() -> None:
     )
     shown = [step.run(), replace(step, seed=b"2" * 32).run()]
     assert (shown[0][:, -1] != shown[1][:, -1]).mean() > 0.99
+
+
+@pytest.mark.parametrize("begun", [(1,), (2,), (1, 2), (1, 2, 3)])
+def test_pieces_that_are_summed_before_the_others_are_here_change_no_answer(
+    monkeypatch: pytest.MonkeyPatch, begun: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr("fedmq.privacy.lattice.query.PIECE_BYTES", 24 * DEGREE)
+    computed = Computed(binned(200), DEGREE)
+    query = computed.query(drawn_pairs(200), np.arange(150))
+    assert len(query) == 5
+    np.testing.assert_array_equal(
+        computed.answering(query, begun=begun).run(), computed.answering(query).run()
+    )

@@ -62,7 +62,7 @@ def answer() -> np.ndarray:
     masked = carried(coefficients(public().mask * transformed(SECRET)))
     turned = reversed_element(MASK)[np.newaxis]
     sums = query()[:, LEFT].astype(np.int64).sum(axis=1)
-    return carried((sums + inner_products(turned, masked, np.array([0]))[0])[:, np.newaxis])
+    return carried((sums + inner_products(turned, masked)[0])[:, np.newaxis])
 
 
 def test_the_layout() -> None:
