@@ -180,7 +180,7 @@ class LatticeActive(ActiveHalf):
         return ()
 
     def ask(self, peer: str, asked: AskedNode) -> Plan[Answer]:
-        raise NotImplementedError("nodes are asked about by the questions of `ask_level`")
+        raise AssertionError("nodes are asked about by the questions of `ask_level`")
         yield
 
     def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
