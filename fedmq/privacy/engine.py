@@ -305,10 +305,7 @@ class PassiveHalf(PassiveContestant, ABC):
     def show_directions(
         self, tree: int, node: int, left: Directions, pieces: Sequence[Values]
     ) -> Plan[Directions]:
-        """What the active half gets to see of ``left``, a split's directions; of the same length.
-
-        ``pieces`` are those of its exchange.
-        """
+        """What the active half sees of a split's ``left``, as long, by ``pieces`` of its exchange."""
         return left
         yield
 
