@@ -305,7 +305,7 @@ class PassiveHalf(PassiveContestant, ABC):
     def show_directions(
         self, tree: int, node: int, left: Directions, pieces: Sequence[Values]
     ) -> Plan[Directions]:
-        """What the active half sees of a split's ``left``, as long, by ``pieces`` of its exchange."""
+        """What the active half sees of a split's ``left``, as long, by an exchange's ``pieces``."""
         return left
         yield
 
