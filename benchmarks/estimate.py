@@ -74,6 +74,11 @@ JOBS = [
 ]
 
 
+def named(jobs: Sequence[Job], words: Sequence[str]) -> list[Job]:
+    """Those whose names hold one of ``words``; all without words."""
+    return [job for job in jobs if not words or any(word in job.name for word in words)]
+
+
 @dataclass(frozen=True)
 class Taken:
     """Seconds and bytes, both ways, per tree and by party; peak bytes of memory by party.
@@ -249,9 +254,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    jobs = [
-        job for job in JOBS if not options.jobs or any(word in job.name for word in options.jobs)
-    ]
+    jobs = named(JOBS, options.jobs)
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name, private_node((BANK, TELCO)) as broker:
         parties = Parties(Path(name), options.data, broker)

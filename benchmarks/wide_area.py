@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from benchmarks.broker import private_node
-from benchmarks.estimate import BANK, TELCO, Job, Parties, Taken
+from benchmarks.estimate import BANK, TELCO, Job, Parties, Taken, named
 from benchmarks.page import write_page
 from benchmarks.wide_area_link import Link, linked
 
@@ -73,9 +73,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    jobs = [
-        job for job in JOBS if not options.jobs or any(word in job.name for word in options.jobs)
-    ]
+    jobs = named(JOBS, options.jobs)
     found: dict[str, dict[str, Taken]] = {job.name: {} for job in jobs}
     with private_node((BANK, TELCO)) as broker, tempfile.TemporaryDirectory() as name:
         tables = Path(name)
