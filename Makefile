@@ -11,12 +11,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --progress-bar off
 MERMAID := docs/assets/mermaid.min.js
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
+RABBITMQ4 := .rabbitmq4/bin/rabbitmq-server
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test test-long lint pytest test-matrix oldest rabbitmq4 chaos fuzz circuits histories clean release
+.PHONY: help demo test test-long lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-secretflow
 .PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
@@ -47,10 +48,15 @@ test-matrix: $(VENV)/test.stamp rabbitmq postgresql ## the tests with each Pytho
 oldest: $(VENV)/test.stamp rabbitmq postgresql ## the tests with the oldest versions of all that pyproject.toml allows
 	@PYTHONS=3.11 VERSIONS=lowest-direct .ci/test-matrix $(TESTS)
 
-rabbitmq4: $(VENV)/test.stamp rabbitmq ## the tests that start a broker, with RabbitMQ 4 of Debian 13
+rabbitmq4: $(VENV)/test.stamp rabbitmq $(RABBITMQ4) ## the tests that start a broker, with RabbitMQ 4 of Debian 13
+	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin $(BIN)/pytest -m broker --numprocesses 2 --dist loadfile
+
+wheel-matrix: $(RABBITMQ4) | $(BIN)/pip ## the wheel alone with each Python: demo, init, a training over RabbitMQ 4; PYTHONS=
+	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin .ci/wheel-matrix
+
+$(RABBITMQ4):
 	@command -v debootstrap >/dev/null || { $(call debian_package,debootstrap,for RabbitMQ 4); }
 	@tests/debian13_rabbitmq .rabbitmq4
-	@FEDMQ_RABBITMQ=$(CURDIR)/.rabbitmq4/bin $(BIN)/pytest -m broker --numprocesses 2 --dist loadfile
 
 chaos: $(VENV)/test.stamp rabbitmq ## 200 seeded faults on real daemons around a real broker
 	@FEDMQ_CHAOS_FAULTS=$(or $(FAULTS),200) $(BIN)/pytest tests/chaos --capture no --timeout 7200
