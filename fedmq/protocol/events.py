@@ -34,6 +34,8 @@ __all__ = [
     "Pause",
     "PeerLost",
     "PlanReturned",
+    "Published",
+    "Publishing",
     "Received",
     "Report",
     "Resume",
@@ -105,6 +107,27 @@ class TimerFired:
     """The timer ``key`` ran out."""
 
     key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Message ``sequence`` to ``peer`` is with the link now, on its way to the broker."""
+
+    peer: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The broker confirmed message ``sequence`` to ``peer``, ``size`` bytes, at the time ``at``.
+
+    Without a time it did not: the message may or may not have left.
+    """
+
+    peer: str
+    sequence: int
+    size: int = 0
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +281,13 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """An envelope came in; it may be a repetition, or too early."""
+    """An envelope came in at the time ``at``; it may be a repetition, or too early.
+
+    Times are seconds of any one clock, which are only compared with one another.
+    """
 
     envelope: Envelope
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

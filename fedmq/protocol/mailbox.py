@@ -4,9 +4,11 @@ The transport may lose, repeat, delay and reorder.
 
 Each ordered pair of parties counts its messages; the receiver acknowledges what it has taken
 without a gap, the sender resends the oldest unacknowledged ones under the retry policy, and a peer
-that has been quiet for long is probed. What arrives early is kept packed and up to a limit in
-bytes; beyond it a message counts as lost, and its sender sends it again. A broker with confirmed
-publishing rarely needs any of this; a link that breaks in the wrong moment does.
+that has been quiet for long is probed. What is still on its way to the broker is not sent again,
+and what the broker has confirmed not before an acknowledgement is due on this link. What arrives
+early is kept packed and up to a limit in bytes; beyond it a message counts as lost, and its sender
+sends it again. A broker with confirmed publishing rarely needs any of this; a link that breaks in
+the wrong moment does.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from fedmq.messages.codec import pack, read_body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
 from fedmq.protocol.retry import RetryPolicy
+from fedmq.protocol.round_trip import RoundTrip
 
 __all__ = ["Acknowledgement", "Address", "Lost", "Mailbox", "Probing", "Resend"]
 
@@ -83,6 +86,16 @@ class _Peer:
     withdrawn: int = 0
     recovering: int = 0
     """After a resend: everything sent up to here may have been lost with it."""
+    leaving: set[int] = field(default_factory=set)
+    """What the link has not got rid of yet."""
+    confirmed: dict[int, tuple[float, int]] = field(default_factory=dict)
+    """When the broker confirmed what is not acknowledged, and how many bytes it has."""
+    round_trip: RoundTrip = field(default_factory=RoundTrip)
+
+    @property
+    def oldest(self) -> int:
+        """The first that is not acknowledged; there must be one."""
+        return next(iter(self.unacknowledged))
 
 
 class Mailbox:
@@ -123,8 +136,24 @@ class Mailbox:
             effects.append(self._resend_timer(recipient, peer))
         return effects + self._probe_timer(recipient)
 
-    def receive(self, envelope: Envelope) -> tuple[list[Body], list[Effect]]:
+    def publishing(self, recipient: str, sequence: int) -> None:
+        """The link has taken message ``sequence``: it is not sent again before it is published."""
+        if sequence in self._peers[recipient].unacknowledged:
+            self._peers[recipient].leaving.add(sequence)
+
+    def published(self, recipient: str, sequence: int, size: int, at: float | None) -> list[Effect]:
+        """It has left: confirmed by the broker at the time ``at``, or perhaps lost without one."""
+        peer = self._peers[recipient]
+        peer.leaving.discard(sequence)
+        if at is None or sequence not in peer.unacknowledged:
+            return []
+        peer.confirmed[sequence] = at, size
+        return [self._resend_timer(recipient, peer)] if sequence == peer.oldest else []
+
+    def receive(self, envelope: Envelope, at: float = 0.0) -> tuple[list[Body], list[Effect]]:
         """The bodies that are now next in order, and what follows for the mail itself.
+
+        ``at``: when it came, by the clock of `published`.
 
         Raises:
             MessageError: the sender takes no part in this session, or is far ahead of itself.
@@ -135,7 +164,7 @@ class Mailbox:
             raise MessageError(f"{header.sender} takes no part in session {header.session}")
         if header.sequence > peer.taken + _WINDOW or header.acknowledged > peer.sent:
             raise MessageError(f"message {header.id!r} does not fit the session's order")
-        effects = self._acknowledged(header.sender, peer, header.acknowledged)
+        effects = self._acknowledged(header.sender, peer, header.acknowledged, at)
         effects += self._probe_timer(header.sender)
         if header.sequence == 0:
             heard = isinstance(envelope.body, Abort | SessionUnknown)
@@ -160,6 +189,8 @@ class Mailbox:
             return None, [] if peer.unacknowledged else self.send(recipient, Probe())
         if not peer.unacknowledged:
             return None, []
+        if peer.oldest in peer.leaving:
+            return None, [self._resend_timer(recipient, peer)]
         peer.retry += 1
         if peer.retry > self.policy.resends:
             lost = Lost(recipient, f"{recipient} has not answered {peer.retry} times")
@@ -194,7 +225,9 @@ class Mailbox:
 
     def silence(self, recipient: str) -> list[Effect]:
         """Stop waiting for ``recipient``: nothing is resent to it any more."""
-        self._peers[recipient].unacknowledged.clear()
+        peer = self._peers[recipient]
+        for kept in (peer.unacknowledged, peer.leaving, peer.confirmed):
+            kept.clear()
         return [CancelTimer(Resend(recipient)), CancelTimer(Probing(recipient))]
 
     def silence_all(self) -> list[Effect]:
@@ -227,12 +260,17 @@ class Mailbox:
     def _probe_timer(self, recipient: str) -> list[Effect]:
         return [SetTimer(Probing(recipient), self.policy.probe)] if self._probing else []
 
-    def _acknowledged(self, recipient: str, peer: _Peer, upto: int) -> list[Effect]:
+    def _acknowledged(self, recipient: str, peer: _Peer, upto: int, at: float) -> list[Effect]:
         done = [sequence for sequence in peer.unacknowledged if sequence <= upto]
         if not done:
             return []
+        # Of what was sent twice nobody knows which one is acknowledged: Karn's algorithm.
+        if (confirmed := peer.confirmed.get(done[-1])) and done[-1] > peer.recovering:
+            peer.round_trip.measure(at - confirmed[0])
         for sequence in done:
             del peer.unacknowledged[sequence]
+            peer.leaving.discard(sequence)
+            peer.confirmed.pop(sequence, None)
         effects: list[Effect] = []
         if peer.retry:
             peer.retry = 0
@@ -246,14 +284,17 @@ class Mailbox:
     def _resend(self, recipient: str, peer: _Peer) -> list[Effect]:
         effects: list[Effect] = []
         for sequence, body in list(peer.unacknowledged.items())[:_RESENT_AT_ONCE]:
-            effects += self._transmit(recipient, peer, sequence, body)
+            if sequence not in peer.leaving:
+                effects += self._transmit(recipient, peer, sequence, body)
         return [*effects, self._resend_timer(recipient, peer)]
 
     def _acknowledge(self, recipient: str, peer: _Peer) -> list[Effect]:
         return self._transmit(recipient, peer, 0, Acknowledge())
 
     def _resend_timer(self, recipient: str, peer: _Peer) -> SetTimer:
-        return SetTimer(Resend(recipient), self.policy.wait(peer.retry, self._random))
+        _, size = peer.confirmed.get(peer.oldest, (0.0, 0))
+        due = peer.round_trip.due(size)
+        return SetTimer(Resend(recipient), self.policy.wait(peer.retry, self._random, due))
 
     def _transmit(self, recipient: str, peer: _Peer, sequence: int, body: Body) -> list[Effect]:
         # Every message carries an acknowledgement, so none is due after it.

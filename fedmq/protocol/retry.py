@@ -17,7 +17,7 @@ class RetryPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    first: float = Field(default=2.0, gt=0, description="wait before the first resend")
+    first: float = Field(default=2.0, gt=0, description="shortest wait before the first resend")
     factor: float = Field(default=2.0, ge=1, description="growth of the wait per resend")
     ceiling: float = Field(default=30.0, gt=0, description="longest wait between resends")
     jitter: float = Field(default=0.2, ge=0, le=1, description="random share of each wait")
@@ -28,7 +28,7 @@ class RetryPolicy(BaseModel):
     )
     acknowledge: float = Field(default=0.2, gt=0, description="longest wait to acknowledge")
 
-    def wait(self, retry: int, random: np.random.Generator) -> float:
-        """Seconds to wait before resend number ``retry`` + 1."""
-        wait = min(self.first * self.factor**retry, self.ceiling)
+    def wait(self, retry: int, random: np.random.Generator, at_least: float = 0.0) -> float:
+        """Seconds to wait before resend number ``retry`` + 1; ``at_least`` if the link is slow."""
+        wait = min(max(self.first * self.factor**retry, at_least), self.ceiling)
         return float(wait * (1 + self.jitter * random.random()))

@@ -23,6 +23,8 @@ from fedmq.protocol.events import (
     Pause,
     PeerLost,
     PlanReturned,
+    Published,
+    Publishing,
     Received,
     Resume,
     Send,
@@ -43,6 +45,8 @@ SessionEvent = (
     | PlanReturned
     | ComputationFailed
     | Cancelled
+    | Publishing
+    | Published
     | Pause
     | Resume
     | OwnerDecided
@@ -82,8 +86,8 @@ class Session:
             MessageError: the envelope belongs to no peer of this session; it changed nothing.
         """
         match event:
-            case Arrived(envelope):
-                bodies, mail = self.mailbox.receive(envelope)
+            case Arrived(envelope, at):
+                bodies, mail = self.mailbox.receive(envelope, at)
                 effects: list[Effect] = [
                     effect for effect in mail if not isinstance(effect, Transmit)
                 ]
@@ -94,6 +98,11 @@ class Session:
                     mail += self._disowned(envelope)
                 # An acknowledgement promises that a checkpoint which follows is on disk.
                 return effects + [effect for effect in mail if isinstance(effect, Transmit)]
+            case Publishing(peer, sequence):
+                self.mailbox.publishing(peer, sequence)
+                return []
+            case Published(peer, sequence, size, at):
+                return self.mailbox.published(peer, sequence, size, at)
             case TimerFired(Stall()):
                 return self._stalled()
             case Start():

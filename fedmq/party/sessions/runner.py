@@ -34,6 +34,8 @@ from fedmq.protocol.events import (
     Interrupted,
     OwnerDecided,
     Pause,
+    Published,
+    Publishing,
     Report,
     Resume,
     RunPlan,
@@ -157,7 +159,7 @@ class SessionRunner:
             self._trace.received(envelope.header)
         self.last_seen[envelope.header.sender] = datetime.now().astimezone()
         self._on_arrived(envelope.header, size)
-        self._feed(Arrived(envelope))
+        self._feed(Arrived(envelope, self._loop.time()))
         if self._record is not None:
             self._record(envelope)
 
@@ -337,16 +339,15 @@ class SessionRunner:
         try:
             if not await self._agreed(header):
                 return
-            async with self._outstanding:
-                envelope = self.session.mailbox.leaving(envelope)
-                data = self._sealer.seal(envelope)
-                self._counters.sent(header, len(data))
-                if self._traffic is not None:
-                    self._traffic.count(header, len(data))
-                begun = time.time()
-                await self._publish(header.recipient, data, message_id=header.id)
-                if self._trace is not None:
-                    self._trace.sent(header, len(data), begun)
+            self._feed(Publishing(header.recipient, header.sequence))
+            published = Published(header.recipient, header.sequence)
+            try:
+                async with self._outstanding:
+                    size = await self._leave(self.session.mailbox.leaving(envelope))
+                at = self._loop.time()
+                published = Published(header.recipient, header.sequence, size, at)
+            finally:
+                self._feed(published)
         except LinkError as error:
             # What outlives crashes also waits for a queue that the broker has lost.
             waits = not isinstance(error, Oversized) and self.durable
@@ -363,6 +364,18 @@ class SessionRunner:
             )
         else:
             self._link_trouble = ""
+
+    async def _leave(self, envelope: Envelope) -> int:
+        """Publish, and return after the broker's confirm how many bytes it was."""
+        header, data = envelope.header, self._sealer.seal(envelope)
+        self._counters.sent(header, len(data))
+        if self._traffic is not None:
+            self._traffic.count(header, len(data))
+        begun = time.time()
+        await self._publish(header.recipient, data, message_id=header.id)
+        if self._trace is not None:
+            self._trace.sent(header, len(data), begun)
+        return len(data)
 
     async def _agreed(self, header: Header) -> bool:
         """Whether keys are agreed on with the recipient; False for what waits for that already.

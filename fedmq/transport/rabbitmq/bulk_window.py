@@ -29,6 +29,11 @@ class BulkWindow:
         self._bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    @property
+    def under_way(self) -> int:
+        """Bytes that were let through and are not confirmed."""
+        return self._bytes
+
     @asynccontextmanager
     async def through(self, size: int) -> AsyncIterator[None]:
         """Around publishing ``size`` bytes."""

@@ -38,6 +38,8 @@ __all__ = ["BrokerConnection", "check_in_reach"]
 CONTENT_TYPE = "application/msgpack"
 PREFETCH = 64
 TIMEOUT_SECONDS = 10.0
+SLOWEST = 32_000
+"""Bytes a second that a link is trusted to carry: a confirm waits for the bytes ahead of it."""
 CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
 WATCH_SECONDS = 3.0
@@ -186,7 +188,7 @@ class BrokerConnection:
                         routing_key=key,
                         properties=properties,
                         mandatory=True,
-                        timeout=TIMEOUT_SECONDS,
+                        timeout=TIMEOUT_SECONDS + self._bulk.under_way / SLOWEST,
                         wait=False,
                     )
                 except PublishError:
@@ -271,11 +273,14 @@ class BrokerConnection:
         return [consumers for consumers, _ in await self._count()]
 
     async def _count(self) -> list[tuple[int, int]]:
-        """How many consumers each consumed queue has, and how many messages wait in it."""
+        """How many consumers each consumed queue has, and how many messages wait in it.
+
+        Asked where no long message travels: over a slow link the answer would come behind those.
+        """
         counts = []
         for queue in self._queues:
             with link_errors(f"broker {self.address}: cannot see queue {queue}"):
-                seen = await self._incoming.declare_queue(
+                seen = await self._posting.declare_queue(
                     queue, passive=True, timeout=TIMEOUT_SECONDS
                 )
             found = seen.declaration_result

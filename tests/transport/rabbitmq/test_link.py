@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from benchmarks.wide_area_link import Link as SlowLink
+from benchmarks.wide_area_link import linked
 from fedmq.errors import ConfigError, LinkError, Unroutable
 from fedmq.transport.link import Link, LinkState
 from fedmq.transport.rabbitmq import connection as connection_module
@@ -339,6 +341,30 @@ class TestOutages:
                 await publishing
         finally:
             node.thaw()
+
+    async def test_a_slow_link_is_no_broken_one(
+        self, node: RabbitNode, rabbit: RabbitFederation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bank, bank_inbox = await rabbit.opened("bank")
+        observer, inbox = Observer(), Inbox()
+        with linked(node.port, SlowLink(megabits=8, milliseconds=10)) as port:
+            address = rabbit.url.replace(str(node.port), str(port))
+            telco = RabbitMQLink(address, rabbit.name, "telco", on_state=observer)
+            await telco.open(inbox)
+            # A third of what the bytes take on this link.
+            monkeypatch.setattr(connection_module, "TIMEOUT_SECONDS", 0.7)
+            monkeypatch.setattr(connection_module, "WATCH_SECONDS", 0.2)
+            pieces = [bytes(250_000)] * 8
+            async with asyncio.timeout(30), asyncio.TaskGroup() as publishing:
+                for number, piece in enumerate(pieces):
+                    for link, to in ((bank, "telco"), (telco, "bank")):
+                        publishing.create_task(
+                            link.publish(to, "training", piece, message_id=str(number))
+                        )
+            for arrived in (inbox, bank_inbox):
+                assert len([await arrived.acked() for _ in pieces]) == len(pieces)
+            assert [state.connected for state in observer.states] == [True]
+            await telco.close()
 
     async def test_a_consumer_that_the_broker_cancelled_comes_back(
         self, node: RabbitNode, monkeypatch: pytest.MonkeyPatch
