@@ -80,41 +80,45 @@ class AnsweredTraining:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredSums:
-    """What was answered in ``trainings`` before this attempt at ``session``.
+    """What was answered in other sessions, and in this one before this attempt.
 
-    ``most`` sums may be answered per row in all of them together.
+    ``most`` sums may be answered per row in all of them together. ``earlier``: sums of this session
+    by tree and attempt. ``others``: what other sessions claim per row, by the rows they are about.
     """
 
     session: str
     attempt: int
     most: float
-    trainings: Sequence[AnsweredTraining] = field(default_factory=tuple)
+    earlier: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    others: Sequence[tuple[RowSet, float]] = ()
+
+    @classmethod
+    def of(
+        cls, session: str, attempt: int, most: float, trainings: Iterable[AnsweredTraining]
+    ) -> Self:
+        """Of all ``trainings`` so far; a session keeps no more of the others than their totals."""
+        earlier: dict[tuple[int, int], int] = {}
+        others: dict[int, tuple[RowSet, float]] = {}  # of many sessions few sets of rows
+        for training in trainings:
+            if training.session == session:
+                earlier |= training.sums
+            else:
+                row_set = training.row_set
+                _, claimed = others.get(id(row_set), (row_set, 0.0))
+                others[id(row_set)] = row_set, claimed + training.claimed
+        return cls(session, attempt, most, earlier, tuple(others.values()))
 
     def by_others(self, row_set: RowSet) -> float:
         """Sums per row of ``row_set`` that other sessions answered, or have reserved.
 
         A session counts in full if it has rows in common with them: for some of them it does.
         """
-        meets: dict[int, bool] = {}  # of the few sets that many sessions were about
-        total = 0.0
-        for training in self.trainings:
-            key = id(training.row_set)
-            if key not in meets:
-                meets[key] = training.row_set.meets(row_set)
-            if meets[key] and training.session != self.session:
-                total += training.claimed
-        return total
+        return sum(claimed for other, claimed in self.others if other.meets(row_set))
 
     def by_this(self, row_set: RowSet, sums: Mapping[int, int] | None = None) -> float:
         """Sums per row that this session answered, with ``sums`` by tree of this attempt."""
-        earlier = {
-            place: count
-            for training in self.trainings
-            if training.session == self.session
-            for place, count in training.sums.items()
-        }
         now = {(tree, self.attempt): count for tree, count in (sums or {}).items()}
-        return AnsweredTraining(self.session, row_set, earlier | now).per_row
+        return AnsweredTraining(self.session, row_set, {**self.earlier, **now}).per_row
 
 
 def most_nodes(max_depth: int, rows: int, max_leaves: int = 0) -> int:

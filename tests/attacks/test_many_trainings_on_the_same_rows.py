@@ -116,7 +116,7 @@ def answered_before(**sums: int) -> tuple[AnsweredTraining, ...]:
 
 
 def counter(most: float, rows: Any = PEOPLE, **sums: int) -> SumsCounter:
-    known = AnsweredSums("this", 1, most, answered_before(**sums))
+    known = AnsweredSums.of("this", 1, most, answered_before(**sums))
     return SumsCounter("telco", known, RowSet.of(rows))
 
 
@@ -153,7 +153,7 @@ def test_nodes_that_share_a_question_are_counted_each() -> None:
 
 def test_people_who_are_only_evaluated_make_no_room_for_more_sums() -> None:
     asked: TrainingOpen = terms(trees=1, rows=100, max_depth=2)
-    known = AnsweredSums("this", 1, 100, ())
+    known = AnsweredSums("this", 1, 100)
     few = SumsCounter("telco", known, RowSet.of(PEOPLE), learning=20)
     [agreed] = few.agree(asked, trees=0, candidates=50)
     assert agreed.foretold == 3 * 50 / 20
@@ -249,7 +249,7 @@ async def test_what_an_open_training_was_foretold_is_reserved_until_it_ends(
     with pytest.raises(Refused, match=r"take 9\.0 of these 100 rows, and this one would take 9\.0"):
         await store.reserve("two", people, 9.0, 10.0)
     await store.reserve("two", RowSet.of(["somebody else"]), 9.0, 10.0)
-    known = AnsweredSums("three", 1, 10.0, await store.trainings())
+    known = AnsweredSums.of("three", 1, 10.0, await store.trainings())
     assert known.by_others(people) == 9.0  # a third opening reads so, and is refused in time
 
     await store.keep("one", 1, 0, 200, people, 10.0)

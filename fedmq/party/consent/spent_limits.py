@@ -21,7 +21,7 @@ async def spent_sums(database: Database, most: float) -> dict[str, Any] | None:
     trainings = [replace(training, reserved=0.0) for training in found]
     if not trainings:
         return None
-    answered = AnsweredSums("", 0, most, trainings)
+    answered = AnsweredSums.of("", 0, most, trainings)
     row_sets = {training.row_set.sketch.tobytes(): training.row_set for training in trainings}
     sums, rows = max((answered.by_others(found), found.rows) for found in row_sets.values())
     return {"sums_per_row": round(sums, 1), "rows": rows, "most": most}

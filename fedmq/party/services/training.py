@@ -123,7 +123,7 @@ class TrainingService(Service):
             returning=header.attempt > 1,
             finished=before is not None and before.state == "finished",
             most_sums_bytes=config.policy.most_sums_bytes,
-            answered=AnsweredSums(
+            answered=AnsweredSums.of(
                 header.session,
                 header.attempt,
                 config.policy.most_equations_per_row,

@@ -122,7 +122,7 @@ def _check(
 ) -> None:
     if math.isinf(most):
         return
-    known = AnsweredSums(session, 0, most, _trainings(connection))
+    known = AnsweredSums.of(session, 0, most, _trainings(connection))
     others = known.by_others(row_set)
     if others + per_row > most + _ROUNDING:
         raise Refused(
