@@ -19,7 +19,7 @@ export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test test-long lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
-.PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-secretflow
+.PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
 .PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 .PHONY: bench-console bench-console-day chromium screenshots
 
@@ -108,6 +108,10 @@ bench-merged-cells: $(VENV)/bench.stamp ## what smallest_cell costs of a model, 
 
 bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tables
 	@$(BIN)/python -m benchmarks.wide --page docs/measured/wide.md
+
+bench-many-rows: $(VENV)/bench.stamp rabbitmq ## a million and ten million rows over Dask; ROWS= ENGINES=
+	@$(BIN)/python -m benchmarks.many_rows $(if $(ROWS),--rows $(ROWS)) $(if $(ENGINES),--engines $(ENGINES)) \
+		--page docs/measured/many-rows.md
 
 bench-classes: $(VENV)/bench.stamp ## a round of ten classes beside one binary tree
 	@$(BIN)/python -m benchmarks.classes --page docs/measured/classes.md

@@ -103,15 +103,20 @@ class Parties:
         broker: str,
         apart: bool = False,
         ports: Mapping[str, int] | None = None,
+        compute: Mapping[str, str] | None = None,
+        ending: str = "csv",
     ) -> None:
         """``apart``: each has a core of its own, as if on a machine of its own.
 
-        ``ports``: where parties reach the broker that do not at its own port.
+        ``ports``: where parties reach the broker that do not at its own port. ``compute``: the
+        address of the Dask clusters of those that have one. ``ending``: of the tables' files.
         """
         self._folder, self._data = folder, data
         self._apart = apart
         self._broker = urlsplit(broker)
         self._ports = ports or {}
+        self._compute = {party: f'compute = "{url}"\n' for party, url in (compute or {}).items()}
+        self._ending = ending
         (folder / "federation.toml").write_text(FEDERATION)
         for party in (BANK, TELCO):
             (folder / party / "traces").mkdir(parents=True)
@@ -124,8 +129,9 @@ class Parties:
             broker = self._broker._replace(netloc=f"{party}:{party}@{self._broker.hostname}:{port}")
             self.file(party).write_text(
                 f'party = "{party}"\nfederation = "../federation.toml"\n'
-                f'broker = "{broker.geturl()}"\nstate = "state"\n'
-                f'[data]\npath = "{self._data.absolute()}/{job.data}_{table}.csv"\nid = "id"\n'
+                f'broker = "{broker.geturl()}"\nstate = "state"\n{self._compute.get(party, "")}'
+                f'[data]\npath = "{self._data.absolute()}/{job.data}_{table}.{self._ending}"\n'
+                'id = "id"\n'
                 f'{label}[policy]\nengines = ["{job.engine}"]\nallow_unsealed = true\n'
             )
         path = self._folder / BANK / "train.toml"
@@ -157,14 +163,15 @@ class Parties:
             description = TrainingJob.read(job)
             request = {"do": "train", "job": description.model_dump(mode="json")}
             request_daemon(self._folder / BANK / "state", request, note)
-            seen = {party: self._timeline(party, done[0], done[-2]) for party in daemons}
+            steady = done[:-1] if len(done) > 2 else done
+            seen = {party: self._timeline(party, steady[0], steady[-1]) for party in daemons}
         trees = description.params.num_boost_round
         kinds: Counter[str] = Counter()
         for _, sent in seen.values():
             kinds.update(sent)
         return Taken(
-            float(np.median(np.diff(done[:-1]))),
-            {party: busy / (trees - 2) for party, (busy, _) in seen.items()},
+            float(np.median(np.diff(steady))),
+            {party: busy / (len(steady) - 1) for party, (busy, _) in seen.items()},
             # What one of two parties sends, the other receives.
             dict.fromkeys(seen, kinds.total() / trees),
             {party: float(watch.peak) for party, watch in watches.items()},

@@ -66,7 +66,7 @@ Signature = Annotated[bytes, _bytes_or_none(64)]
 """Ed25519; empty where parties have no keys, or nothing was signed yet."""
 
 
-MOST_ROWS = 8_000_000
+MOST_ROWS = 32_000_000
 """Of a training: a bitmap over all rows has to fit in one message."""
 
 MOST_CANDIDATES = 2**20

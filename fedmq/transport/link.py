@@ -34,8 +34,12 @@ Whoever asks there waits for the answer, and asks again if there is none.
 
 LANES: tuple[Lane, ...] = get_args(Lane)
 
-MAX_MESSAGE_BYTES = 1024 * 1024 + 16 * 1024
-"""Largest body in bytes: a payload of 1 MiB, and room for the envelope around it."""
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024 + 16 * 1024
+"""Largest body in bytes: a bitmap of 32 million rows, and room for the envelope around it.
+
+Whatever can be split is: most messages have a quarter of a megabyte, and none but bitmaps over all
+rows more than one.
+"""
 
 
 class Settlement(Protocol):

@@ -102,7 +102,7 @@ STRATEGIES: dict[type[Body], st.SearchStrategy[Any]] = {
     training.TrainingOpen: st.builds(
         training.TrainingOpen,
         model=models,
-        rows=st.integers(1, 8_000_000 - 1),
+        rows=st.integers(1, 32_000_000 - 1),
         alignment=text,
         alignment_name=st.just("") | models,
         evaluation=bitmaps,
