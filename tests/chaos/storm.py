@@ -23,7 +23,10 @@ _DEADLINE_SECONDS = 120.0
 
 
 class Storm:
-    """Trains model after model, ``engines`` by turns, until so many faults have struck."""
+    """Trains model after model, ``engines`` by turns, until so many faults have struck.
+
+    The calm training is the first engine's, and the first one in the storm the next engine's.
+    """
 
     def __init__(
         self, federation: ChaosFederation, seed: int, engines: Sequence[EngineOfTraining] = (PLAIN,)
@@ -80,7 +83,7 @@ class Storm:
         if settled is None and not self._complete(model):
             # It is new, or the daemon was hit before it had taken it down: its owner asks again.
             with contextlib.suppress(DaemonError):
-                engine = self._engines[(len(self.models) - 1) % len(self._engines)]
+                engine = self._engines[len(self.models) % len(self._engines)]
                 self.federation.train(model, _TREES, *engine)
 
     def _complete(self, model: str) -> bool:
