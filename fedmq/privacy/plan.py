@@ -54,7 +54,7 @@ LARGEST_PIECE_BYTES = 1_000_000
 """Of what goes by the hundred megabytes: a broker and two event loops have work with each message.
 """
 
-PARCELS_AHEAD = 4
+PARCELS_AHEAD = 3
 """Parcels of circuits that may come before one more is asked for."""
 
 

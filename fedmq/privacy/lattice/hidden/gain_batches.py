@@ -24,8 +24,9 @@ from fedmq.privacy.random_stream import Stream
 
 __all__ = ["EvaluateGains", "EvaluateMore", "GarbleGains", "GarbleMore", "stretches_of"]
 
-_STRETCH_BYTES = 4_000_000
-"""Of tables: a few milliseconds of work, which is much beside handing it to who works."""
+_STRETCH_BYTES = 9_000_000
+"""Of tables: a third of a batch. What is left to do goes to a worker and back with each stretch, at
+some milliseconds of the event loop's process."""
 
 Garbled = tuple[NDArray[np.uint64], Garbling]
 """What the label holder gets next, uint64 (words,), and what is left to do."""
