@@ -38,13 +38,12 @@ from fedmq.privacy.oblivious_transfer.base_transfers import (
     MakeOffer,
     OfferedSeeds,
 )
-from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values, single
 from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["LatticeActive", "NodeAnswer"]
 
-PIECES_OF_PART = 3
-"""Made together: the first of them leave while others are made."""
+_PIECES_OF_PART = 3  # that are made together, and leave while others are made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,17 +205,17 @@ class LatticeActive(ActiveHalf):
         """In so many does a query travel."""
         return pieces_of_query(self._layout)
 
-    def encrypt(
-        self, asked: Sequence[AskedNode], seed: bytes, first: int
-    ) -> Plan[Sequence[Values]]:
-        """A part of the query about nodes, from piece ``first`` on, under secrets of ``seed``."""
+    def encrypt(self, asked: Sequence[AskedNode], seed: bytes) -> list[Plan[Sequence[Values]]]:
+        """The parts of the query about nodes, under the secrets of ``seed``."""
         rows = [self._places[node.rows] for node in asked]
-        step = EncryptNode(
-            self._pairs, rows, self._public, self._layout, seed, first, PIECES_OF_PART
-        )
-        [pieces] = yield Compute([step])
-        made: list[Values] = pieces
-        return made
+        return [
+            single(
+                EncryptNode(
+                    self._pairs, rows, self._public, self._layout, seed, first, _PIECES_OF_PART
+                )
+            )
+            for first in range(0, self.pieces_of_query, _PIECES_OF_PART)
+        ]
 
     def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[list[NodeAnswer]]:
         """What ``peer`` answered to the query of ``seed``, node by node."""
@@ -261,10 +260,7 @@ class _LatticeQuestion(Question):
         self._seed = fresh_seed()
 
     def parts(self) -> Sequence[Plan[Sequence[Values]]]:
-        return [
-            self._lattice.encrypt(self._asked, self._seed, first)
-            for first in range(0, self._lattice.pieces_of_query, PIECES_OF_PART)
-        ]
+        return self._lattice.encrypt(self._asked, self._seed)
 
     def ask(self, peer: str) -> Plan[Sequence[Answer]]:
         half = self._lattice
