@@ -109,7 +109,8 @@ class Parties:
         """``apart``: each has a core of its own, as if on a machine of its own.
 
         ``ports``: where parties reach the broker that do not at its own port. ``compute``: the
-        address of the Dask clusters of those that have one. ``ending``: of the tables' files.
+        address of the Dask clusters of those that have one. ``ending``: of the tables' files,
+        and so their type.
         """
         self._folder, self._data = folder, data
         self._apart = apart
@@ -131,7 +132,7 @@ class Parties:
                 f'party = "{party}"\nfederation = "../federation.toml"\n'
                 f'broker = "{broker.geturl()}"\nstate = "state"\n{self._compute.get(party, "")}'
                 f'[data]\npath = "{self._data.absolute()}/{job.data}_{table}.{self._ending}"\n'
-                'id = "id"\n'
+                f'type = "{self._ending}"\nid = "id"\n'
                 f'{label}[policy]\nengines = ["{job.engine}"]\nallow_unsealed = true\n'
             )
         path = self._folder / BANK / "train.toml"
