@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["MEASURED_LEAKS", "PAGE", "MeasuredLeak"]
+from fedmq.privacy.engine import Engine
+
+__all__ = ["MEASURED_LEAKS", "PAGE", "MeasuredLeak", "measured_leaks"]
 
 PAGE = "docs/measured/leakage.md"
 
@@ -37,6 +39,7 @@ class MeasuredLeak:
 
 
 _CREDIT = "Credit 2, 30,000 rows"
+_FROM_SUMS = "bins from sums"
 _LABELS_OF_NODES = MeasuredLeak(
     "a party without the label",
     "labels, from who stands in the same nodes, with 300 labels known",
@@ -59,7 +62,7 @@ _CELLS = MeasuredLeak(
     "share",
     0.001,
     0.0,
-    (_CREDIT, "bins from sums", "passive's cells between two cuts"),
+    (_CREDIT, _FROM_SUMS, "passive's cells between two cuts"),
 )
 _LINKED = MeasuredLeak(
     "the label holder",
@@ -67,7 +70,7 @@ _LINKED = MeasuredLeak(
     "accuracy",
     0.901,
     0.767,
-    (_CREDIT, "bins from sums", "passive's candidate bits, all links known"),
+    (_CREDIT, _FROM_SUMS, "passive's candidate bits, all links known"),
 )
 _NOISY_LABELS = MeasuredLeak(
     "a party without the label",
@@ -85,3 +88,9 @@ MEASURED_LEAKS: Mapping[str, Sequence[MeasuredLeak]] = {
     "ldp": (_NOISY_LABELS, _ORDER),
 }
 """By engine. Of ``plain`` nothing is hidden, and smm1 and smm2 say it of themselves."""
+
+
+def measured_leaks(engine: Engine) -> Sequence[MeasuredLeak]:
+    """Those of a job's ``engine``: where it hides sums, those that need none."""
+    leaks = MEASURED_LEAKS.get(engine.name, ())
+    return [leak for leak in leaks if not engine.hides_sums or _FROM_SUMS not in leak.row]

@@ -13,7 +13,7 @@ from fedmq.messages.array import unpack_payload
 from fedmq.messages.codec import pack_body
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.standing_consent import Particular
-from fedmq.party.consent.measured_leaks import MEASURED_LEAKS, PAGE
+from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
 from fedmq.privacy.engine import Engine
 from fedmq.protocol.training.earlier_attempts import terms_digest
 
@@ -60,7 +60,7 @@ class RequestedTerms:
             "label_holder_learns": learned.active,
             "this_party_learns": learned.passive,
             "known_leak": engine.known_leak,
-            "measured": [leak.described() for leak in MEASURED_LEAKS.get(engine.name, ())],
+            "measured": [leak.described() for leak in measured_leaks(engine)],
             "measured_in": PAGE,
         }
         return cls(peer, "training", opening.model, terms_digest(opening), details)

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.party.consent.measured_leaks import MEASURED_LEAKS, PAGE, MeasuredLeak
+from fedmq.party.consent.measured_leaks import (
+    MEASURED_LEAKS,
+    PAGE,
+    MeasuredLeak,
+    measured_leaks,
+)
+from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.registry import ENGINES
 
 ROOT = Path(__file__).parents[3]
@@ -33,3 +39,10 @@ def test_a_figure_stands_on_the_page(leak: MeasuredLeak) -> None:
 def test_every_engine_says_what_it_leaks() -> None:
     for name, engine in ENGINES.items():
         assert MEASURED_LEAKS.get(name) or engine.known_leak or name == "plain"
+
+
+def test_an_owner_whose_sums_are_hidden_reads_of_no_attack_on_sums() -> None:
+    shown, hidden = measured_leaks(Lattice()), measured_leaks(Lattice(sums="hidden"))
+    assert any("sums" in leak.what for leak in shown)
+    assert hidden and not any("sums" in leak.what for leak in hidden)
+    assert all(leak in shown for leak in hidden)
