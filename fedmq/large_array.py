@@ -36,7 +36,11 @@ class LargeFiles:
         self._lock = threading.Lock()
 
     def create(self, size: int) -> tuple[int, bool]:
-        """The descriptor of a new file of ``size`` zero bytes, and whether it lies in memory."""
+        """The descriptor of a new file of ``size`` zero bytes, and whether it lies in memory.
+
+        Raises:
+            OSError: the system refuses so many bytes.
+        """
         with self._lock:
             in_memory = hasattr(os, "memfd_create") and (
                 self.limit is None or self.in_memory + size <= self.limit
@@ -47,7 +51,14 @@ class LargeFiles:
         else:
             file, name = tempfile.mkstemp(prefix="fedmq-array-", dir=self.folder)
             Path(name).unlink()  # it lives on behind its descriptor, and leaves nothing behind
-        os.ftruncate(file, size)
+        try:
+            os.ftruncate(file, size)
+            if not in_memory and hasattr(os, "posix_fallocate"):
+                # A full disk is to say so here: to write to a mapping of it ends the process.
+                os.posix_fallocate(file, 0, size)
+        except OSError:
+            self.close(file, size, in_memory)
+            raise
         return file, in_memory
 
     def close(self, file: int, size: int, in_memory: bool) -> None:

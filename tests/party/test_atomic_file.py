@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from fedmq.party.atomic_file import write_atomically
+from tests.full_disk import room_for
 
 
 @pytest.fixture
@@ -25,17 +23,6 @@ def path(tmp_path: Path) -> Path:
 
 def names(path: Path) -> list[str]:
     return [neighbour.name for neighbour in path.parent.iterdir()]
-
-
-@contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """No file of this process may be longer than ``size`` bytes: a write beyond is cut short."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_text_and_bytes_are_written_and_replace_what_was_there(path: Path) -> None:

@@ -12,6 +12,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.large_array import FILES, descriptor_of, large_zeros, limit_memory
 from fedmq.party.compute.shared_arrays import SharedArrays
 from fedmq.simulation.simulate import simulate
+from tests.full_disk import room_for
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,14 @@ def test_others_see_what_is_written_without_a_copy() -> None:
     assert file == descriptor_of(array)
     array[7, 8] = 9
     assert os.pread(file, 1, 7008) == b"\x09"
+
+
+def test_a_disk_without_room_says_so_and_nothing_is_counted(tmp_path: Path) -> None:
+    limit_memory(0, tmp_path)
+    before = FILES.on_disk, len(list(Path("/proc/self/fd").iterdir()))
+    with room_for(4096), pytest.raises(OSError, match="large"):
+        large_zeros((800_000,), np.uint8)
+    assert (FILES.on_disk, len(list(Path("/proc/self/fd").iterdir()))) == before
 
 
 def test_beyond_the_limit_arrays_lie_on_disk_and_leave_nothing_behind(tmp_path: Path) -> None:

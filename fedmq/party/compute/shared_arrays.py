@@ -2,8 +2,8 @@
 
 An array is copied into shared memory when a computation first refers to it, and stays there as
 long as the array lives. What every level of a tree reads is so copied once; an array made by
-`fedmq.large_array` is there already. Where the system has no anonymous shared files, arrays travel
-inside the bytes of the computation.
+`fedmq.large_array` is there already. Where the system has no anonymous shared files, or refuses
+one, arrays travel inside the bytes of the computation.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class SharedArrays:
         key = id(array)
         with self._lock:
             if key not in self._files:
-                file, in_memory = FILES.create(array.nbytes)
+                try:
+                    file, in_memory = FILES.create(array.nbytes)
+                except OSError:
+                    return None
                 _write(array, file)
                 self._files[key] = file
                 weakref.finalize(array, self._forget, key, array.nbytes, in_memory)

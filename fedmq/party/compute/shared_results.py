@@ -1,7 +1,8 @@
 """How do large arrays of a result come back? In a file in memory, of which nothing is copied again.
 
 The owner makes the file, and a worker writes to it: whichever of them ends first, nothing is lost
-or left behind. Where the system has no anonymous files, arrays travel with the rest.
+or left behind. Where the system has no anonymous files, or lets them not grow, arrays travel with
+the rest.
 """
 
 from __future__ import annotations
@@ -50,14 +51,15 @@ class ResultFile:
 
 def packed_result(result: Any, address: Address) -> bytes:
     """``result`` as bytes, and its large arrays in the file at ``address``."""
-    buffer = io.BytesIO()
     if address is None:
-        pickle.dump(result, buffer, pickle.HIGHEST_PROTOCOL)
-        return buffer.getvalue()
+        return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+    buffer = io.BytesIO()
     owner, file = address
     target = os.open(f"/proc/{owner}/fd/{file}", os.O_WRONLY)
     try:
         _Pickler(buffer, target).dump(result)
+    except OSError:
+        return packed_result(result, None)
     finally:
         os.close(target)
     return buffer.getvalue()

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fedmq.party.compute.shared_arrays import SharedArrays
+from tests.full_disk import room_for
 from tests.party.compute.computations import Copy
 
 LARGE = 1 << 20
@@ -86,3 +87,13 @@ def test_without_anonymous_files_arrays_travel_as_bytes(monkeypatch: pytest.Monk
     work = SharedArrays().pickled(Copy(array))
     assert len(work) > array.nbytes
     np.testing.assert_array_equal(pickle.loads(work).array, array)  # noqa: S301 (see above)
+
+
+def test_where_a_file_is_refused_arrays_travel_as_bytes() -> None:
+    array, before, shared = np.arange(LARGE), open_files(), SharedArrays()
+    with room_for(4096):
+        work = shared.pickled(Copy(array))
+    assert len(work) > array.nbytes
+    np.testing.assert_array_equal(pickle.loads(work).array, array)  # noqa: S301 (see above)
+    assert open_files() == before
+    assert len(shared.pickled(Copy(array))) < 1000  # there is room again

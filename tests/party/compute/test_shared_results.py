@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedmq.party.compute.process_pool import ProcessPool
 from fedmq.party.compute.shared_results import ResultFile, packed_result
+from tests.full_disk import room_for
 from tests.party.compute.computations import Copy
 from tests.party.compute.test_shared_arrays import arrays, open_files
 
@@ -53,6 +54,14 @@ def test_without_anonymous_files_arrays_travel_with_the_rest(
     array = np.arange(100_000)
     file = ResultFile()
     np.testing.assert_array_equal(file.read(packed_result(array, file.address)), array)
+    file.close()
+
+
+def test_where_the_file_may_not_grow_arrays_travel_with_the_rest() -> None:
+    array, file = np.arange(100_000), ResultFile()
+    with room_for(4096):
+        packed = packed_result(array, file.address)
+    np.testing.assert_array_equal(file.read(packed), array)
     file.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from fedmq.party.consent.row_quota import RowQuota
 from fedmq.party.identity.sealer import Clear
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engines.lattice import Lattice
+from tests.full_disk import room_for
 from tests.party.attacked import PARTIES, ROWS, Recorder, Training
 from tests.party.sealed_parties import envelope
 
@@ -307,13 +307,8 @@ class TestAuditLog:
 
     def test_a_disk_that_takes_a_part_only_is_full_and_left_as_it_was(self, log: AuditLog) -> None:
         before = log.path.read_bytes()
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 1000, limits[1]))
-        try:
-            with pytest.raises(ConfigError, match="cannot be written"):
-                log.check()
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with room_for(len(before) + 1000), pytest.raises(ConfigError, match="cannot be written"):
+            log.check()
         assert log.path.read_bytes() == before
         log.record("asked", rows=5)
         assert [entry["rows"] for entry in AuditLog(log.path.parent).entries()] == list(range(6))

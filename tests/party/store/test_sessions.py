@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
 from fedmq.transport.backoff import Backoff
+from tests.full_disk import room_for
 
 ROWS = 1000
 SESSION = StoredSession("one", "model", 1, job='{"engine": "plain"}')
@@ -347,20 +347,9 @@ class TestSchema:
         await database.close()
 
 
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """As if the disk were full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 async def test_a_write_outlasts_a_full_disk(database: Database, store: SessionStore) -> None:
     await store.begin(SESSION)
-    with files_of_at_most(1024):
+    with room_for(1024):
         saving = asyncio.create_task(store.save("one", active_tree(0)))
         await asyncio.wait([saving], timeout=0.3)
         assert "cannot be used" in database.trouble
@@ -376,7 +365,7 @@ async def test_a_write_that_is_given_up_leaves_no_trouble_behind(
     database: Database, store: SessionStore
 ) -> None:
     await store.begin(SESSION)
-    with files_of_at_most(1024):
+    with room_for(1024):
         first = asyncio.create_task(store.save("one", active_tree(0)))
         second = asyncio.create_task(store.save("one", active_tree(0)))
         await asyncio.wait([first, second], timeout=0.3)
@@ -391,7 +380,7 @@ async def test_a_write_that_is_given_up_leaves_no_trouble_behind(
 
 async def test_a_store_is_opened_when_the_disk_has_room_again(tmp_path: Path) -> None:
     database = Database(tmp_path / "fedmq.sqlite", Backoff(first=0.02, limit=0.05))
-    with files_of_at_most(1024):
+    with room_for(1024):
         opening = asyncio.create_task(database.open())
         await asyncio.wait([opening], timeout=0.3)
         assert "cannot be used" in database.trouble
