@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import Tree
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Computation, Given
 from fedmq.messages.training import EngineSetup
@@ -190,7 +191,7 @@ class Calibration:
             {party: sum(v for (by, _), v in once.items() if by == party) for party in parties},
             {party: sum(v for (_, to), v in once.items() if to == party) for party in parties},
             max(messages.values(), default=0) / params.total_trees,
-            _splits(share),
+            self._splits(share),
         )
 
     async def splits(self, rows: int) -> float:
@@ -198,7 +199,14 @@ class Calibration:
         params = self._scaled(rows, 2)
         machines = self._machines(rows, params, engine_named("plain", {}, "estimate"))
         share, *_ = await run_machines(machines, ThreadPool(), MEMORY, "training", Traffic())
-        return _splits(share)
+        return self._splits(share)
+
+    def _splits(self, share: ActiveShare) -> float:
+        """Of a tree on the average; where sums are hidden, its nodes that are contested."""
+        if self._engine.hides_sums:
+            depth = self._params.max_depth
+            return float(np.mean([_nodes_above(tree, depth) for tree in share.trees]))
+        return float(np.mean([np.sum(~tree.is_leaf) for tree in share.trees]))
 
     @asynccontextmanager
     async def _checkpointers(self) -> AsyncIterator[dict[str, Checkpointer]]:
@@ -274,5 +282,9 @@ class Calibration:
         return table
 
 
-def _splits(share: ActiveShare) -> float:
-    return float(np.mean([np.sum(~tree.is_leaf) for tree in share.trees]))
+def _nodes_above(tree: Tree, max_depth: int) -> int:
+    """How many nodes are not as deep as the deepest may be; 0 is no bound."""
+    depths = np.zeros(len(tree.owner), np.int64)
+    for node in np.flatnonzero(~tree.is_leaf):  # the root first
+        depths[[tree.left[node], tree.right[node]]] = depths[node] + 1
+    return int(np.sum(depths < max_depth)) if max_depth else len(depths)

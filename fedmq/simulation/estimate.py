@@ -110,9 +110,16 @@ def estimate(
     slack = max(1.0, seen[-1].seconds * width / max(sum(seen[-1].busy.values()), 1e-9))
     sent = max((whole.received[party] + whole.sent[party] for party in passive), default=0.0)
     on_the_way = _STAGES * (whole.messages * broker.message + sent * broker.byte)
-    per_tree = sum(whole.busy.values()) / width * slack + on_the_way
+
+    def taken(busy: float) -> float:
+        computing = busy / width * slack
+        # Tables of circuits are made and read while others travel.
+        return max(computing, on_the_way) if spec.hides_sums else computing + on_the_way
+
+    per_tree = taken(sum(whole.busy.values()))
+    kept = 0 if spec.hides_sums else _TIMES_KEPT  # tables are read and forgotten
     others = max((whole.busy[party] for party in passive), default=0.0)
-    apart = (whole.busy[ACTIVE] + others) / width * slack + on_the_way
+    apart = taken(whole.busy[ACTIVE] + others)
     shared = params.total_trees - params.trees_alone
     return Estimate(
         trees=params.total_trees,
@@ -124,7 +131,7 @@ def estimate(
                 whole.busy[party] * shared,
                 whole.sent[party] * shared + whole.sent_once[party],
                 whole.received[party] * shared + whole.received_once[party],
-                seen[0].memory + _TIMES_KEPT * whole.received[party],
+                seen[0].memory + kept * whole.received[party],
             )
             for party in (ACTIVE, *passive)
         },
