@@ -76,7 +76,7 @@ KINDS = {
     "both": (True, True),
 }
 """What a run has: seals, a store."""
-CHECKED = {"plain": (1, 20), "ou": (3, 4), "paillier": (3, 4)}
+CHECKED = {"plain": (1, 20), "ou": (1, 4), "paillier": (3, 4)}
 """By engine: there is a pair of runs for so many of ``--pairs``, of so many trees."""
 Item = TypeVar("Item")
 
