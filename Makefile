@@ -170,7 +170,7 @@ charts: $(VENV)/charts.stamp ## lint, render and compare the Helm chart, alerts 
 	@$(BIN)/pytest tests/deployment
 
 clean: ## remove the virtual environment and all caches
-	@rm -rf $(VENV) .matrix .rabbitmq4 .secretflow .cache build dist site $(MERMAID) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf --one-file-system $(VENV) .matrix .rabbitmq4 .secretflow .cache build dist site $(MERMAID) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than pyproject.toml when what that file asks for is installed.
