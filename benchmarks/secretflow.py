@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -78,11 +77,9 @@ def environment() -> Path | None:
 
 
 def _python310() -> str | None:
-    candidates = [
-        shutil.which("python3.10"),
-        *Path.home().glob(".pyenv/versions/3.10.*/bin/python"),
-    ]
-    return next((str(path) for path in candidates if path), None)
+    command = [str(ROOT / ".ci" / "find-python"), "3.10"]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)
+    return found.stdout.strip() or None
 
 
 def secretflow_seconds(
