@@ -35,6 +35,7 @@ import numpy as np
 from benchmarks.broker import private_node
 from benchmarks.credit import LABELS
 from benchmarks.page import write_page
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.simulation.memory_watch import MemoryWatch
@@ -139,6 +140,7 @@ class Parties:
         path.write_text(
             f'engine = "{job.engine}"\n'
             f"[params]\nnum_boost_round = {trees}\nmax_depth = {job.depth}\nmax_bin = 32\n"
+            f'xgboost_arithmetic = "{OLDEST}"\n'
             f"[engine_options]\n{job.options}\n{options}\n"
         )
         return path

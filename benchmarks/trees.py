@@ -29,7 +29,8 @@ from benchmarks.centralised import xgboost_seconds
 from benchmarks.credit import Credit
 from fedmq import TrainParams, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.xgboost.parity import compare, installed_arithmetic, train_reference
 from fedmq.party.telemetry.timeline import Timeline, write_trace
 from fedmq.simulation.memory_watch import MemoryWatch
 
@@ -99,6 +100,7 @@ def run(case: Case, broker: str, trace_file: Path | None = None) -> dict[str, An
         max_bin=case.bins,
         goss=case.goss,
         gradient_bits=case.gradient_bits,
+        xgboost_arithmetic=OLDEST,
     )
     options = dict(case.options)
     if case.engine in ("paillier", "ou"):
@@ -177,7 +179,8 @@ def beside_xgboost(
     values: NDArray[np.float32], label: NDArray[np.float32], params: TrainParams, model: Any
 ) -> dict[str, Any]:
     result: dict[str, Any] = {"xgboost seconds": xgboost_seconds(values, label, params)}
-    if not params.goss and params.gradient_bits is None:
+    same = params.xgboost_arithmetic == installed_arithmetic()
+    if same and not params.goss and params.gradient_bits is None:
         bins = BinMatrix.of(values, Cuts.of(values, params.max_bin))
         parity = compare(train_reference(bins, label, params), model.joined_trees(), bins)
         result["nodes as XGBoost's"] = f"{parity.identical}/{parity.total}"

@@ -11,6 +11,7 @@ import numpy as np
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import split_gains
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.privacy.lattice.hidden.field import Field
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.lattice.hidden.level_pair import LevelPair
@@ -21,7 +22,7 @@ LABEL = RANDOM.permutation(np.arange(ROWS) % 2)
 FLOATS = np.stack([0.5 - LABEL, np.full(ROWS, 0.25)], axis=-1).astype(np.float32)
 SCALE = FixedPoint.of(FLOATS)
 PAIRS = SCALE.encode(FLOATS)
-PARAMS = TrainParams(min_child_weight=0.0)
+PARAMS = TrainParams(min_child_weight=0.0, xgboost_arithmetic=OLDEST)
 SETS = np.arange(2**PEOPLE)[:, np.newaxis] >> np.arange(PEOPLE) & 1
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.pinning import pin
@@ -214,7 +215,8 @@ class ChaosFederation:
         Raises:
             DaemonError: the daemon was hit before it had taken the request down.
         """
-        params = {"num_boost_round": trees, "max_depth": 3, "max_bin": 16, **params}
+        given = {"num_boost_round": trees, "max_depth": 3, "max_bin": 16}
+        params = given | {"xgboost_arithmetic": OLDEST} | params
         weak = {"key_bits": 512, "allow_weak_keys": True} if engine in ("paillier", "ou") else {}
         job = TrainingJob(
             model=model,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.computation import Given
 from fedmq.party.data.folds import folds_of
 from fedmq.privacy.engine import Engine
@@ -224,7 +225,7 @@ def test_a_crash_costs_a_lattice_its_hint_and_no_more_than_a_tree(seed: int) -> 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_hidden_sums_begin_anew_after_a_crash_with_other_secrets(seed: int) -> None:
-    params = TrainParams(num_boost_round=3, max_depth=3, max_bin=4)
+    params = TrainParams(num_boost_round=3, max_depth=3, max_bin=4, xgboost_arithmetic=OLDEST)
     parties = PARTIES[:2]
     calm = CrashSimulation(builds(params, Plain(), parties=parties), Faults(), 0)
     calm.run()
@@ -247,7 +248,11 @@ def test_hidden_sums_begin_anew_after_a_crash_with_other_secrets(seed: int) -> N
 @pytest.mark.parametrize("seed", range(3))
 def test_a_crash_costs_a_chain_of_hidden_sums_no_more_than_a_tree(seed: int) -> None:
     """Base transfers, masks and labels of an attempt are its own; the model is the same."""
-    settings: dict[str, object] = {"num_boost_round": 2, "max_depth": 2}
+    settings: dict[str, object] = {
+        "num_boost_round": 2,
+        "max_depth": 2,
+        "xgboost_arithmetic": OLDEST,
+    }
     calm = trained(0, Faults(), Plain(), **settings)
     faults = Faults(
         drop=0.1 * (seed % 2), repeat=0.2, crashes=crashes(seed, 1 + seed % 2, 1.2 * calm.ended)

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import fedmq
 from fedmq.boosting.node_numbers import ROOT
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.view import SessionView
@@ -91,7 +92,9 @@ def test_sums_that_are_hidden_are_not_taken_for_shown(tmp_path: Path, sums: str)
     model = fedmq.simulate(
         **given,
         label=label,
-        params=fedmq.TrainParams(num_boost_round=2, max_depth=2, max_bin=8),
+        params=fedmq.TrainParams(
+            num_boost_round=2, max_depth=2, max_bin=8, xgboost_arithmetic=OLDEST
+        ),
         engine="lattice",
         engine_options={"sums": sums},
         record=tmp_path,

@@ -18,6 +18,7 @@ from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.leakage.attacks.bins_from_sums import NodeSums, left_shares, named_rows
 from fedmq.privacy.lattice.hidden.field import Field
 from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
@@ -29,6 +30,7 @@ from tests.privacy.lattice.hidden.simulator import evaluated, made_up
 ROWS = 80
 TREES = 3
 READINGS = 6
+PARAMS = TrainParams(min_child_weight=0.0, xgboost_arithmetic=OLDEST)
 VALUES = np.random.default_rng(4).normal(size=(ROWS, 2)).astype(np.float32)
 BINS = BinMatrix.of(VALUES, Cuts.of(VALUES, 12))
 CANDIDATES = CandidateTable.of(BINS.cuts)
@@ -74,7 +76,7 @@ def seen() -> tuple[SeenLevel, ...]:
             rows = [np.flatnonzero(place == node).astype(np.int32) for node in range(2**depth)]
             left = CANDIDATES.left_sums(histograms(BINS, pairs, rows))
             totals = np.stack([pairs[held].sum(axis=0) for held in rows])
-            level = DrawnLevel(left, totals, scale, TrainParams(min_child_weight=0.0), field)
+            level = DrawnLevel(left, totals, scale, PARAMS, field)
             told = session.run(level, to_beat(rows), bytes([tree + 1, depth]) * 16)
             found.append(SeenLevel(rows, pairs, level, told))
             place = 2 * place + random.integers(0, 2, ROWS)

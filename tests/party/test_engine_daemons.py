@@ -21,6 +21,7 @@ evaluation = 0.2
 num_boost_round = 2
 max_depth = 3
 max_bin = 16
+xgboost_arithmetic = "3.2"
 """
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.errors import Aborted
 from fedmq.messages import training
 from fedmq.messages.array import Array, unpack_payload
@@ -23,7 +24,8 @@ HIDDEN = Lattice(sums="hidden")
 
 
 def plain(**params: Any) -> Federation:
-    return small(**{"counts": (1, 2, 2), "num_boost_round": 1, "max_depth": 2, **params})
+    few = {"counts": (1, 2, 2), "num_boost_round": 1, "max_depth": 2}
+    return small(**few | {"xgboost_arithmetic": OLDEST} | params)
 
 
 def hidden(**params: Any) -> Federation:

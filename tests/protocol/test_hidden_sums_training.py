@@ -8,16 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.errors import ConfigError
 from fedmq.messages import training
 from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.engines.lattice import Lattice
-from tests.protocol.federation import ACTIVE, shares, small
+from tests.protocol.federation import ACTIVE, Federation, shares, small
 from tests.simulator import Link
 
 HIDDEN = Lattice(sums="hidden")
+
+
+def dealt(**params: Any) -> Federation:
+    """A federation whose gains are those that circuits compute."""
+    return small(**{"xgboost_arithmetic": OLDEST, **params})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +43,7 @@ HIDDEN = Lattice(sums="hidden")
     ids=str,
 )
 def test_the_model_is_the_plain_engines(params: dict[str, Any]) -> None:
-    federation = small(counts=(2, 2), **params)
+    federation = dealt(counts=(2, 2), **params)
     assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
 
 
@@ -47,12 +53,12 @@ def test_the_model_is_the_plain_engines(params: dict[str, Any]) -> None:
     ids=str,
 )
 def test_whoever_holds_the_columns(counts: tuple[int, ...]) -> None:
-    federation = small(counts=counts)
+    federation = dealt(counts=counts)
     assert shares(federation.having(engine=HIDDEN).train()) == shares(federation.train())
 
 
 def test_with_weights_and_merged_cells() -> None:
-    federation = small(counts=(2, 2))
+    federation = dealt(counts=(2, 2))
     weight = np.random.default_rng(3).uniform(0, 3, len(federation.label)).astype(np.float32)
     federation = federation.having(weight=weight, smallest_cell={"telco": 12})
     shown = federation.having(engine=Lattice()).train()
@@ -60,7 +66,7 @@ def test_with_weights_and_merged_cells() -> None:
 
 
 def test_over_a_bad_link() -> None:
-    federation = small(counts=(1, 3))
+    federation = dealt(counts=(1, 3))
     link = Link(drop=0.1, repeat=0.2, delay=1.0)
     hidden = federation.having(engine=HIDDEN).train(seed=5, link=link)
     assert shares(hidden) == shares(federation.train())
@@ -76,6 +82,7 @@ def test_over_a_bad_link() -> None:
         ({"interaction_constraints": [["bank_secret_name_0"]]}, "interaction_constraints"),
         ({"max_cat_to_onehot": 2}, "max_cat_to_onehot"),
         ({"multi_strategy": "multi_output_tree", "num_class": 3}, "multi_strategy"),
+        ({"xgboost_arithmetic": "3.4"}, "xgboost_arithmetic = '3.4': where sums are hidden, gains"),
     ],
     ids=lambda case: next(iter(case)) if isinstance(case, dict) else "",
 )
@@ -85,11 +92,11 @@ def test_what_the_circuits_do_not_compute_is_refused_by_name(
     if "num_class" in params:
         params = {**params, "objective": "multi:softprob", "base_score": None}
     with pytest.raises(ConfigError, match=f"engine lattice: {why}"):
-        small(counts=(2, 2), **params).having(engine=HIDDEN).training()
+        dealt(counts=(2, 2), **params).having(engine=HIDDEN).training()
 
 
 def test_a_lambda_that_no_hidden_hessian_has_is_refused() -> None:
-    federation = small(counts=(2, 2), reg_lambda=1e9)
+    federation = dealt(counts=(2, 2), reg_lambda=1e9)
     simulation = federation.having(engine=HIDDEN).train()
     assert "reg_lambda = 1000000000.0 is no number of" in str(simulation.errors[ACTIVE])
 
@@ -98,7 +105,7 @@ def test_a_lambda_that_no_hidden_hessian_has_is_refused() -> None:
 def test_no_message_but_the_first_tells_of_sums_being_shown(directions: Any) -> None:
     said: list[Envelope] = []
     engine = Lattice(sums="hidden", directions=directions)
-    small(counts=(2, 2), num_boost_round=1).having(engine=engine).train(tap=said.append)
+    dealt(counts=(2, 2), num_boost_round=1).having(engine=engine).train(tap=said.append)
     [opening] = [
         envelope.body for envelope in said if isinstance(envelope.body, training.TrainingOpen)
     ]
@@ -146,7 +153,7 @@ def test_who_breaks_the_protocol_of_contests_ends_the_session(
         ours = isinstance(envelope.body, kind) and envelope.header.sender == sender
         return change(envelope.body) if ours else envelope.body
 
-    federation = small(counts=(0, 2), num_boost_round=1).having(engine=HIDDEN)
+    federation = dealt(counts=(0, 2), num_boost_round=1).having(engine=HIDDEN)
     simulation = federation.train(rewrite=rewrite)
     [other] = {ACTIVE, "telco"} - {sender}
     assert why in str(simulation.errors[other])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.errors import FedmqError, ProtocolError
 from fedmq.messages.codec import KINDS
 from fedmq.privacy.engines.lattice import Lattice
@@ -239,7 +240,8 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
         scoring = federation.scoring(simulation.results, [str(row) for row in range(80)])
         ran(watch(scoring), seed=seed, link=link)
         ran(watch(explaining(federation, simulation.results, IDS)), seed=seed, link=link)
-    chained = small(counts=(1, 1, 1), max_depth=1, max_bin=4, num_boost_round=1)
+    few = {"max_depth": 1, "max_bin": 4, "num_boost_round": 1, "xgboost_arithmetic": OLDEST}
+    chained = small(counts=(1, 1, 1), **few)
     ran(watch(chained.having(engine=Lattice(sums="hidden")).training()))
     for count, seed in itertools.product((2, 3, 4), range(6)):
         parties = alignments.machines(alignments.people(count, seed))

@@ -11,6 +11,7 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.node_numbers import depth
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.computation import Given
 from fedmq.messages import training
 from fedmq.messages.envelope import Envelope
@@ -114,7 +115,7 @@ def test_no_message_of_a_training_on_a_lattice_tells_a_secret() -> None:
 
 
 def test_no_message_of_a_training_with_hidden_sums_tells_a_secret_or_a_sum() -> None:
-    params = {"num_boost_round": 1, "max_depth": 2, "max_bin": 3}
+    params = {"num_boost_round": 1, "max_depth": 2, "max_bin": 3, "xgboost_arithmetic": OLDEST}
     made = federation(**params, counts=(3, 3)).having(engine=Lattice(sums="hidden"))
     envelopes, secrets, simulation = trained(made)
     assert set(simulation.results[ACTIVE].trees[0].owner.tolist()) > {-1}

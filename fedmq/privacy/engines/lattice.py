@@ -14,6 +14,7 @@ import numpy as np
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
 from fedmq.privacy.lattice.active import LatticeActive
@@ -100,6 +101,12 @@ class Lattice(Engine):
                     f"engine {self.name}: {name}: gains are computed without it where sums are "
                     'hidden; leave it out, or set sums = "shown"'
                 )
+        if params.xgboost_arithmetic != OLDEST:
+            raise ConfigError(
+                f"engine {self.name}: xgboost_arithmetic = {params.xgboost_arithmetic!r}: where "
+                f"sums are hidden, gains are those of XGBoost {OLDEST}; set xgboost_arithmetic = "
+                f'"{OLDEST}", or sums = "shown"'
+            )
 
     def on_terms(self, sums: str) -> Self:
         if sums == "shown" and self.hides_sums:

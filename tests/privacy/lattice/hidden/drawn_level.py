@@ -9,6 +9,7 @@ import numpy as np
 from fedmq.boosting.fixed_point import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, is_worthwhile, split_gains
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.oblivious_transfer.wide_integers import Wide, subtract
 
@@ -59,7 +60,7 @@ class DrawnLevel:
                 picked = random.integers(0, len(running), stop - start)
                 left[node, start:stop] = running[picked]
         field = Field(scale.value_bits + max(rows - 1, 1).bit_length() + 2)
-        return cls(left, totals, scale, TrainParams(**params), field)
+        return cls(left, totals, scale, TrainParams(**params, xgboost_arithmetic=OLDEST), field)
 
     @property
     def gains(self) -> np.ndarray:
