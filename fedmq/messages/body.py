@@ -38,6 +38,8 @@ class Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     kind: ClassVar[str]
+    in_bulk: ClassVar[bool] = False
+    """Whether many megabytes are such, which a broker need not keep over its restart."""
 
 
 class SessionRefuse(Body):

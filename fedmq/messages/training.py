@@ -229,6 +229,7 @@ class QueryPiece(Body):
     """Active to passive: a piece of what the engine asks for one node."""
 
     kind: ClassVar[str] = "query piece"
+    in_bulk: ClassVar[bool] = True
 
     tree: Index
     node: Node
@@ -291,6 +292,7 @@ class CircuitPiece(Body):
     """
 
     kind: ClassVar[str] = "circuit piece"
+    in_bulk: ClassVar[bool] = True
 
     tree: Index
     node: Node

@@ -292,9 +292,10 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Transmit:
-    """Hand ``envelope`` to the transport."""
+    """Hand ``envelope`` to the transport; ``again``: it was handed over before."""
 
     envelope: Envelope
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

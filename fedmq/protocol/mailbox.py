@@ -285,7 +285,7 @@ class Mailbox:
         effects: list[Effect] = []
         for sequence, body in list(peer.unacknowledged.items())[:_RESENT_AT_ONCE]:
             if sequence not in peer.leaving:
-                effects += self._transmit(recipient, peer, sequence, body)
+                effects += self._transmit(recipient, peer, sequence, body, again=True)
         return [*effects, self._resend_timer(recipient, peer)]
 
     def _acknowledge(self, recipient: str, peer: _Peer) -> list[Effect]:
@@ -296,7 +296,9 @@ class Mailbox:
         due = peer.round_trip.due(size)
         return SetTimer(Resend(recipient), self.policy.wait(peer.retry, self._random, due))
 
-    def _transmit(self, recipient: str, peer: _Peer, sequence: int, body: Body) -> list[Effect]:
+    def _transmit(
+        self, recipient: str, peer: _Peer, sequence: int, body: Body, *, again: bool = False
+    ) -> list[Effect]:
         # Every message carries an acknowledgement, so none is due after it.
         effects: list[Effect] = []
         if peer.unconfirmed:
@@ -317,4 +319,4 @@ class Mailbox:
             acknowledged=peer.taken,
             kind=body.kind,
         )
-        return [*effects, Transmit(Envelope(header, body))]
+        return [*effects, Transmit(Envelope(header, body), again)]

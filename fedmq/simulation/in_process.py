@@ -19,6 +19,7 @@ from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.lane import SessionLane
 from fedmq.party.sessions.observer import SessionObserver
 from fedmq.party.sessions.recording import Recorder
 from fedmq.party.sessions.runner import SessionRunner
@@ -84,7 +85,7 @@ async def run_machines(
                 keep = stack.enter_context(Recorder(path, party)).keep
             runner = SessionRunner(
                 Session(machine, mailbox),
-                publish=_publisher(links[party], lane),
+                publish=SessionLane(links[party], lane).publish,
                 pool=pool,
                 sealer=sealers[party] if sealers else None,
                 checkpointer=(checkpointers or {}).get(party, NULL_CHECKPOINTER),
@@ -121,13 +122,6 @@ async def _opened_links(
         raise ConfigError(f"broker: {broker!r} is unknown; use {MEMORY} or an amqp:// URL")
     await stack.enter_async_context(TemporaryTopology(broker, federation, parties))
     return {party: RabbitMQLink(broker, federation, party) for party in parties}
-
-
-def _publisher(link: Link, lane: Lane) -> Callable[..., Coroutine[Any, Any, None]]:
-    async def publish(recipient: str, body: bytes, *, message_id: str) -> None:
-        await link.publish(recipient, lane, body, message_id=message_id)
-
-    return publish
 
 
 def in_own_loop(work: Coroutine[Any, Any, T]) -> T:

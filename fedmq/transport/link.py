@@ -14,6 +14,7 @@ from fedmq.transport.priority import PriorityGate
 __all__ = [
     "LANES",
     "MAX_MESSAGE_BYTES",
+    "PASSING",
     "Delivery",
     "Lane",
     "Link",
@@ -25,14 +26,20 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-Lane = Literal["training", "inference", "online"]
+Lane = Literal["training", "bulk", "inference", "online"]
 """A party reads one queue per lane, so that scoring never waits behind a training's bulk.
+
+The lane ``bulk`` is for the many megabytes of a training that are worth nothing tomorrow. The
+broker confirms what it has taken there, delivers what was not acknowledged again, and forgets all
+of it when it restarts, or after some minutes. Who sends again takes another lane.
 
 The lane ``online`` is transient: nothing on it is confirmed, written to disk or delivered again.
 Whoever asks there waits for the answer, and asks again if there is none.
 """
 
 LANES: tuple[Lane, ...] = get_args(Lane)
+PASSING: tuple[Lane, ...] = ("bulk", "online")
+"""Those that keep nothing: neither over a restart of the broker nor among the dead letters."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024 + 16 * 1024
 """Largest body in bytes: a bitmap of 32 million rows, and room for the envelope around it.
@@ -129,15 +136,23 @@ class Link(ABC):
 
     @abstractmethod
     async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
-        """Send ``body`` and return once the broker has taken responsibility for it.
+        """Send ``body`` and return once the broker has taken it.
 
         A failed publish is not repeated here, and may have been delivered nevertheless. Repeat it
         under the same ``message_id``: the recipient drops what it has already.
 
         Raises:
-            Unroutable: the recipient has no queue.
+            Unroutable: the recipient has no queue of this lane.
             Oversized: ``body`` is longer than `MAX_MESSAGE_BYTES`.
             LinkError: the link is down, or the broker refuses or does not answer in time.
+        """
+
+    @abstractmethod
+    async def is_read(self, recipient: str, lane: Lane) -> bool:
+        """Whether ``recipient`` reads its queue of ``lane`` at this moment.
+
+        Raises:
+            LinkError: the link is down, or the broker does not answer.
         """
 
     @abstractmethod

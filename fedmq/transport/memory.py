@@ -115,6 +115,12 @@ class MemoryLink(Link):
         if not self._broker.carry(self.party, recipient, lane, body, message_id):
             raise Unroutable(f"{self.party}: {recipient!r} has no {lane} queue in this federation")
 
+    async def is_read(self, recipient: str, lane: Lane) -> bool:
+        if not self.connected:
+            raise LinkError(f"{self.party}: the link is closed; open it before asking")
+        queue = self._broker.queues.get((recipient, lane))
+        return queue is not None and queue.consumer is not None
+
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
         self._check_size(recipient, body)
         if not self.connected:

@@ -59,7 +59,9 @@ class _Kept(NullCheckpointer):
         self.messages.append(message)
 
 
-async def nowhere(recipient: str, body: bytes, *, message_id: str) -> None: ...
+async def nowhere(
+    recipient: str, body: bytes, *, message_id: str, in_bulk: bool = False
+) -> None: ...
 
 
 def _envelope(sequence: int, body: Body) -> Envelope:

@@ -258,7 +258,9 @@ class Training(Sitting):
 
 
 def _to(link: Link) -> Publish:
-    async def publish(recipient: str, body: bytes, *, message_id: str) -> None:
+    async def publish(
+        recipient: str, body: bytes, *, message_id: str, in_bulk: bool = False
+    ) -> None:
         await link.publish(recipient, "training", body, message_id=message_id)
 
     return publish

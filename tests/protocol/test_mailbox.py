@@ -409,3 +409,13 @@ def test_ids_of_messages_are_unique_and_name_session_attempt_and_parties() -> No
 def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         RetryPolicy(**wrong)
+
+
+def test_what_is_sent_again_says_so() -> None:
+    bank = mailbox("bank", "telco")
+    first = bank.send("telco", numbered(1))
+
+    _, second = bank.timer(Resend("telco"))
+
+    handed = [effect for effect in (*first, *second) if isinstance(effect, Transmit)]
+    assert [effect.again for effect in handed] == [False, True]

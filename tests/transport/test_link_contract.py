@@ -27,6 +27,35 @@ async def test_a_message_arrives_with_its_id_sender_and_lane(federation: Federat
     assert not delivery.redelivered
 
 
+async def test_a_lane_is_read_while_its_party_is_there(federation: Federation) -> None:
+    bank, _ = await federation.opened("bank")
+    telco = federation.link("telco")
+    assert not await bank.is_read("telco", "bulk")
+
+    await telco.open(Inbox())
+    assert await bank.is_read("telco", "bulk")
+    await telco.close()
+
+    assert not await bank.is_read("telco", "bulk")
+    assert not await bank.is_read("nobody", "bulk")
+
+
+async def test_what_goes_in_bulk_comes_back_until_it_is_acknowledged(
+    federation: Federation,
+) -> None:
+    bank, _ = await federation.opened("bank")
+    telco, inbox = await federation.opened("telco")
+    await bank.publish("telco", "bulk", b"tables", message_id="m1")
+    first = await inbox.next()
+    assert (first.body, first.lane, first.sender) == (b"tables", "bulk", "bank")
+    await telco.close()
+
+    _, inbox = await federation.opened("telco")
+
+    again = await inbox.acked()
+    assert (again.message_id, again.redelivered) == ("m1", True)
+
+
 async def test_messages_of_one_sender_arrive_in_order(federation: Federation) -> None:
     bank, _ = await federation.opened("bank")
     _, inbox = await federation.opened("telco")

@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.attempts import AttemptLoop, first_of
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.lane import SessionLane
 from fedmq.party.sessions.observer import Observation
 from fedmq.party.sessions.progress import Progress
 from fedmq.party.sessions.runner import NOBODY_ASKED, Owner, SessionRunner
@@ -144,7 +144,7 @@ class Sessions:
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
             Session(machine, mailbox),
-            publish=_Lane(self._link, _LANES[purpose]).publish,
+            publish=SessionLane(self._link, _LANES[purpose]).publish,
             pool=self._pool,
             sealer=self._sealer,
             checkpointer=checkpointer,
@@ -248,12 +248,3 @@ class Sessions:
     def _forget(self, running: RunningSession) -> None:
         self._inbox.remove(running.runner)
         running.runner.stop()
-
-
-@dataclass(frozen=True, slots=True)
-class _Lane:
-    link: Link
-    lane: Lane
-
-    async def publish(self, recipient: str, body: bytes, *, message_id: str) -> None:
-        await self.link.publish(recipient, self.lane, body, message_id=message_id)

@@ -63,9 +63,11 @@ _OUTSTANDING = 16  # publishes that may wait for their confirmation at once
 
 
 class Publish(Protocol):
-    """How an envelope leaves: recipient, its bytes, its id."""
+    """How an envelope leaves: recipient, its bytes, its id, and whether it may go in bulk."""
 
-    async def __call__(self, recipient: str, body: bytes, *, message_id: str) -> None: ...
+    async def __call__(
+        self, recipient: str, body: bytes, *, message_id: str, in_bulk: bool = False
+    ) -> None: ...
 
 
 class Owner(Protocol):
@@ -235,10 +237,10 @@ class SessionRunner:
 
     def _act(self, effect: Effect) -> None:
         match effect:
-            case Transmit(envelope):
+            case Transmit(envelope, again):
                 if self._record is not None:
                     self._record(envelope)
-                self._tasks.spawn(self._transmit(envelope, self._kept))
+                self._tasks.spawn(self._transmit(envelope, self._kept, again=again))
             case RunPlan():
                 self._run(PlanRun(effect))
             case SetTimer(key, seconds):
@@ -332,7 +334,9 @@ class SessionRunner:
         if not self.outcome.done():
             self.outcome.set_result(result)
 
-    async def _transmit(self, envelope: Envelope, kept: asyncio.Task[None] | None) -> None:
+    async def _transmit(
+        self, envelope: Envelope, kept: asyncio.Task[None] | None, *, again: bool
+    ) -> None:
         header = envelope.header
         if kept is not None and not kept.done():
             await asyncio.wait([kept])
@@ -343,7 +347,7 @@ class SessionRunner:
             published = Published(header.recipient, header.sequence)
             try:
                 async with self._outstanding:
-                    size = await self._leave(self.session.mailbox.leaving(envelope))
+                    size = await self._leave(self.session.mailbox.leaving(envelope), again=again)
                 at = self._loop.time()
                 published = Published(header.recipient, header.sequence, size, at)
             finally:
@@ -365,14 +369,16 @@ class SessionRunner:
         else:
             self._link_trouble = ""
 
-    async def _leave(self, envelope: Envelope) -> int:
+    async def _leave(self, envelope: Envelope, *, again: bool) -> int:
         """Publish, and return after the broker's confirm how many bytes it was."""
         header, data = envelope.header, self._sealer.seal(envelope)
         self._counters.sent(header, len(data))
         if self._traffic is not None:
             self._traffic.count(header, len(data))
         begun = time.time()
-        await self._publish(header.recipient, data, message_id=header.id)
+        # What was lost in bulk, with a broker that restarted, is not lost there again.
+        in_bulk = envelope.body.in_bulk and not again
+        await self._publish(header.recipient, data, message_id=header.id, in_bulk=in_bulk)
         if self._trace is not None:
             self._trace.sent(header, len(data), begun)
         return len(data)

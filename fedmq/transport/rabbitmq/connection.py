@@ -17,6 +17,7 @@ from aio_pika.connection import make_url
 from aio_pika.exceptions import (
     CONNECTION_EXCEPTIONS,
     AMQPConnectionError,
+    ChannelNotFoundEntity,
     ProbableAuthenticationError,
     PublishError,
 )
@@ -119,6 +120,7 @@ class BrokerConnection:
         self._delivered = 0
         self._unsettled = 0
         self._queues: list[str] = []
+        self._apart: list[AbstractChannel] = []
 
     @classmethod
     async def open(
@@ -165,15 +167,17 @@ class BrokerConnection:
             raise
         return opened
 
-    async def publish(self, exchange: str, key: str, body: bytes, message_id: str) -> bool:
-        """Publish persistently and await the confirm; False when no queue takes the message.
+    async def publish(
+        self, exchange: str, key: str, body: bytes, message_id: str, *, persistent: bool = True
+    ) -> bool:
+        """Publish and await the confirm; False when no queue takes the message.
 
         Raises:
             LinkError: the broker refuses, or does not confirm in time.
         """
         properties = spec.Basic.Properties(
             content_type=CONTENT_TYPE,
-            delivery_mode=DeliveryMode.PERSISTENT,
+            delivery_mode=DeliveryMode.PERSISTENT if persistent else DeliveryMode.NOT_PERSISTENT,
             message_id=message_id,
             timestamp=datetime.now(UTC),
         )
@@ -235,10 +239,12 @@ class BrokerConnection:
         on_message: Callable[[Received], Awaitable[None]],
         *,
         transient: bool = False,
+        apart: bool = False,
     ) -> None:
         """Start a consumer; LinkError if the queue is missing or forbidden.
 
         With ``transient``, a delivery counts as acknowledged at once, and is not to be settled.
+        ``apart``: on a channel of its own, so that a refusal ends nothing else.
         """
 
         async def receive(message: DeliveredMessage) -> None:
@@ -250,9 +256,16 @@ class BrokerConnection:
 
         with link_errors(f"broker {self.address}: cannot read queue {name}"):
             channel = self._transient if transient else self._incoming
+            if apart:
+                channel = self._connections[0].channel(publisher_confirms=False)
+                await channel.initialize(timeout=TIMEOUT_SECONDS)
+                await channel.set_qos(prefetch_count=PREFETCH, timeout=TIMEOUT_SECONDS)
             await (await _below(channel)).basic_consume(
                 name, receive, no_ack=transient, timeout=TIMEOUT_SECONDS
             )
+            if apart:
+                channel.close_callbacks.add(self._on_end)
+                self._apart.append(channel)
         self._queues.append(name)
 
     async def take(self, name: str) -> Received | None:
@@ -271,6 +284,19 @@ class BrokerConnection:
         This is a passive declare, which needs no right and creates nothing.
         """
         return [consumers for consumers, _ in await self._count()]
+
+    async def is_read(self, queue: str) -> bool:
+        """Whether ``queue`` exists and has a consumer; LinkError if nobody answers."""
+        # The answer that there is no such queue ends the channel it comes on.
+        channel = self._connections[-1].channel(publisher_confirms=False)
+        with link_errors(f"broker {self.address}: cannot see queue {queue}"):
+            await channel.initialize(timeout=TIMEOUT_SECONDS)
+            try:
+                seen = await channel.declare_queue(queue, passive=True, timeout=TIMEOUT_SECONDS)
+            except ChannelNotFoundEntity:
+                return False
+            await channel.close()
+        return bool(seen.declaration_result.consumer_count)
 
     async def _count(self) -> list[tuple[int, int]]:
         """How many consumers each consumed queue has, and how many messages wait in it.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedmq.errors import ConfigError
-from fedmq.transport.link import LANES
+from fedmq.transport.link import LANES, PASSING
 from fedmq.transport.rabbitmq.topology import (
     DEAD_QUEUE_BYTES,
     DELIVERY_LIMIT,
@@ -100,7 +100,7 @@ def policies(federation: str, parties: Iterable[str], vhost: str = "/") -> list[
         _policy(
             f"fedmq {federation} {party}",
             vhost,
-            [queue_name(federation, party, lane) for lane in LANES if lane != "online"],
+            [queue_name(federation, party, lane) for lane in LANES if lane not in PASSING],
             {
                 "delivery-limit": DELIVERY_LIMIT,
                 "dead-letter-exchange": dead_exchange_name(federation),

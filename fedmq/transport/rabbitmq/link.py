@@ -14,7 +14,7 @@ from fedmq.errors import LinkError, Unroutable
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.lane_workers import LaneWorkers
-from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
+from fedmq.transport.link import LANES, PASSING, Delivery, Lane, Link, OnDelivery, OnState
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection, check_in_reach
 from fedmq.transport.rabbitmq.received import Received
@@ -107,11 +107,18 @@ class RabbitMQLink(Link):
             routing_key(self.party, recipient, lane),
             body,
             message_id,
+            persistent=lane not in PASSING,
         ):
             raise Unroutable(
                 f"{self.party}: {recipient!r} has no {lane} queue in federation "
                 f"{self.federation!r}; check the name, and the broker's definitions"
             )
+
+    async def is_read(self, recipient: str, lane: Lane) -> bool:
+        connection = self._connection
+        if connection is None or connection.lost.done():
+            raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
+        return await connection.is_read(queue_name(self.federation, recipient, lane))
 
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
         self._check_size(recipient, body)
@@ -152,11 +159,7 @@ class RabbitMQLink(Link):
         self._connection = connection
         try:
             for lane in LANES:
-                await connection.consume(
-                    queue_name(self.federation, self.party, lane),
-                    partial(self._receive, lane, workers),
-                    transient=lane == "online",
-                )
+                await self._consume(connection, lane, workers)
             if alone and max(await connection.readers()) > 1:
                 raise LinkError(
                     f"{self.party}: another connection already reads this party's queues on broker "
@@ -168,6 +171,22 @@ class RabbitMQLink(Link):
             raise
         self._report(True, "connected")
         return connection
+
+    async def _consume(
+        self, connection: BrokerConnection, lane: Lane, workers: LaneWorkers
+    ) -> None:
+        try:
+            await connection.consume(
+                queue_name(self.federation, self.party, lane),
+                partial(self._receive, lane, workers),
+                transient=lane == "online",
+                apart=lane == "bulk",
+            )
+        except LinkError as error:
+            # Definitions from before this lane lack its queue: what goes in bulk comes on others.
+            if lane != "bulk" or connection.lost.done():
+                raise
+            log.warning("%s: %s; load the broker's definitions anew", self.party, error)
 
     async def _supervise(self, connection: BrokerConnection | None, workers: LaneWorkers) -> None:
         if connection is None:

@@ -8,6 +8,8 @@
                                   fedmq.demo.dead ────telco────▶ fedmq.demo.telco.dead
                                    (direct)
 
+Each lane has such a queue. Those of the lanes ``bulk`` and ``online`` have no dead letters.
+
 A routing key starts with its sender's name. The broker holds every user to its own name by a topic
 permission, so a recipient can read the sender off the key. Users may configure nothing: exchanges
 and queues come from the `definitions` that the broker loads at boot.
@@ -52,6 +54,10 @@ DEAD_QUEUE_BYTES = 256 * 1024 * 1024
 # Looking at a dead letter and putting it back counts as a delivery, and RabbitMQ 4 would drop it
 # after 20; 3.x has no way to say "without limit".
 _DEAD_DELIVERY_LIMIT = 1_000_000
+
+# What nobody has taken by then was sent again on another lane.
+_BULK_MILLISECONDS = 600_000
+_BULK_QUEUE_BYTES = 256 * 1024 * 1024
 
 # A message on the lane online is a question that somebody waits for at this moment, or useless.
 _ONLINE_MILLISECONDS = 10_000
@@ -168,13 +174,20 @@ def topology(federation: str, parties: Iterable[str]) -> Topology:
 
 
 def _arguments(party: str, lane: Lane, dead: str) -> dict[str, str | int]:
-    """Quorum queues survive the loss of a node; the transient lane online needs no such queue."""
+    """Quorum queues survive the loss of a node; lanes that keep nothing need no such queue."""
     if lane == "online":
         return {
             "x-queue-type": "classic",
             "x-message-ttl": _ONLINE_MILLISECONDS,
             "x-max-length": _ONLINE_MESSAGES,
             "x-overflow": "drop-head",
+        }
+    if lane == "bulk":
+        return {
+            "x-queue-type": "classic",
+            "x-message-ttl": _BULK_MILLISECONDS,
+            "x-max-length-bytes": _BULK_QUEUE_BYTES,
+            "x-overflow": "reject-publish",
         }
     return {
         "x-queue-type": "quorum",

@@ -47,7 +47,9 @@ class SlowDisk(Checkpointer):
         await self.let.wait()
 
 
-async def nowhere(recipient: str, body: bytes, *, message_id: str) -> None: ...
+async def nowhere(
+    recipient: str, body: bytes, *, message_id: str, in_bulk: bool = False
+) -> None: ...
 
 
 async def test_whoever_waits_is_told_of_a_fault_of_ours() -> None:

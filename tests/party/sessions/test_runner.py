@@ -39,7 +39,7 @@ async def test_what_waits_for_a_write_that_is_refused_never_leaves() -> None:
     disk, pool = RefusingDisk(), ThreadPool()
     left: asyncio.Queue[str] = asyncio.Queue()
 
-    async def publish(_: str, body: bytes, *, message_id: str) -> None:
+    async def publish(_: str, body: bytes, *, message_id: str, in_bulk: bool = False) -> None:
         left.put_nowait(decode(body).header.kind)
 
     column = np.arange(4, dtype=np.float32)
@@ -70,7 +70,7 @@ async def test_a_runner_that_was_stopped_takes_nothing_more() -> None:
     pool = ThreadPool()
     left: list[str] = []
 
-    async def publish(_: str, body: bytes, *, message_id: str) -> None:
+    async def publish(_: str, body: bytes, *, message_id: str, in_bulk: bool = False) -> None:
         left.append(decode(body).header.kind)
 
     failed: list[str] = []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fedmq.errors import ConfigError
+from fedmq.transport.link import PASSING
 from fedmq.transport.rabbitmq.definitions import definitions, password_hash, policies
 from fedmq.transport.rabbitmq.topology import dead_queue_name, queue_name
 
@@ -38,10 +39,12 @@ def test_every_queue_is_bound_durable_and_replicated() -> None:
 
     names = [queue["name"] for queue in document["queues"]]
     assert sorted(names) == [
+        "fedmq.demo.bank.bulk",
         "fedmq.demo.bank.dead",
         "fedmq.demo.bank.inference",
         "fedmq.demo.bank.online",
         "fedmq.demo.bank.training",
+        "fedmq.demo.telco.bulk",
         "fedmq.demo.telco.dead",
         "fedmq.demo.telco.inference",
         "fedmq.demo.telco.online",
@@ -49,7 +52,8 @@ def test_every_queue_is_bound_durable_and_replicated() -> None:
     ]
     assert sorted(binding["destination"] for binding in document["bindings"]) == sorted(names)
     assert all(queue["durable"] for queue in document["queues"])
-    kept = [queue for queue in document["queues"] if not queue["name"].endswith(".online")]
+    passing = tuple(f".{lane}" for lane in PASSING)
+    kept = [queue for queue in document["queues"] if not queue["name"].endswith(passing)]
     assert {queue["arguments"]["x-queue-type"] for queue in kept} == {"quorum"}
 
 
@@ -60,6 +64,18 @@ def test_the_online_lane_keeps_nothing_for_long() -> None:
     assert online["arguments"]["x-queue-type"] == "classic"
     assert online["arguments"]["x-message-ttl"] <= 10_000
     assert "x-dead-letter-exchange" not in online["arguments"]
+
+
+def test_the_bulk_lane_keeps_nothing_for_long_and_refuses_what_is_too_much() -> None:
+    document = definitions("demo", ["bank"], {"bank": "b"})
+
+    [bulk] = [queue for queue in document["queues"] if queue["name"].endswith(".bulk")]
+    assert bulk["arguments"]["x-queue-type"] == "classic"
+    assert bulk["arguments"]["x-message-ttl"] <= 600_000
+    assert bulk["arguments"]["x-max-length-bytes"] <= 256 * 1024 * 1024
+    assert bulk["arguments"]["x-overflow"] == "reject-publish"
+    assert "x-dead-letter-exchange" not in bulk["arguments"]
+    assert not any(re.search(made["pattern"], bulk["name"]) for made in policies("demo", ["bank"]))
 
 
 def test_every_queue_that_keeps_messages_has_its_limits() -> None:
@@ -97,6 +113,7 @@ def test_a_party_reads_its_own_queues_only() -> None:
 
     assert readable["bank"] == [
         "fedmq.demo.bank.training",
+        "fedmq.demo.bank.bulk",
         "fedmq.demo.bank.inference",
         "fedmq.demo.bank.online",
         "fedmq.demo.bank.dead",

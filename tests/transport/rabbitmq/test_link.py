@@ -23,6 +23,7 @@ from fedmq.transport.rabbitmq.received import Received
 from fedmq.transport.rabbitmq.temporary import TemporaryTopology
 from fedmq.transport.rabbitmq.topology import (
     DELIVERY_LIMIT,
+    Topology,
     dead_queue_name,
     exchange_name,
     queue_name,
@@ -444,3 +445,50 @@ async def test_no_log_line_shows_a_password(
 
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("fedmq")]
     assert not any("s3cret" in line for line in ours)
+
+
+async def test_a_broker_that_restarts_has_forgotten_the_bulk_and_takes_more(
+    node: RabbitNode,
+) -> None:
+    async with TemporaryTopology(node.url(), "forgetful", PARTIES):
+        observer, inbox = Observer(), Inbox()
+        bank = RabbitMQLink(node.url(), "forgetful", "bank", on_state=observer)
+        telco = RabbitMQLink(node.url(), "forgetful", "telco")
+        await bank.open(Inbox())
+        await bank.publish("telco", "training", b"", message_id="kept")
+        await bank.publish("telco", "bulk", b"", message_id="forgotten")
+        await asyncio.to_thread(node.restart)
+        await observer.sees(connected=False)
+        await observer.sees(connected=True)
+        await bank.publish("telco", "bulk", b"", message_id="taken")
+        await telco.open(inbox)
+
+        seen = {(await inbox.acked()).message_id, (await inbox.acked()).message_id}
+        assert seen == {"kept", "taken"}
+        await bank.close()
+        await telco.close()
+
+
+async def test_a_broker_without_a_queue_for_bulk_serves_all_other_lanes(
+    node: RabbitNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one whose definitions are older than this lane."""
+    async with TemporaryTopology(node.url(), "older", PARTIES):
+        admin = await BrokerConnection.open(BrokerAddress.parse(node.url()), "admin")
+        whole = topology("older", PARTIES)
+        bulk = tuple(queue for queue in whole.queues if queue.name.endswith(".bulk"))
+        await admin.delete(Topology(exchanges=(), queues=bulk, bindings=()))
+        await admin.close()
+        bank, telco = (RabbitMQLink(node.url(), "older", party) for party in ("bank", "telco"))
+        inbox = Inbox()
+        await bank.open(Inbox())
+        await telco.open(inbox)
+
+        assert not await bank.is_read("telco", "bulk")
+        await bank.publish("telco", "training", b"", message_id="m1")
+        assert (await inbox.acked()).message_id == "m1"
+        assert "load the broker's definitions anew" in caplog.text
+        assert bank.connected
+        assert telco.connected
+        await bank.close()
+        await telco.close()
