@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgpack
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from fedmq.messages.array import Array, Bitmap, pack_payload, unpack_payload
 from fedmq.messages.body import Body
-from fedmq.messages.codec import KINDS, decode, encode
+from fedmq.messages.codec import KINDS, Parts, decode, encode, frame
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import HistogramReply, SplitDecision
 from tests.messages.bodies import DTYPES, STRATEGIES, arrays, bitmaps, envelopes
@@ -85,3 +86,11 @@ def test_what_arrives_cannot_be_written_to() -> None:
     assert isinstance(received.body, SplitDecision)
     with pytest.raises(ValueError, match="read-only"):
         received.body.candidates.numpy()[0] = 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**8 - 1, 2**8, 2**16 - 1, 2**16, 2**20])
+def test_a_message_is_what_msgpack_makes_of_its_parts(size: int) -> None:
+    header, content, seal = b"header", bytes(size), b"seal"
+
+    assert frame(Parts(header, content)) == msgpack.packb(["fedmq", header, content])
+    assert frame(Parts(header, content, seal)) == msgpack.packb(["fedmq", header, content, seal])
