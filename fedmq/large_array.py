@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["FILES", "LargeFiles", "descriptor_of", "large_zeros", "limit_memory"]
+__all__ = ["FILES", "LargeFiles", "descriptor_of", "large_zeros", "limit_memory", "write_array"]
 
 
 class LargeFiles:
@@ -103,6 +103,21 @@ def large_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 def descriptor_of(array: NDArray[Any]) -> int | None:
     """The file behind an array of `large_zeros`, None for any other array."""
     return _DESCRIPTORS.get(id(array))
+
+
+def write_array(array: NDArray[Any], file: int, start: int = 0) -> int:
+    """Write a contiguous ``array`` to ``file``, from byte ``start`` on; where it ends.
+
+    A mapping would be slower: the system hands that out page by page.
+
+    Raises:
+        OSError: there is no room.
+    """
+    left = array.ravel(order="K").view(np.uint8).data
+    while left:
+        written = os.pwrite(file, left, start)
+        start, left = start + written, left[written:]
+    return start
 
 
 def _free(key: int, file: int, size: int, in_memory: bool) -> None:

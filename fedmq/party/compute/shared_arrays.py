@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.large_array import FILES, descriptor_of
+from fedmq.large_array import FILES, descriptor_of, write_array
 
 __all__ = ["SharedArrays"]
 
@@ -62,7 +62,11 @@ class SharedArrays:
                     file, in_memory = FILES.create(array.nbytes)
                 except OSError:
                     return None
-                _write(array, file)
+                try:
+                    write_array(array, file)
+                except OSError:
+                    FILES.close(file, array.nbytes, in_memory)
+                    return None
                 self._files[key] = file
                 weakref.finalize(array, self._forget, key, array.nbytes, in_memory)
             return self._files[key]
@@ -70,13 +74,6 @@ class SharedArrays:
     def _forget(self, key: int, size: int, in_memory: bool) -> None:
         with self._lock:
             FILES.close(self._files.pop(key), size, in_memory)
-
-
-def _write(array: NDArray[Any], file: int) -> None:
-    with mmap.mmap(file, array.nbytes) as memory:
-        target: NDArray[Any] = np.frombuffer(memory, dtype=array.dtype)
-        target[:] = array.ravel(order="K")
-        del target  # the mapping cannot be closed while an array refers to it
 
 
 class _Pickler(pickle.Pickler):

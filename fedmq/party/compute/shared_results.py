@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fedmq.large_array import write_array
+
 __all__ = ["Address", "ResultFile", "packed_result"]
 
 _WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less than a mapping
@@ -80,11 +82,9 @@ class _Pickler(pickle.Pickler):
         ):
             return None
         order = "C" if value.flags.c_contiguous else "F"
-        start, left = self._end, value.ravel(order="K").view(np.uint8).data
-        while left:
-            written = os.pwrite(self._file, left, self._end)
-            self._end, left = self._end + written, left[written:]
-        self._end = -(-self._end // _ALIGNED) * _ALIGNED
+        start = self._end
+        end = write_array(value, self._file, start)
+        self._end = -(-end // _ALIGNED) * _ALIGNED
         return start, value.dtype.str, value.shape, order
 
 
