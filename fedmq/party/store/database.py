@@ -139,8 +139,10 @@ class Database:
 
     async def close(self) -> None:
         """Wait for the work that is under way, and close the file."""
-        await self._in_thread(self._disconnect)
+        closing = self._in_thread(self._disconnect)
+        # From here on no work is taken, which would open the file again.
         self._thread.shutdown(wait=False)
+        await closing
 
     async def read(self, work: Work[T]) -> T:
         """The result of ``work``; tried again like ``write``, for reads too may touch the disk."""
@@ -164,8 +166,8 @@ class Database:
             on_trouble=self._troubles.another(),
         )
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _committed(self, work: Work[T]) -> T:
         # The file stays open after an error: a full disk has no room to open it again either.

@@ -347,6 +347,16 @@ class TestSchema:
         await database.close()
 
 
+async def test_nothing_opens_the_file_again_while_it_is_closed(tmp_path: Path) -> None:
+    database = Database(tmp_path / "fedmq.sqlite")
+    await database.open()
+    closing = asyncio.create_task(database.close())
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        await database.read(lambda connection: connection.execute("SELECT 1").fetchone())
+    await closing
+
+
 async def test_a_write_outlasts_a_full_disk(database: Database, store: SessionStore) -> None:
     await store.begin(SESSION)
     with room_for(1024):
