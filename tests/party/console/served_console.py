@@ -96,7 +96,11 @@ async def serve(
         party="bank",
         is_active=is_active,
         federation=SimpleNamespace(name="demo", parties=("bank", "telco")),
-        config=SimpleNamespace(state=state, policy=PolicySection.model_validate(policy or {})),
+        config=SimpleNamespace(
+            state=state,
+            data=SimpleNamespace(path=Path("training.csv"), place="training.csv"),
+            policy=PolicySection.model_validate(policy or {}),
+        ),
         consent=SimpleNamespace(audit=SimpleNamespace(log=audit_log)),
     )
     settings = HttpSection.model_validate({"port": 0, "console": True, **section})
