@@ -35,7 +35,7 @@ def unchecked() -> Iterator[None]:
     """Parties believe each other in here, and grow the same trees."""
     replaced = (
         (Gradients, "bounds", _totals),
-        (ScoreAnswer, "run", _scored),
+        (ScoreAnswer, "best", _scored),
         (NodeAnswer, "check_count", _nothing),
         (NodeAnswer, "check_extent", _nothing),
         (NodeAnswer, "check_record", _nothing),

@@ -159,15 +159,15 @@ class Leakage:
 
 
 class Question:
-    """Nodes of a level that each peer is asked about at once; exchanges are about the first."""
+    """Nodes of a level asked about at once; an exchange that names none is about the first."""
 
     def __init__(self, half: ActiveHalf, nodes: Sequence[AskedNode]) -> None:
         self._half = half
         self.nodes = nodes
 
-    def parts(self) -> Sequence[Plan[Sequence[Values]]]:
-        """What makes, for all peers, pieces that follow on a first exchange as they are made."""
-        return ()
+    def parts(self) -> Mapping[int, Sequence[Plan[Sequence[Values]]]]:
+        """What makes, for all peers and by node, pieces that follow later on a first exchange."""
+        return {}
 
     def ask(self, peer: str) -> Plan[Sequence[Answer]]:
         """Learn what the candidates of ``peer`` are worth in each of the ``nodes``."""
@@ -294,8 +294,10 @@ class PassiveHalf(PassiveContestant, ABC):
         """What is asked about the directions of a split, at most."""
         return Extent(0, 0)
 
-    def take_piece(self, tree: int, node: int, number: int, piece: Values) -> Plan[None] | None:
-        """Begin with the next piece of a query, if there is work; `answer` is given it again."""
+    def take_piece(
+        self, tree: int, node: int, number: int, piece: Values, *, alone: bool = True
+    ) -> Plan[None] | None:
+        """Begin with a piece of a query, ``alone`` in its request; `answer` is given it again."""
         return None
 
     @abstractmethod
@@ -337,8 +339,7 @@ class Engine(ABC):
     known_leak: ClassVar[str] = ""
     """A measured leak so grave that a daemon refuses the engine unless its owner accepts it."""
     replays: ClassVar[bool] = False
-    """Whether a passive party's answers follow, to the last bit, from its table, its secret and
-    what it was asked."""
+    """Whether a passive party's answers follow to the last bit from table, secret and question."""
     rounded: ClassVar[Set[str]] = frozenset()
     """Names of the arrays in replies whose last bits another machine rounds otherwise."""
 

@@ -16,8 +16,8 @@ step                      resumes with
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from fedmq.computation import Computation
@@ -69,11 +69,12 @@ class Compute:
 class Exchange:
     """Ask the other half about the node at hand; pieces of at most ``PIECE_BYTES`` each.
 
-    So many more follow ``later``, as they are made for all peers: `engine.Question.parts`.
+    With ``later`` it is asked about several nodes at once. So many pieces about each of them follow
+    as they are made for all peers (`engine.Question.parts`), and the payloads come by node.
     """
 
     pieces: Sequence[Values] = ()
-    later: int = 0
+    later: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ async def test_made_up_sums_are_found_in_the_transcript(
     with pytest.MonkeyPatch.context() as lies:
         lies.setattr(AdditivePassive, "answer", lying_answer)
         lies.setitem(PassiveTraining.HANDLERS, training.SplitDecision, decide)
-        lies.setattr(ScoreAnswer, "run", lambda self: self.score.run())
+        lies.setattr(ScoreAnswer, "best", lambda self: self.score.run())
         for check in ("check_count", "check_extent"):
             lies.setattr(NodeAnswer, check, lambda *_: None)
         await daemons.trained(TREE + 2, "paillier")
@@ -97,7 +97,7 @@ async def test_made_up_sums_of_other_engines_are_found_in_the_transcript(
     with pytest.MonkeyPatch.context() as lies:
         lies.setattr(half, method, partialmethod(_lying, lie, getattr(half, method)))
         lies.setattr(NodeAnswer, "mark", lambda *_: ColumnMark())
-        lies.setattr(ScoreAnswer, "run", lambda self: self.score.run())  # if a bound finds it out
+        lies.setattr(ScoreAnswer, "best", lambda self: self.score.run())  # if a bound finds it out
         await daemons.trained(2, engine)
     with pytest.raises(Inconsistent, match="tree 0, node 1: its sums are not those of its table"):
         daemons.verified()

@@ -55,7 +55,7 @@ class LabelHolder:
         except MessageError:
             return None
         score = ScoreCandidates(np.stack((g, h), axis=1), self.total, SCALE, PARAMS)
-        best = ScoreAnswer(score, self.bounds if self.checks else None).run()
+        best = ScoreAnswer(score, self.bounds if self.checks else None).best()
         return int(best.candidates[0]) if isinstance(best, Best) else None
 
 

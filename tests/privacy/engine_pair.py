@@ -11,8 +11,8 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.gradients import Gradients
-from fedmq.privacy.engine import AskedNode, Best, Engine, Query, Sums
-from fedmq.privacy.plan import Compute, Exchange, Reply
+from fedmq.privacy.engine import AskedNode, Best, Engine, Query, Question, Sums
+from fedmq.privacy.plan import Compute, Exchange, Reply, Values
 
 
 class EnginePair:
@@ -57,8 +57,9 @@ class EnginePair:
         ]
         questions = {question.nodes[0].node: question for question in self.active.ask_level(level)}
         later = {
-            node: [piece for part in question.parts() for piece in self._run(part)]
-            for node, question in questions.items()
+            node: pieces
+            for question in questions.values()
+            for node, pieces in self.made(question).items()
         }
         plans = {node: question.ask("telco") for node, question in questions.items()}
         waiting = {node: self._advance(plan, None) for node, plan in plans.items()}
@@ -77,19 +78,22 @@ class EnginePair:
                     orders[node],
                     [*step.pieces, *(later[node] if step.later else ())],
                 )
-                for node, step in waiting.items()
+                for first, step in waiting.items()
+                for node in step.later or (first,)
             ]
             for query in queries:
                 for piece in query.pieces:
-                    taking = self.passive.take_piece(query.tree, query.node, number, piece)
+                    taking = self.passive.take_piece(
+                        query.tree, query.node, number, piece, alone=len(queries) == 1
+                    )
                     if taking is not None:
                         self._run(taking)
             replies: dict[int, Sequence[Any]] = {}
             self._run(self.passive.answer(queries), replies)
             number += 1
             following = {}
-            for node in waiting:
-                step = self._advance(plans[node], replies[node])
+            for node, asking in waiting.items():
+                step = self._advance(plans[node], replies if asking.later else replies[node])
                 if isinstance(step, Exchange):
                     following[node] = step
                     continue
@@ -97,6 +101,13 @@ class EnginePair:
                     answers[asked.node] = answer
             waiting = following
         return answers
+
+    def made(self, question: Question) -> dict[int, list[Values]]:
+        """The pieces that follow later on a question, by node."""
+        return {
+            node: [piece for part in parts for piece in self._run(part)]
+            for node, parts in question.parts().items()
+        }
 
     def directions(self, node: int, rows: np.ndarray, left: np.ndarray) -> np.ndarray:
         """What the active half learns of ``rows`` where ``left`` says who goes left, of all."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.layout import SUM_BYTES, VERSION, Layout
 from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.punctured_seeds import GrowSeeds
-from fedmq.privacy.lattice.query import EncryptNode, pieces_of_query
+from fedmq.privacy.lattice.query import EncryptNode, pieces_of_query, query_extent
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,
@@ -43,7 +43,12 @@ from fedmq.privacy.random_stream import fresh_seed
 
 __all__ = ["LatticeActive", "NodeAnswer"]
 
+T = TypeVar("T")
+
 _PIECES_OF_PART = 3  # that are made together, and leave while others are made
+_QUESTION_BYTES = 8_000_000
+"""Of the queries that are answered at once: the more there are, the fewer messages and computations
+travel and wait, but what is answered later is scored later."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,20 +190,25 @@ class LatticeActive(ActiveHalf):
     def ask_level(self, level: Sequence[AskedNode]) -> Sequence[Question]:
         """Of two siblings the left one is asked about; the right one is their parent less it.
 
-        As many nodes share a question as fit. Where nodes draw their columns, each is asked about
-        alone.
+        As many nodes share a query as fit, and as many queries a question as have 8 MB. Where nodes
+        draw their columns, each is asked about alone.
         """
         if not self._subtracts:
-            return [_LatticeQuestion(self, [asked]) for asked in level]
+            return [_LatticeQuestion(self, [_Query([asked])]) for asked in level]
         by_node = {asked.node: asked for asked in level}
         rest = [node for node in by_node if node % 2 and node - 1 in by_node]
         asked = [asked for node, asked in by_node.items() if node not in rest]
+        queries = [_Query(nodes) for nodes in _in_groups(asked, self._layout.nodes)]
         questions = []
-        for start in range(0, len(asked), self._layout.nodes):
-            together = asked[start : start + self._layout.nodes]
-            siblings = [by_node[left.node + 1] for left in together if left.node + 1 in rest]
+        for together in _in_groups(queries, self._queries_together):
+            left = [asked for query in together for asked in query.nodes]
+            siblings = [by_node[asked.node + 1] for asked in left if asked.node + 1 in rest]
             questions.append(_LatticeQuestion(self, together, siblings))
         return questions
+
+    @property
+    def _queries_together(self) -> int:
+        return max(1, _QUESTION_BYTES // query_extent(self._layout).bytes)
 
     @property
     def pieces_of_query(self) -> int:
@@ -217,11 +227,13 @@ class LatticeActive(ActiveHalf):
             for first in range(0, self.pieces_of_query, _PIECES_OF_PART)
         ]
 
-    def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[list[NodeAnswer]]:
-        """What ``peer`` answered to the query of ``seed``, node by node."""
-        step = DecryptAnswer(pieces, self._peers[peer].hints, self._layout, seed)
-        [(numbers, sums)] = yield Compute([step])
-        return [_NodeSums(numbers, left) for left in sums]
+    def decrypt(
+        self, peer: str, answers: Sequence[Sequence[Values]], seeds: Sequence[bytes]
+    ) -> Plan[list[list[NodeAnswer]]]:
+        """What ``peer`` answered to the queries of ``seeds``, of each node by node."""
+        step = DecryptAnswer(answers, self._peers[peer].hints, self._layout, seeds)
+        [decrypted] = yield Compute([step])
+        return [[_NodeSums(numbers, left) for left in sums] for numbers, sums in decrypted]
 
     def keep(self, peer: str, node: int, known: NodeAnswer) -> Answer:
         """Remember what is known of a node, for its children."""
@@ -247,31 +259,60 @@ class LatticeActive(ActiveHalf):
         return left
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Query:
+    """About ``nodes``, which are encrypted together; ``seed`` encrypts nothing else."""
+
+    nodes: Sequence[AskedNode]
+    seed: bytes = field(default_factory=fresh_seed, repr=False)
+
+    @property
+    def node(self) -> int:
+        """That under which it travels."""
+        return self.nodes[0].node
+
+
 class _LatticeQuestion(Question):
-    """About ``asked``, encrypted once for all peers; what they tell of ``siblings`` follows."""
+    """``queries``, encrypted once for all peers; what they tell of ``siblings`` follows."""
 
     def __init__(
-        self, half: LatticeActive, asked: Sequence[AskedNode], siblings: Sequence[AskedNode] = ()
+        self,
+        half: LatticeActive,
+        queries: Sequence[_Query],
+        siblings: Sequence[AskedNode] = (),
     ) -> None:
+        asked = [asked for query in queries for asked in query.nodes]
         super().__init__(half, [*asked, *siblings])
         self._lattice = half
-        self._asked = asked
+        self._queries = queries
         self._siblings = siblings
-        self._seed = fresh_seed()
 
-    def parts(self) -> Sequence[Plan[Sequence[Values]]]:
-        return self._lattice.encrypt(self._asked, self._seed)
+    def parts(self) -> Mapping[int, Sequence[Plan[Sequence[Values]]]]:
+        return {
+            query.node: self._lattice.encrypt(query.nodes, query.seed) for query in self._queries
+        }
 
     def ask(self, peer: str) -> Plan[Sequence[Answer]]:
         half = self._lattice
-        pieces = yield Exchange(later=half.pieces_of_query)
-        sums = yield from half.decrypt(peer, pieces, self._seed)
+        pieces = {query.node: half.pieces_of_query for query in self._queries}
+        replies = yield Exchange(later=pieces)
+        decrypted = yield from half.decrypt(
+            peer,
+            [replies[query.node] for query in self._queries],
+            [query.seed for query in self._queries],
+        )
         answers: list[Answer] = [
             half.keep(peer, asked.node, own)
-            for asked, own in zip(self._asked, sums, strict=False)  # fewer may be asked than fit
+            for query, sums in zip(self._queries, decrypted, strict=True)
+            for asked, own in zip(query.nodes, sums, strict=False)  # fewer may be asked than fit
         ]
         for sibling in self._siblings:
             above, beside = parent(sibling.node), sibling.node - 1
             rest = half.kept(peer, above).less(half.kept(peer, beside), peer)
             answers.append(half.keep(peer, sibling.node, rest))
         return answers
+
+
+def _in_groups(items: Sequence[T], most: int) -> list[Sequence[T]]:
+    """``items`` in their order, so many together at ``most``."""
+    return [items[start : start + most] for start in range(0, len(items), most)]

@@ -26,7 +26,7 @@ from fedmq.privacy.lattice.query import pieces_of_query, read_query
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES, Stream
 
-__all__ = ["AnswerQuery", "PartSums", "SumPieces", "add_flood", "inner_products"]
+__all__ = ["AnswerQueries", "AnswerQuery", "PartSums", "SumPieces", "add_flood", "inner_products"]
 
 _ELEMENTS_AT_ONCE = 16  # as numbers of 64 bits they stay in a fast cache
 
@@ -105,13 +105,12 @@ def _digest(piece: Values) -> bytes:
 class AnswerQuery:
     """The answer to a query: limbs of a number for each candidate in ``order``, uint32 (C, 6).
 
-    ``places`` (C,): which of the masks of ``rest`` is the candidate's. ``rest`` sums the last
-    pieces, ``begun`` are the sums of those before them. ``seed`` and ``purpose`` make the noise: no
+    ``places`` (C,): which of the masks is the candidate's. ``rest`` sums the last pieces, if they
+    are not among those of which ``begun`` has the sums. ``seed`` and ``purpose`` make the noise: no
     other candidates may be asked for under the same. Raises `MessageError` for a malformed query.
     """
 
-    label: ClassVar[str] = "AnswerQuery"
-    rest: SumPieces
+    rest: SumPieces | None
     begun: Sequence[PartSums]
     candidates: CandidateTable
     order: NDArray[np.int64]
@@ -120,14 +119,17 @@ class AnswerQuery:
     purpose: str
     seed: bytes = field(repr=False)
 
-    def run(self) -> NDArray[np.uint32]:
+    def limbs(self) -> NDArray[np.uint32]:
         return np.ascontiguousarray(carried(self.sums()[0]).T)
 
     def sums(self) -> tuple[NDArray[np.int64], bytes]:
         """Sums of the answer's limbs (6, C), and the seed of this answer's randomness."""
-        if (pieces := self.rest.first + len(self.rest.pieces)) != pieces_of_query(self.layout):
+        rest = [] if self.rest is None else [self.rest]
+        pieces = sum(len(part.digests) for part in self.begun)
+        pieces += sum(len(part.pieces) for part in rest)
+        if pieces != pieces_of_query(self.layout):
             raise MessageError(f"a query of {pieces} pieces, not {pieces_of_query(self.layout)}")
-        parts = [*self.begun, self.rest.run()]
+        parts = [*self.begun, *(part.run() for part in rest)]
         assert parts[-1].masks is not None
         cells = np.sum([part.cells for part in parts], axis=0)
         # `left_sums` takes pairs of sums: here of two limbs.
@@ -140,3 +142,14 @@ class AnswerQuery:
         seed = hashlib.sha256(key + digests).digest()
         add_flood(sums, seed, self.layout)
         return sums, seed
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerQueries:
+    """The answers to ``queries``, each as `AnswerQuery` makes it."""
+
+    label: ClassVar[str] = "AnswerQuery"
+    queries: Sequence[AnswerQuery]
+
+    def run(self) -> list[NDArray[np.uint32]]:
+        return [query.limbs() for query in self.queries]

@@ -22,60 +22,74 @@ from fedmq.privacy.plan import Values
 
 __all__ = ["DecryptAnswer", "read_answer"]
 
-_HINTS_AT_ONCE = 4
+_ROWS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, eq=False)
 class DecryptAnswer:
-    """The numbers of hints that an answer names, uint32 (C,), and its sums: int64 (nodes, C, 2).
+    """Of each answer the numbers of the hints that it names, uint32 (C,), and the sums.
 
-    Those of g and h for each node that a query can be about.
+    The latter are int64 (nodes, C, 2): of g and h for each node that a query can be about.
 
-    ``hints`` uint32 (hints, limbs, N) as `JoinHints` makes them; ``seed`` is the query's.
-    Raises `MessageError` for a malformed answer.
+    ``answers`` are the pieces of each; ``hints`` uint32 (hints, limbs, N) as `JoinHints` makes
+    them; ``seeds`` are those of the queries. Raises `MessageError` for a malformed answer.
     """
 
     label: ClassVar[str] = "DecryptAnswer"
-    pieces: Sequence[Values]
+    answers: Sequence[Sequence[Values]]
     hints: NDArray[np.uint32]
     layout: Layout
-    seed: bytes = field(repr=False)
+    seeds: Sequence[bytes] = field(repr=False)
 
-    def run(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    def run(self) -> list[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
+        return [(numbers, self._left(limbs)) for numbers, limbs in self.limbs()]
+
+    def _left(self, limbs: NDArray[np.uint32]) -> NDArray[np.int64]:
         layout = self.layout
-        numbers, limbs = self.limbs()
-        left = np.empty((layout.nodes, len(numbers), 2), np.int64)
-        borrowed = np.zeros(len(numbers), np.bool_)  # by a negative number from the field above it
+        count = limbs.shape[-1]
+        left = np.empty((layout.nodes, count, 2), np.int64)
+        borrowed = np.zeros(count, np.bool_)  # by a negative number from the field above it
         for node in range(layout.nodes):
             for column, offset in ((1, layout.h_offset(node)), (0, layout.g_offset(node))):
                 field = signed_field(limbs, offset, layout.field_bits)
                 left[node, :, column] = field + borrowed
                 borrowed = field < 0
-        return numbers, left
+        return left
 
-    def limbs(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    def limbs(self) -> list[tuple[NDArray[np.uint32], NDArray[np.uint32]]]:
         """The numbers of hints, (C,), and what they hid, (6, C), rounded above the noise."""
-        numbers, answers = read_answer(self.pieces, len(self.hints))
-        sums = answers.T.astype(np.int64)
-        sums[LIMBS - self.hints.shape[1] :] -= self._products(numbers).T
-        add_power(sums, self.layout.noise_bits - 1)
-        return numbers, carried(sums)
+        read = [read_answer(pieces, len(self.hints)) for pieces in self.answers]
+        named = np.unique(np.concatenate([numbers for numbers, _ in read]))
+        products = self._products(named)
+        found = []
+        for of_answer, (numbers, answers) in enumerate(read):
+            sums = answers.T.astype(np.int64)
+            places = np.searchsorted(named, numbers)
+            sums[LIMBS - self.hints.shape[1] :] -= products[places, :, of_answer].T
+            add_power(sums, self.layout.noise_bits - 1)
+            found.append((numbers, carried(sums)))
+        return found
 
     def _products(self, numbers: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """[H·s]_0 for these hints: sums of limbs (numbers, limbs)."""
+        """[H·s]_0 for these hints and the secrets of all answers: limbs (numbers, limbs, answers).
+
+        Hints are large: they are read, and become numbers of 64 bits, once for all answers.
+        """
         layout = self.layout
-        secret = draw_secret(self.seed, layout.degree, layout.largest_secret)
-        turned = reversed_element(secret).astype(np.float64)
-        whole = len(numbers) == len(self.hints)
-        asked = self.hints if whole else self.hints[numbers]
-        products = np.empty((len(numbers), self.hints.shape[1]), np.int64)
+        turned = np.empty((layout.degree, len(self.seeds)))
+        for of_answer, seed in enumerate(self.seeds):
+            secret = draw_secret(seed, layout.degree, layout.largest_secret)
+            turned[:, of_answer] = reversed_element(secret)
+        asked = self.hints if len(numbers) == len(self.hints) else self.hints[numbers]
+        rows = asked.reshape(-1, layout.degree)
+        products = np.empty((len(rows), len(self.seeds)), np.int64)
         # Memory that was written a moment ago is still in a cache, and no page of it is new.
-        hints = np.empty((_HINTS_AT_ONCE, *self.hints.shape[1:]))
-        for start in range(0, len(numbers), _HINTS_AT_ONCE):
-            part = asked[start : start + _HINTS_AT_ONCE]
+        hints = np.empty((_ROWS_AT_ONCE, layout.degree))
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            part = rows[start : start + _ROWS_AT_ONCE]
             hints[: len(part)] = part
             products[start : start + len(part)] = hints[: len(part)] @ turned
-        return products[numbers] if whole else products
+        return products.reshape(*asked.shape[:-1], len(self.seeds))
 
 
 def read_answer(

@@ -111,10 +111,12 @@ class HiddenActive(LatticeActive):
         self._scale, self._params = gradients.scale, gradients.params
         return super().broadcast(gradients)
 
-    def decrypt(self, peer: str, pieces: Sequence[Values], seed: bytes) -> Plan[list[NodeAnswer]]:
-        answer = DecryptAnswer(pieces, self._peers[peer].hints, self._layout, seed)
-        [(numbers, shares)] = yield Compute([ReadShares(answer)])
-        return [_NodeShares(numbers, shares, self._field)]
+    def decrypt(
+        self, peer: str, answers: Sequence[Sequence[Values]], seeds: Sequence[bytes]
+    ) -> Plan[list[list[NodeAnswer]]]:
+        step = DecryptAnswer(answers, self._peers[peer].hints, self._layout, seeds)
+        [read] = yield Compute([ReadShares(step)])
+        return [[_NodeShares(numbers, shares, self._field)] for numbers, shares in read]
 
     def contest_bytes(self, nodes: int, candidates: int, place: Place) -> int:
         return garbler_bytes(Level(self._field, nodes, candidates, place))

@@ -45,17 +45,17 @@ class MaskSums:
 
 @dataclass(frozen=True, eq=False)
 class ReadShares:
-    """The numbers of hints that an answer names, uint32 (C,), and the label holder's shares (C, 2).
+    """Of each answer the numbers of hints, uint32 (C,), and the label holder's shares (C, 2).
 
     Raises `MessageError` for a malformed answer.
     """
 
     label: ClassVar[str] = "ReadShares"
-    answer: DecryptAnswer
+    answers: DecryptAnswer
 
-    def run(self) -> tuple[NDArray[np.uint32], Shares]:
-        numbers, limbs = self.answer.limbs()
-        return numbers, shares_at(limbs, self.answer.layout)
+    def run(self) -> list[tuple[NDArray[np.uint32], Shares]]:
+        layout = self.answers.layout
+        return [(numbers, shares_at(limbs, layout)) for numbers, limbs in self.answers.limbs()]
 
 
 def shares_at(limbs: NDArray[np.uint32], layout: Layout) -> Shares:

@@ -16,7 +16,7 @@ from fedmq.boosting.fixed_point import RESOLUTION_BITS
 from fedmq.boosting.node_numbers import ROOT
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, Extent, PassiveHalf, Query
-from fedmq.privacy.lattice.answer import AnswerQuery, PartSums, SumPieces
+from fedmq.privacy.lattice.answer import AnswerQueries, AnswerQuery, PartSums, SumPieces
 from fedmq.privacy.lattice.directions import HideDirections, choice_extent
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
 from fedmq.privacy.lattice.joint_bins import JointBins
@@ -25,7 +25,7 @@ from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
 from fedmq.privacy.lattice.punctured_seeds import SUMS_BYTES, PunctureSeeds
 from fedmq.privacy.lattice.query import pieces_of_query, query_extent
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSeeds
-from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
+from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values, single
 from fedmq.privacy.random_stream import Stream, fresh_seed
 
 __all__ = ["LatticePassive"]
@@ -200,14 +200,17 @@ class LatticePassive(PassiveHalf):
 
     def answered(self, steps: Sequence[tuple[int, AnswerQuery]]) -> Plan[list[NDArray[np.uint32]]]:
         """The limbs of answers about nodes."""
-        answers: list[NDArray[np.uint32]] = yield Compute([step for _, step in steps])
+        step = AnswerQueries([step for _, step in steps])
+        answers: list[NDArray[np.uint32]] = yield from single(step)
         return answers
 
-    def take_piece(self, tree: int, node: int, number: int, piece: Values) -> Plan[None] | None:
+    def take_piece(
+        self, tree: int, node: int, number: int, piece: Values, *, alone: bool = True
+    ) -> Plan[None] | None:
         begun = self._begun.setdefault((tree, node, number), _BegunQuery())
         begun.waiting.append(piece)
         is_last = begun.taken + len(begun.waiting) == pieces_of_query(self._layout)
-        if is_last or len(begun.waiting) < _PIECES_AT_ONCE:
+        if alone if is_last else len(begun.waiting) < _PIECES_AT_ONCE:
             return None
         pieces, begun.waiting = begun.waiting, []
         step = self._sum_pieces(pieces, begun.taken)
@@ -225,8 +228,9 @@ class LatticePassive(PassiveHalf):
 
     def _answering(self, query: Query, places: NDArray[np.intp]) -> AnswerQuery:
         begun = self._begun.pop((query.tree, query.node, query.round), _BegunQuery())
+        rest = query.pieces[begun.taken :]
         return AnswerQuery(
-            self._sum_pieces(query.pieces[begun.taken :], begun.taken),
+            self._sum_pieces(rest, begun.taken) if rest else None,
             [sums for _, sums in sorted(begun.sums, key=itemgetter(0))],
             query.candidates,
             query.order,

@@ -278,15 +278,15 @@ class ActiveTraining(ActiveContests):
         nodes = [asked.node for asked in question.nodes]
         for owner, peer in enumerate(self._askable, start=1):
             most, about = self._handshake.candidates(peer), NodeAnswer(peer, self.tree, nodes[0])
-            exchange = partial(self._on_exchange, peer, nodes[0])
             plan: Plan[object] = self._answers.scored(question, peer, most)
             then = partial(self._with_offers, nodes, owner)
             if self._spec.hides_sums:
                 plan = self._answers.counted(question, peer, most)
                 then = partial(self._with_counts, peer, nodes)
-            self._run(OFFER, plan, then, exchange, about)
-        for number, part in enumerate(question.parts()):
-            self._run(QUESTION, part, partial(self._level.add_part, nodes[0], number))
+            self._run(OFFER, plan, then, partial(self._on_exchange, peer, nodes[0]), about)
+        for node, parts in question.parts().items():
+            for number, part in enumerate(parts):
+                self._run(QUESTION, part, partial(self._level.add_part, node, number))
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         """Everybody reads of sums that cannot be true, and whose they are."""
@@ -300,9 +300,10 @@ class ActiveTraining(ActiveContests):
 
     def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
         assert isinstance(step, Exchange)
-        rows = len(self._builder.carrying(node))
-        largest = self._engine.largest_reply(self._handshake.candidates(peer), rows)
-        self._level.ask(peer, node, step, run, largest)
+        most = self._handshake.candidates(peer)
+        rows = {asked: len(self._builder.carrying(asked)) for asked in step.later or (node,)}
+        largest = {asked: self._engine.largest_reply(most, held) for asked, held in rows.items()}
+        self._level.ask(peer, largest, step, run)
 
     def _settle(self) -> None:
         """The exchanges that came up together travel as one request per peer and round."""

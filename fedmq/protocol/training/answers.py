@@ -14,7 +14,7 @@ from fedmq.protocol.training.candidate_categories import CandidateCategories
 from fedmq.protocol.training.candidate_constraints import CandidateConstraints
 from fedmq.protocol.training.candidate_signs import CandidateSigns
 from fedmq.protocol.training.computations import ScoreCandidates
-from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
+from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer, ScoreAnswers
 from fedmq.protocol.training.tree_builder import TreeBuilder
 
 __all__ = ["Answers"]
@@ -88,7 +88,8 @@ class Answers:
             for claim, answer in zip(claims, answers, strict=True)
             if isinstance(answer, Sums)
         ]
-        bests = iter((yield Compute(scores)))
+        [scored] = (yield Compute([ScoreAnswers(scores)])) if scores else [[]]
+        bests = iter(scored)
         offers: list[Best] = []
         for claim, answer in zip(claims, answers, strict=True):
             assert not isinstance(answer, HiddenSums)

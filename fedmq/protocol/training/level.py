@@ -23,13 +23,23 @@ __all__ = ["Level", "decision"]
 
 
 @dataclass(slots=True)
+class _Asking:
+    """Who waits for the replies about ``nodes``, which are asked about at once, and those here."""
+
+    running: RunningPlan
+    exchange: Exchange
+    nodes: int
+    replies: dict[int, Sequence[Values]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class _Conversation:
     """The exchanges with one peer about one node; ``open`` until a reply is complete.
 
     ``sent`` pieces of a query are on their way, so many more follow ``later``.
     """
 
-    running: RunningPlan
+    asking: _Asking
     round: int
     largest: Extent
     sent: int
@@ -95,21 +105,24 @@ class Level:
     # Exchanges with a peer about a node
 
     def ask(
-        self, peer: str, node: int, exchange: Exchange, running: RunningPlan, largest: Extent
+        self, peer: str, largest: Mapping[int, Extent], exchange: Exchange, running: RunningPlan
     ) -> None:
-        """Put a query to ``peer`` among the next requests; ``running`` waits for the reply.
+        """Put queries to ``peer`` among the next requests; ``running`` waits for the replies.
 
-        One whose pieces are still made is a request of its own: it is answered as soon as they
-        have arrived.
+        They are about the nodes of ``largest``, which has the longest reply about each. Those whose
+        pieces are still made are a request of their own: it is answered as soon as all of them have
+        arrived.
         """
-        before = self._conversations.get((peer, node))
-        number = 0 if before is None else before.round + 1
-        count, later = len(exchange.pieces), exchange.later
-        conversation = _Conversation(running, number, largest, count, later)
-        self._conversations[peer, node] = conversation
-        request = (peer, number, node if later else 0)
-        self._queries[request].append(training.NodeQuery(node=node, pieces=count + later))
-        self._pieces[request] += self._packed(node, number, 0, exchange.pieces)
+        asking = _Asking(running, exchange, len(largest))
+        first = next(iter(largest))
+        for node, most in largest.items():
+            before = self._conversations.get((peer, node))
+            number = 0 if before is None else before.round + 1
+            count, later = len(exchange.pieces), exchange.later.get(node, 0)
+            self._conversations[peer, node] = _Conversation(asking, number, most, count, later)
+            request = (peer, number, first if exchange.later else 0)
+            self._queries[request].append(training.NodeQuery(node=node, pieces=count + later))
+            self._pieces[request] += self._packed(node, number, 0, exchange.pieces)
 
     def add_part(self, node: int, number: int, pieces: Sequence[Values]) -> None:
         """Part ``number`` of the question about ``node`` is made: it follows on those before it."""
@@ -159,8 +172,8 @@ class Level:
 
     def reply(
         self, peer: str, body: training.HistogramReply
-    ) -> tuple[RunningPlan, Sequence[Values]] | None:
-        """Take a piece of a reply; after the last one, who waits for it, and all pieces.
+    ) -> tuple[RunningPlan, Sequence[Values] | Mapping[int, Sequence[Values]]] | None:
+        """Take a piece of a reply; after the last one, who waits for it, and what it waits for.
 
         Raises:
             ProtocolError: it was not asked for.
@@ -182,7 +195,11 @@ class Level:
         if len(conversation.pieces) < body.pieces:
             return None
         conversation.open = False
-        return conversation.running, conversation.pieces
+        asking = conversation.asking
+        asking.replies[body.node] = conversation.pieces
+        if len(asking.replies) < asking.nodes:
+            return None
+        return asking.running, asking.replies if asking.exchange.later else conversation.pieces
 
     def decline(self, peer: str, owner: int, body: training.NodeDeclined) -> None:
         """``peer``, which is ``owner``, makes no offer for a node; ProtocolError if not asked."""

@@ -159,7 +159,9 @@ class PassiveTraining(PassiveOpening):
     def _begin_with(self, request: HistogramRequest, body: training.QueryPiece) -> None:
         """Let the engine begin with a piece before the others are here, if it does."""
         piece = request.pieces[body.node][-1]
-        take = self._prepared.engine.take_piece(body.tree, body.node, body.round, piece)
+        take = self._prepared.engine.take_piece(
+            body.tree, body.node, body.round, piece, alone=len(request.pieces) == 1
+        )
         if take is not None:
             request.taking += 1
             self._run(PIECE_TAKEN, take, partial(self._with_piece, request))

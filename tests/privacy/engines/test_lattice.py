@@ -148,11 +148,14 @@ def test_only_rows_that_are_learned_from_travel(trained: int) -> None:
 
 
 @pytest.mark.parametrize(("value_bits", "nodes"), [(40, 1), (14, 2), (5, 3)])
-def test_both_halves_know_how_many_nodes_share_a_question(value_bits: int, nodes: int) -> None:
+def test_both_halves_know_how_many_nodes_share_a_query(
+    monkeypatch: pytest.MonkeyPatch, value_bits: int, nodes: int
+) -> None:
     training = np.ones(300, np.bool_)
     passive = SHOWN.passive(public_of(SHOWN), table(300, 2, seed=0), 1)
     passive.start_session(training, value_bits)
     assert passive.nodes_per_query == nodes
+    monkeypatch.setattr("fedmq.privacy.lattice.active._QUESTION_BYTES", 1)
     active = SHOWN.active(1)
     active.start_session(training, value_bits)
     rows = np.arange(20, dtype=np.int32)
@@ -168,7 +171,25 @@ def test_of_two_siblings_one_is_asked_about() -> None:
     pair.start_tree(gradients(40, 0))
     level = [AskedNode(0, node, np.arange(node, dtype=np.int32)) for node in (4, 5, 6, 7)]
     asked = [[node.node for node in question.nodes] for question in pair.active.ask_level(level)]
-    assert asked == [[4, 5], [6, 7]]
+    assert asked == [[4, 6, 5, 7]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "questions"),
+    [
+        (30_000, [[*range(16, 32, 2), *range(17, 32, 2)]]),
+        (200_000, [[node, node + 1] for node in range(16, 32, 2)]),
+    ],
+)
+def test_as_many_queries_share_a_question_as_are_short(
+    rows: int, questions: list[list[int]]
+) -> None:
+    active = SHOWN.active(1)
+    active.start_session(np.ones(rows, np.bool_))
+    active.broadcast(gradients(rows, 0))
+    level = [AskedNode(0, node, np.array([node], np.int32)) for node in range(16, 32)]
+    asked = [[node.node for node in question.nodes] for question in active.ask_level(level)]
+    assert asked == questions
 
 
 def test_answers_for_other_candidates_than_above_are_refused() -> None:
@@ -187,19 +208,19 @@ def test_all_peers_get_one_encryption_of_a_node() -> None:
     pair = EnginePair(SHOWN, table(40, 2, seed=0))
     pair.start_tree(gradients(40, 0))
     [question] = pair.active.ask_level([AskedNode(0, 1, np.arange(40, dtype=np.int32))])
-    made = [len(pair._run(part)) for part in question.parts()]
+    made = {node: len(pieces) for node, pieces in pair.made(question).items()}
     for peer in ("telco", "retail"):
         exchange = pair._advance(question.ask(peer), None)
         assert not exchange.pieces
-        assert exchange.later == sum(made)
+        assert exchange.later == made
 
 
 def test_every_piece_fits_a_message() -> None:
     pair = EnginePair(SHOWN, table(40_000, 1, seed=0))
     pair.start_tree(gradients(40_000, 1))
     [question] = pair.active.ask_level([AskedNode(0, 1, np.arange(40_000, dtype=np.int32))])
-    made = [piece for part in question.parts() for piece in pair._run(part)]
-    assert len(made) == pair._advance(question.ask("telco"), None).later > 1
+    made = pair.made(question)[1]
+    assert len(made) == pair._advance(question.ask("telco"), None).later[1] > 1
     assert max(sum(array.nbytes for array in piece.values()) for piece in made) <= PIECE_BYTES
 
 
@@ -211,9 +232,11 @@ def test_a_question_is_summed_while_its_last_pieces_are_on_their_way(
     pair = EnginePair(SHOWN, bins)
     pair.start_tree(held := gradients(25_000, 1))
     [question] = pair.active.ask_level([AskedNode(0, 1, rows)])
-    pieces = [piece for part in question.parts() for piece in pair._run(part)]
+    pieces = pair.made(question)[1]
     taken = [pair.passive.take_piece(0, 2, 0, piece) for piece in pieces]
     assert [taking is not None for taking in taken] == [False, False, True, False, False]
+    taken = [pair.passive.take_piece(0, 3, 0, piece, alone=False) for piece in pieces]
+    assert [taking is not None for taking in taken] == [False, False, True, False, True]
     candidates = CandidateTable.of(bins.cuts)
     order = np.arange(len(candidates))
     answer = pair.ask_level({1: rows}, candidates, {1: order})[1]

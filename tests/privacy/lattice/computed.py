@@ -82,7 +82,7 @@ class Computed:
         return EncryptNode(pairs, rows, self.public, self.layout, QUERY_SEED).run()
 
     def answer(self, query: list[dict[str, Any]], seed: bytes = b"a" * 32) -> np.ndarray:
-        return self.answering(query, seed).run()
+        return self.answering(query, seed).limbs()
 
     def answering(
         self,
@@ -111,7 +111,8 @@ class Computed:
 
     def decrypt(self, answer: np.ndarray) -> np.ndarray:
         pieces = [{"numbers": np.arange(len(answer), dtype=np.uint32), "sums": answer}]
-        return DecryptAnswer(pieces, self.hints, self.layout, QUERY_SEED).run()[1]
+        [(_, left)] = DecryptAnswer([pieces], self.hints, self.layout, [QUERY_SEED]).run()
+        return left
 
     def sums(self, pairs: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return self.decrypt(self.answer(self.query(pairs, rows)))[0]

@@ -96,7 +96,7 @@ def test_a_query_of_too_few_or_many_pieces_is_refused(
     computed = Computed(binned(100), 64)
     pieces = (3 * computed.query(np.zeros((100, 2), np.int64), np.arange(4)))[:count]
     with pytest.raises(MessageError, match=f"a query of {count} pieces, not 3"):
-        computed.answering(pieces).run()
+        computed.answering(pieces).limbs()
 
 
 def test_pieces_in_another_order_are_refused() -> None:

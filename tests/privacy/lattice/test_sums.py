@@ -236,5 +236,5 @@ def test_pieces_that_are_summed_before_the_others_are_here_change_no_answer(
     query = computed.query(drawn_pairs(200), np.arange(150))
     assert len(query) == 5
     np.testing.assert_array_equal(
-        computed.answering(query, begun=begun).run(), computed.answering(query).run()
+        computed.answering(query, begun=begun).limbs(), computed.answering(query).limbs()
     )
