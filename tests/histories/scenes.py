@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.computation import Given
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.inference.active import ActiveInference
@@ -35,6 +36,7 @@ _PARAMS = TrainParams(
     max_bin=8,
     eta=0.5,
     base_score=0.5,
+    xgboost_arithmetic=OLDEST,
 )
 
 
