@@ -293,7 +293,7 @@ def test_every_transition_but_the_failing_and_interrupting_ones_is_taken_by_some
     monkeypatch.setattr(blinded_lists, "_POINTS", 7)
     monkeypatch.setattr(blinded_lists, "_PLACES", 5)
     monkeypatch.setattr(blinded_lists, "_BURST", 1)
-    monkeypatch.setattr("fedmq.privacy.lattice.query.PIECE_BYTES", 1)
+    monkeypatch.setattr("fedmq.privacy.lattice.query.LARGEST_PIECE_BYTES", 1)
     monkeypatch.setattr("fedmq.privacy.lattice.passive._PIECES_AT_ONCE", 1)
     taken: set[tuple[type, Enum, Key]] = set()
     move = Machine._move

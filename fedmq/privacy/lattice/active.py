@@ -45,7 +45,6 @@ __all__ = ["LatticeActive", "NodeAnswer"]
 
 T = TypeVar("T")
 
-_PIECES_OF_PART = 3  # that are made together, and leave while others are made
 _QUESTION_BYTES = 8_000_000
 """Of the queries that are answered at once: the more there are, the fewer messages and computations
 travel and wait, but what is answered later is scored later."""
@@ -216,15 +215,14 @@ class LatticeActive(ActiveHalf):
         return pieces_of_query(self._layout)
 
     def encrypt(self, asked: Sequence[AskedNode], seed: bytes) -> list[Plan[Sequence[Values]]]:
-        """The parts of the query about nodes, under the secrets of ``seed``."""
+        """The pieces of the query about nodes, under the secrets of ``seed``.
+
+        Each leaves while others are made.
+        """
         rows = [self._places[node.rows] for node in asked]
         return [
-            single(
-                EncryptNode(
-                    self._pairs, rows, self._public, self._layout, seed, first, _PIECES_OF_PART
-                )
-            )
-            for first in range(0, self.pieces_of_query, _PIECES_OF_PART)
+            single(EncryptNode(self._pairs, rows, self._public, self._layout, seed, piece, 1))
+            for piece in range(self.pieces_of_query)
         ]
 
     def decrypt(

@@ -25,8 +25,9 @@ __all__ = [
     "Layout",
 ]
 
-VERSION = 3
-"""Of what both halves send: 1 had transfers of 128 bits a row, 2 had some at the root as well."""
+VERSION = 4
+"""Of what both halves send: 1 had transfers of 128 bits a row, 2 had some at the root as well,
+3 shorter pieces of queries."""
 
 DEGREE = 8192
 """N of the ring Z_q[X]/(X^N + 1)."""

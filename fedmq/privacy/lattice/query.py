@@ -22,7 +22,7 @@ from fedmq.privacy.lattice.limbs import add_power, add_shifted, carried
 from fedmq.privacy.lattice.public_elements import PublicElements
 from fedmq.privacy.lattice.ring import Transform, coefficients, transformed
 from fedmq.privacy.lattice.sampling import draw_errors, draw_secret
-from fedmq.privacy.plan import PIECE_BYTES, Values
+from fedmq.privacy.plan import LARGEST_PIECE_BYTES, Values
 from fedmq.privacy.random_stream import Stream
 
 __all__ = ["EncryptNode", "QueryPart", "pieces_of_query", "query_extent", "read_query"]
@@ -86,7 +86,7 @@ class EncryptNode:
 def _elements(layout: Layout) -> list[range]:
     """Which ring elements of a query travel in each of its pieces: blocks of rows, then masks."""
     count, number_bytes = layout.blocks + 1, LIMB_BITS // 8 * layout.sent_limbs
-    most = max(1, PIECE_BYTES // (number_bytes * layout.degree))
+    most = max(1, LARGEST_PIECE_BYTES // (number_bytes * layout.degree))
     return [range(start, min(start + most, count)) for start in range(0, count, most)]
 
 

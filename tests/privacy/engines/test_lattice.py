@@ -14,7 +14,7 @@ from fedmq.errors import ConfigError, DataError, MessageError, Refused
 from fedmq.privacy.engine import AskedNode, BroadcastPiece, Query, Sums
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.lattice.layout import Layout
-from fedmq.privacy.plan import PIECE_BYTES
+from fedmq.privacy.plan import LARGEST_PIECE_BYTES
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, gradients, table
 
@@ -221,13 +221,14 @@ def test_every_piece_fits_a_message() -> None:
     [question] = pair.active.ask_level([AskedNode(0, 1, np.arange(40_000, dtype=np.int32))])
     made = pair.made(question)[1]
     assert len(made) == pair._advance(question.ask("telco"), None).later[1] > 1
-    assert max(sum(array.nbytes for array in piece.values()) for piece in made) <= PIECE_BYTES
+    sizes = [sum(array.nbytes for array in piece.values()) for piece in made]
+    assert max(sizes) <= LARGEST_PIECE_BYTES
 
 
 def test_a_question_is_summed_while_its_last_pieces_are_on_their_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedmq.privacy.lattice.query.PIECE_BYTES", 200_000)
+    monkeypatch.setattr("fedmq.privacy.lattice.query.LARGEST_PIECE_BYTES", 200_000)
     bins, rows = table(25_000, 2, seed=0), np.arange(0, 25_000, 3, dtype=np.int32)
     pair = EnginePair(SHOWN, bins)
     pair.start_tree(held := gradients(25_000, 1))

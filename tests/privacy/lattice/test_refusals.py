@@ -21,7 +21,12 @@ UNITS = LAYOUT.hint_units
 
 
 WIDE = Layout(30_000)
-"""Its queries travel in four pieces, with half limbs."""
+"""Its queries have half limbs, and travel in three pieces."""
+
+
+@pytest.fixture(autouse=True)
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedmq.privacy.lattice.query.LARGEST_PIECE_BYTES", 400_000)
 
 
 def query(layout: Layout) -> list[dict[str, Any]]:
@@ -92,7 +97,7 @@ def test_a_piece_of_other_fields_is_refused(changes: dict[str, Any]) -> None:
 def test_a_query_of_too_few_or_many_pieces_is_refused(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr("fedmq.privacy.lattice.query.PIECE_BYTES", 24 * 64)
+    monkeypatch.setattr("fedmq.privacy.lattice.query.LARGEST_PIECE_BYTES", 24 * 64)
     computed = Computed(binned(100), 64)
     pieces = (3 * computed.query(np.zeros((100, 2), np.int64), np.arange(4)))[:count]
     with pytest.raises(MessageError, match=f"a query of {count} pieces, not 3"):

@@ -231,7 +231,7 @@ def test_hints_are_masked() -> None:
 def test_pieces_that_are_summed_before_the_others_are_here_change_no_answer(
     monkeypatch: pytest.MonkeyPatch, begun: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr("fedmq.privacy.lattice.query.PIECE_BYTES", 24 * DEGREE)
+    monkeypatch.setattr("fedmq.privacy.lattice.query.LARGEST_PIECE_BYTES", 24 * DEGREE)
     computed = Computed(binned(200), DEGREE)
     query = computed.query(drawn_pairs(200), np.arange(150))
     assert len(query) == 5
