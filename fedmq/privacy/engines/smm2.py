@@ -29,6 +29,7 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, split_gains
+from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import (
     ActiveHalf,
@@ -291,6 +292,8 @@ class _ScoreHidden:
         params = TrainParams(
             reg_lambda=float(terms["reg_lambda"]),
             min_child_weight=float(terms["min_child_weight"]),
+            # Not that of the XGBoost beside this party's fedmq: an auditor's may be another.
+            xgboost_arithmetic=OLDEST,
         )
         to_float = scale.to_float
         gains = split_gains(to_float(left), to_float(total - left), to_float(total), params)
