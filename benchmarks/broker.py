@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedmq.transport.rabbitmq.definitions import definitions
+from tests.left_behind import watch
 
 BROKER = Path(__file__).parent.parent / "brokers" / "rabbitmq"
 RABBITMQ = Path(os.environ.get("FEDMQ_RABBITMQ") or "/usr/lib/rabbitmq/bin", "rabbitmq-server")
@@ -29,6 +30,7 @@ def private_node(parties: Sequence[str] = ("bank",)) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="fedmq-benchmark-") as name:
         folder = Path(name)
+        watched = watch(folder)
         shutil.copy(BROKER / "rabbitmq.conf", folder)
         (folder / "enabled_plugins").write_text("[].\n")
         users = definitions(
@@ -41,3 +43,4 @@ def private_node(parties: Sequence[str] = ("bank",)) -> Iterator[str]:
             yield f"amqp://admin:admin@127.0.0.1:{port}/"
         finally:
             subprocess.run([str(BROKER / "node"), "stop", name], check=True, capture_output=True)
+            watched.communicate()
