@@ -119,7 +119,8 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 def test_what_to_add_names_what_the_files_hold() -> None:
-    for section in CONTRIBUTING.read_text().split("\n## How to add ")[1:]:
+    for added in CONTRIBUTING.read_text().split("\n## How to add ")[1:]:
+        section = added.partition("\n## ")[0]
         names = ["pyproject.toml", *(name for name in PATH.findall(section) if "NAME" not in name)]
         named = [ROOT / name for name in names]
         sources = [file for path in named for file in (path, *path.glob("*.py")) if file.is_file()]
