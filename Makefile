@@ -20,7 +20,7 @@ export DEBIAN_FRONTEND := noninteractive
 .PHONY: help demo test test-long lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
-.PHONY: bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
+.PHONY: bench-told-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 .PHONY: bench-console bench-console-day chromium screenshots
 
 help: ## this list
@@ -105,6 +105,9 @@ bench-gradient-bits: $(VENV)/bench.stamp ## what gradient_bits costs of a model,
 bench-merged-cells: $(VENV)/bench.stamp ## what smallest_cell costs of a model, and what sums then tell
 	$(data)
 	@$(BIN)/python -m benchmarks.merged_cells "$(DATA)" --page docs/measured/merged-cells.md
+
+bench-told-columns: $(VENV)/bench.stamp ## what sums and directions tell of another party's columns, by engine
+	@$(BIN)/python -m benchmarks.told_columns --page docs/measured/told-columns.md
 
 bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tables
 	@$(BIN)/python -m benchmarks.wide --page docs/measured/wide.md
