@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.secretflow DATA [--trees 3] [--json] [--page FILE]
+    python -m benchmarks.secretflow DATA [--trees 2] [--json] [--page FILE]
 
 DATA holds ``credit1_*.csv`` and ``credit2_*.csv``. SecretFlow needs Python 3.10: where an
 interpreter of that version is found, an environment of its own is made in ``.secretflow``, which
@@ -145,7 +145,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("--trees", type=int, default=3)
+    parser.add_argument("--trees", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
