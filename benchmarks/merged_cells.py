@@ -15,6 +15,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from benchmarks.page import write_page
 from fedmq import TrainParams, audit, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.xgboost.parity import compare, train_reference
+from fedmq.leakage.attacks.finding import Finding
 from fedmq.simulation.model import SimulatedModel
 
 SIZES = (0, 5, 10, 20)
@@ -95,10 +97,25 @@ def made_up() -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.floa
     return columns[:, :4], columns[:, 4:], (columns @ weights + noise > 0).astype(np.float32)
 
 
-def placed_lines() -> list[str]:
-    """A table of what the audit's attack *bins from sums* reads."""
+def audited(params: TrainParams, **settings: Any) -> tuple[SimulatedModel, dict[str, Finding]]:
+    """A model of the made-up table, and by target what its label holder's recording tells."""
     active, passive, label = made_up()
     tables = {"passive": passive}
+    with tempfile.TemporaryDirectory() as folder:
+        model = simulate(
+            active=active, label=label, passive=tables, params=params, record=folder, **settings
+        )
+        report = audit(
+            Path(folder) / "active.recording",
+            passive=tables,
+            label=label,
+            leaf_weights=model.leaf_weights(active=active, passive=tables),
+        )
+    return model, {finding.target: finding for finding in report.findings}
+
+
+def placed_lines() -> list[str]:
+    """A table of what the audit's attack *bins from sums* reads."""
     lines = [
         "| smallest cell | gradient bits | placed | beside a cut | candidate bits, links known | "
         "by guessing | training loss |",
@@ -106,25 +123,10 @@ def placed_lines() -> list[str]:
     ]
     for smallest in SIZES:
         for bits in (None, 4):
-            with tempfile.TemporaryDirectory() as folder:
-                model = simulate(
-                    active=active,
-                    label=label,
-                    passive=tables,
-                    params=TrainParams(
-                        num_boost_round=MADE_UP_TREES, max_depth=6, max_bin=256, gradient_bits=bits
-                    ),
-                    engine="plain",
-                    record=folder,
-                    smallest_cell=smallest,
-                )
-                report = audit(
-                    Path(folder) / "active.recording",
-                    passive=tables,
-                    label=label,
-                    leaf_weights=model.leaf_weights(active=active, passive=tables),
-                )
-            found = {finding.target: finding for finding in report.findings}
+            params = TrainParams(
+                num_boost_round=MADE_UP_TREES, max_depth=6, max_bin=256, gradient_bits=bits
+            )
+            model, found = audited(params, engine="plain", smallest_cell=smallest)
             placed = found["passive's cells between two cuts"].value
             beside = found["passive's cells beside a cut"].value
             read = found["passive's candidate bits, all links known"]

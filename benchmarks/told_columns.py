@@ -12,19 +12,18 @@ to begin with. Directions are those of rows in nodes that the other party has wo
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.merged_cells import MADE_UP_ROWS, made_up
+from benchmarks.merged_cells import MADE_UP_ROWS, audited, made_up
 from benchmarks.page import write_page
-from fedmq import TrainParams, audit, simulate
-from fedmq.boosting.model.tree import LABEL_HOLDER
+from fedmq import TrainParams
+from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
 from fedmq.boosting.xgboost.arithmetic import OLDEST
-from fedmq.boosting.xgboost.pooled_tree import PooledTree
+from fedmq.boosting.xgboost.pooled_tree import walk_pooled
 
 TREES = 25
 CASES: dict[str, dict[str, Any]] = {
@@ -42,42 +41,28 @@ HEAD = (
 )
 
 
-def directions(tree: PooledTree, values: NDArray[np.float32]) -> float:
-    """Splits of others that a row meets, on the average."""
-    met, place = 0, np.zeros(len(values), np.intp)
-    while not tree.tree.is_leaf[place].all():
-        inside = np.flatnonzero(~tree.tree.is_leaf[place])
-        nodes = place[inside]
-        met += int((tree.tree.owner[nodes] != LABEL_HOLDER).sum())
-        goes_left = values[inside, tree.feature[nodes]] <= tree.threshold[nodes]
-        place[inside] = np.where(goes_left, tree.tree.left[nodes], tree.tree.right[nodes])
-    return met / len(values)
+def directions(tree: Tree, leaves: NDArray[np.int32]) -> float:
+    """Splits of others that a row meets on its way to its leaf, on the average."""
+    met = np.zeros(len(tree), np.int64)
+    for node in np.flatnonzero(~tree.is_leaf):  # the root first
+        met[[tree.left[node], tree.right[node]]] = met[node] + (tree.owner[node] != LABEL_HOLDER)
+    return float(met[leaves].mean())
 
 
 def line_of(title: str, case: dict[str, Any]) -> str:
     """A row of the table: train, audit and count."""
-    active, passive, label = made_up()
-    tables = {"passive": passive}
-    bits, rest = case.get("gradient_bits"), {k: v for k, v in case.items() if k != "gradient_bits"}
+    settings = dict(case)
     params = TrainParams(
         num_boost_round=TREES,
         max_depth=3,
         max_bin=32,
-        gradient_bits=bits,
+        gradient_bits=settings.pop("gradient_bits", None),
         xgboost_arithmetic=OLDEST,
     )
-    with tempfile.TemporaryDirectory() as folder:
-        model = simulate(
-            active=active, label=label, passive=tables, params=params, record=folder, **rest
-        )
-        report = audit(
-            Path(folder) / "active.recording",
-            passive=tables,
-            label=label,
-            leaf_weights=model.leaf_weights(active=active, passive=tables),
-        )
-    found = {finding.target: finding for finding in report.findings}
-    told = sum(directions(tree, np.hstack([active, passive])) for tree in model.joined_trees())
+    model, found = audited(params, **settings)
+    tables = [model.share.lookup_table, model.passive_shares["passive"].lookup_table]
+    values = made_up()[:2]
+    told = sum(directions(tree, walk_pooled(tree, tables, values)) for tree in model.share.trees)
     placed = found.get("passive's cells between two cuts")
     read = found.get("passive's candidate bits, all links known")
     cells = (
