@@ -17,6 +17,7 @@ from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.view import SessionView
+from fedmq.messages.envelope import Envelope
 from fedmq.party.sessions.recording import Recorder, Recording
 from tests.party.sealed_parties import envelope
 from tests.simulation.test_fedxgboost import synthetic
@@ -200,6 +201,28 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(DataError, match="holds no training"):
         fedmq.audit(file, label=[0, 1])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_messages_that_came_early_are_audited_as_they_were_taken(tmp_path: Path, seed: int) -> None:
+    _, label, _ = recorded(tmp_path, "plain")
+    in_order = Recording.read(tmp_path / "telco.recording")
+    arrivals = list(in_order.envelopes)
+    random = np.random.default_rng(seed)
+    for _ in range(200):  # as on two queues: neighbours pass each other
+        first = int(random.integers(len(arrivals) - 1))
+        if not any(message.header.sender == "telco" for message in arrivals[first : first + 2]):
+            arrivals[first : first + 2] = reversed(arrivals[first : first + 2])
+    early = Recording("telco", arrivals)
+    for message in early.envelopes:
+        sent = [other.header for other in early.envelopes if same_way(other, message)]
+        assert sent == sorted(sent, key=lambda header: header.sequence)
+    assert fedmq.audit(early, label=label) == fedmq.audit(in_order, label=label)
+
+
+def same_way(one: Envelope, other: Envelope) -> bool:
+    ends = one.header.sender, one.header.recipient
+    return ends == (other.header.sender, other.header.recipient)
 
 
 def test_a_recording_is_private_to_its_owner(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ A recording holds what the party was entitled to see, in the clear: treat it lik
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -73,12 +75,12 @@ class Recorder:
 
 
 class Recording:
-    """``party``, and the ``envelopes`` it saw, each once, in the order in which it saw them."""
+    """``party``, and the ``envelopes`` it saw, each once, in the order in which it took them."""
 
     def __init__(self, party: str, envelopes: Sequence[Envelope]) -> None:
         self.party = party
         once = {(message.header.sender, message.header.id): message for message in envelopes}
-        self.envelopes = tuple(message for message in once.values() if message.header.sequence)
+        self.envelopes = _taken(message for message in once.values() if message.header.sequence)
 
     @classmethod
     def read(cls, path: Path) -> Recording:
@@ -97,3 +99,22 @@ class Recording:
             return cls(head[2], [decode(part) for part in parts[1:]])
         except (MessageError, TypeError) as error:
             raise DataError(f"{path}: {error}") from None
+
+
+def _taken(arrived: Iterable[Envelope]) -> tuple[Envelope, ...]:
+    """What ``arrived``, but each message after all that its sender had sent before it.
+
+    Two queues and a link that breaks bring some early; `protocol.mailbox` puts them aside as well.
+    """
+    mails = defaultdict[tuple[str, str], list[tuple[int, int, Envelope]]](list)
+    for position, message in enumerate(arrived):
+        header = message.header
+        mail = mails[header.sender, header.recipient]
+        mail.append((header.sequence, position, message))
+    taken: list[tuple[int, int, Envelope]] = []
+    for mail in mails.values():
+        latest = 0
+        for sequence, position, message in sorted(mail, key=itemgetter(0)):
+            latest = max(latest, position)
+            taken.append((latest, sequence, message))
+    return tuple(message for _, _, message in sorted(taken, key=itemgetter(0, 1)))

@@ -162,8 +162,6 @@ class SessionRunner:
         self.last_seen[envelope.header.sender] = datetime.now().astimezone()
         self._on_arrived(envelope.header, size)
         self._feed(Arrived(envelope, self._loop.time()))
-        if self._record is not None:
-            self._record(envelope)
 
     def cancel(self, reason: str) -> None:
         """End the session and tell the other parties why."""
@@ -210,6 +208,8 @@ class SessionRunner:
         except Exception as error:  # a fault of ours must not leave the session hanging
             log.exception("%s failed on %s", self.session.mailbox.address, type(event).__name__)
             effects = self._given_up(f"internal error: {type(error).__name__}")
+        if self._record is not None and isinstance(event, Arrived):
+            self._record(event.envelope)
         if self._trace is not None:
             self._trace.entered(self.session.mailbox.address.party, self.session.machine.state)
         for effect in effects:
