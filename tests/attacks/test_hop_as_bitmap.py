@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,20 @@ async def test_all_records_in_one_question_are_refused_and_counted(world: World)
     answer = await liar.ask(liar.records, ids=tuple(f"P{row}" for row in range(10)))
     assert refused(answer)
     assert liar.telco.rate_limits.turned_away == 1
+
+
+async def test_a_record_that_the_model_lacks_is_refused_before_anything_is_as_long(
+    world: World,
+) -> None:
+    for places in (True, False):
+        liar = Liar(world, places)
+        tracemalloc.start()
+        answer = await liar.ask([2**32 - 1])
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert isinstance(answer, OnlineRefusal)
+        assert "has" in answer.reason
+        assert peak < 2**20
 
 
 async def test_record_by_record_one_way_a_tree_is_answered_and_no_more(world: World) -> None:

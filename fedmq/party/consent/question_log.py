@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import hmac
 import logging
 import os
@@ -49,7 +48,7 @@ class QuestionLog:
 
     def hashed(self, name: str) -> str:
         """The keyed hash that stands for ``name`` in the files."""
-        return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()[:32]
+        return hmac.digest(self._key, name.encode(), "sha256").hex()[:32]
 
     def note(
         self, caller: str, session: str, model: str, mode: str, ids: Sequence[str], answer: str

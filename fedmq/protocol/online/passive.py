@@ -14,7 +14,21 @@ from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlineHop, OnlineRows
 
-__all__ = ["AnsweringShare"]
+__all__ = ["AnsweringShare", "check_records"]
+
+
+def check_records(hop: OnlineHop, chains: Chains) -> None:
+    """Check that ``hop`` asks for records of ``chains`` alone.
+
+    Raises:
+        ProtocolError: it names a record that the model lacks.
+    """
+    records = hop.records.numpy()
+    if len(records) and int(records.max()) >= len(chains):
+        raise ProtocolError(
+            f"hop {hop.hop} asks for record {int(records.max())}; model {hop.model} has "
+            f"{len(chains)} here"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,14 +51,9 @@ class AnsweringShare:
             ProtocolError: it names a record that the model lacks.
         """
         rows, unknown = self._found(hop.ids)
-        records = hop.records.numpy()
-        if len(records) and int(records.max()) >= len(self.chains):
-            raise ProtocolError(
-                f"hop {hop.hop} asks for record {int(records.max())}; model "
-                f"{self.share.model_id} has {len(self.chains)} here"
-            )
+        check_records(hop, self.chains)
         exits = self.chains.exits(
-            self.share.lookup_table, self.values, rows[hop.rows.numpy()], records
+            self.share.lookup_table, self.values, rows[hop.rows.numpy()], hop.records.numpy()
         )
         return OnlineExits(
             batch=hop.batch, hop=hop.hop, exits=Array.of(exits), unknown=Array.of(unknown)

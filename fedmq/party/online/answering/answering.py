@@ -25,7 +25,7 @@ from fedmq.party.online.answering.batch_ledger import BatchLedger
 from fedmq.party.online.answering.hosted_share import HostedShare
 from fedmq.party.online.answering.rate_limits import RateLimits
 from fedmq.party.online.drift.watch import DriftWatch
-from fedmq.protocol.online.passive import AnsweringShare
+from fedmq.protocol.online.passive import AnsweringShare, check_records
 
 __all__ = ["Answering"]
 
@@ -100,6 +100,8 @@ class Answering:
         if share is None:
             return self._refusal(body, "model", f"model {body.model} is not served here")
         try:
+            if isinstance(body, OnlineHop):
+                check_records(body, share.chains)  # before anything is as long as they say
             self._enter(header, body, share.places)
             if isinstance(body, OnlineHop):
                 self.rate_limits.check(

@@ -24,6 +24,7 @@ _MOST_SESSIONS = 64
 _MOST_QUESTIONS = 4096  # of a batch
 _QUESTION_BYTES = 128
 _ID_BYTES = 256
+_RECORD_BITS = 32  # of a pair's number; its place stands above them
 
 _Key = tuple[str, str]
 """Who asks, and the session."""
@@ -39,8 +40,8 @@ class _Batch:
         self.questions: dict[int, bytes] = {}
         self.places_of: dict[str, int] = {}
         self.standing: NDArray[np.int64] = np.empty((0, trees), np.int64)
-        self.answered: set[tuple[int, int]] = set()
-        """Places and records that were asked about before."""
+        self.answered: NDArray[np.int64] = np.empty(0, np.int64)
+        """Places and records that were asked about before, as one number each, ascending."""
         self.bytes = 0
 
     def places(self, ids: tuple[str, ...]) -> NDArray[np.int64]:
@@ -53,11 +54,20 @@ class _Batch:
             self.standing = np.concatenate([self.standing, roots])
         return np.array([self.places_of[name] for name in ids], np.int64)
 
+    def was_answered(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of ``pairs`` were asked about before."""
+        if not len(self.answered):
+            return np.zeros(len(pairs), np.bool_)
+        spots = np.minimum(self.answered.searchsorted(pairs), len(self.answered) - 1)
+        known: NDArray[np.bool_] = self.answered[spots] == pairs
+        return known
+
     def size(self) -> int:
         """About how many bytes it takes."""
         return (
             len(self.questions) * _QUESTION_BYTES
-            + (len(self.places_of) + len(self.answered)) * _ID_BYTES
+            + len(self.places_of) * _ID_BYTES
+            + self.answered.nbytes
             + self.standing.nbytes
         )
 
@@ -127,23 +137,23 @@ class BatchLedger:
 
     def _walk(self, batch: _Batch, body: OnlineHop, places: RecordPlaces) -> None:
         records = body.records.numpy().astype(np.int64)
-        if len(records) and int(records.max()) >= len(places.tree):
-            return  # answered with an error that names the record
         before = len(batch.places_of)
         persons = batch.places(body.ids)[body.rows.numpy()]
-        pairs = list(zip(persons.tolist(), records.tolist(), strict=True))
-        fresh = np.array([pair not in batch.answered for pair in pairs], np.bool_)
+        pairs = persons << _RECORD_BITS | records
+        fresh = ~batch.was_answered(pairs)
         trees, nodes = places.tree[records], places.node[records]
         strays = fresh & ~is_below(nodes, batch.standing[persons, trees])
-        asked = np.unique(np.stack([persons, trees, records], axis=1)[fresh], axis=0)
-        twice = len(np.unique(asked[:, :2], axis=0)) < len(asked)
-        if twice or strays.any():
+        chosen = np.zeros_like(batch.standing)
+        chosen[persons[fresh], trees[fresh]] = records[fresh]
+        twice = fresh & (chosen[persons, trees] != records)
+        if twice.any() or strays.any():
             for name in body.ids:
                 if batch.places_of[name] >= before:
                     del batch.places_of[name]
             batch.standing = batch.standing[:before]
             raise RateLimited("records", "more than one record a tree and level about one id")
-        batch.answered.update(pairs)
+        asked = np.sort(pairs[fresh])
+        batch.answered = np.insert(batch.answered, batch.answered.searchsorted(asked), asked)
         # What is asked meanwhile, before this is answered, has to lie below it already.
         batch.standing[persons[fresh], trees[fresh]] = nodes[fresh]
 

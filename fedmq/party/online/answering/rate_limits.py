@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -138,11 +137,9 @@ class RateLimits:
         """By place in the ids: a bit for each record that is asked for."""
         if rows is None or records is None or not len(records):
             return [0] * ids
-        numbers, columns = np.unique(records, return_inverse=True)
-        asked = np.zeros((ids, len(numbers)), np.bool_)
-        asked[rows, columns] = True
-        bits = [1 << number for number in numbers.tolist()]
-        return [sum(itertools.compress(bits, row)) for row in asked.tolist()]
+        asked = np.zeros((ids, int(records.max()) // 8 + 1), np.uint8)
+        np.bitwise_or.at(asked, (rows, records >> 3), np.left_shift(1, records & 7, dtype=np.uint8))
+        return [int.from_bytes(row.tobytes(), "little") for row in asked]
 
     def _hour(self, caller: str, name: str, now: float) -> _HourOfId:
         key = (caller, name)
