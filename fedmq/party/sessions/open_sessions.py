@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -47,6 +48,7 @@ _LANES: Mapping[Purpose, Lane] = {
     "model request": "inference",
 }
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
+_SWEEP_SECONDS = 1.0  # after which the memory of forgotten sessions is freed
 _CLOSE_SECONDS = 3.0
 _REMEMBERED = 10
 
@@ -82,6 +84,7 @@ class Sessions:
         self._observation = observation or Observation()
         self._on_idle = on_idle
         self._tasks = BackgroundTasks()
+        self._sweep: asyncio.TimerHandle | None = None
 
     def open(
         self,
@@ -248,3 +251,14 @@ class Sessions:
     def _forget(self, running: RunningSession) -> None:
         self._inbox.remove(running.runner)
         running.runner.stop()
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._free)
+
+    def _free(self) -> None:
+        """Free what forgotten sessions leave: machine, tables and runner refer to one another.
+
+        By itself the garbage collector would come after a hundred trainings, for it counts objects.
+        A session has few, but among them are arrays of all rows.
+        """
+        self._sweep = None
+        gc.collect()

@@ -1,0 +1,50 @@
+"""What is left of a session that its daemon has forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.party.sessions import open_sessions
+from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """The garbage collector does not run by itself."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_the_tables_of_a_forgotten_training_leave_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_sessions, "_LINGER", 0.5)
+
+    def tables() -> int:
+        return sum(isinstance(kept, BinMatrix) for kept in gc.get_objects())
+
+    before = tables()
+
+    async def none_is_left() -> bool:
+        return tables() == before
+
+    async def train() -> None:
+        federation = DaemonsInMemory(tmp_path, monkeypatch)
+        await federation.start()
+        try:
+            await federation.train("model", 2)
+            assert tables() >= before + len(PARTIES)
+            await federation.until(none_is_left)
+        finally:
+            await federation.stop()
+
+    asyncio.run(train())
