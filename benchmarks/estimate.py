@@ -34,16 +34,21 @@ import numpy as np
 
 from benchmarks.broker import private_node
 from benchmarks.credit import LABELS
+from benchmarks.made_up_table import link_tables, write_table
 from benchmarks.page import write_page
 from fedmq.boosting.xgboost.arithmetic import OLDEST
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.simulation.memory_watch import MemoryWatch
 
+WIDE = "wide"
+WIDE_ROWS, WIDE_COLUMNS = 10_000, (13, 500)
 HEAD = (
     "Ratios of what `fedmq estimate` says to what two daemons then take: the aim is 0.7 to 1.3. "
     "*s per tree* is what was measured. Traffic is both ways; the estimate knows the passive "
-    "party's bins."
+    "party's bins. *Wide* is a made-up table of "
+    f"{WIDE_ROWS:,} rows, {WIDE_COLUMNS[0]} columns at the label holder and {WIDE_COLUMNS[1]} at "
+    "the other party."
 )
 FEDMQ = str(Path(sys.executable).with_name("fedmq"))
 BANK, TELCO = "bank", "telco"
@@ -72,6 +77,7 @@ JOBS = [
     Job("credit2", "ou", 6),
     Job("credit2", "lattice", options='sums = "hidden"'),
     *(Job("credit1", engine) for engine in ("plain", "ou", "paillier")),
+    Job(WIDE, "ou"),
 ]
 
 
@@ -220,7 +226,10 @@ def estimated(job: Path, bins: str | None) -> tuple[Taken, float]:
     known = ["--bins", bins] if bins else []
     begun = time.perf_counter()
     run = subprocess.run(
-        [FEDMQ, "estimate", str(job), "--json", *known], check=True, capture_output=True, text=True
+        [FEDMQ, "estimate", str(job), "--json", *known],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     took = time.perf_counter() - begun
     found = json.loads(run.stdout)
@@ -267,7 +276,11 @@ def main() -> None:
     jobs = named(JOBS, options.jobs)
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name, private_node((BANK, TELCO)) as broker:
-        parties = Parties(Path(name), options.data, broker)
+        tables = Path(name) / "tables"
+        tables.mkdir()
+        link_tables(tables, options.data)
+        write_table(tables, WIDE, WIDE_ROWS, WIDE_COLUMNS)
+        parties = Parties(Path(name), tables, broker)
         for job in jobs:
             file = parties.prepare(job, options.trees)
             command = ["data", "bins", str(parties.file(TELCO)), "--max-bin", "32"]

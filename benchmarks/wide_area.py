@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
-
 from benchmarks.broker import private_node
 from benchmarks.estimate import BANK, TELCO, Job, Parties, Taken, named
+from benchmarks.made_up_table import link_tables, write_table
 from benchmarks.page import write_page
 from benchmarks.wide_area_link import Link, linked
 
@@ -49,25 +48,6 @@ HEAD = (
 )
 
 
-def write_cards(folder: Path) -> None:
-    """The made-up table of both parties, as CSV."""
-    random = np.random.default_rng(0)
-    values = random.normal(size=(CARD_ROWS, CARD_COLUMNS)).astype(np.float32)
-    label = values[:, ::5].sum(axis=1) + random.normal(size=CARD_ROWS) * 2 > 0
-    ids, half = np.arange(CARD_ROWS), CARD_COLUMNS // 2
-    for party, columns in (("active", values[:, :half]), ("passive", values[:, half:])):
-        names = [f"{party}{number}" for number in range(half)]
-        first = [ids, label] if party == "active" else [ids]
-        np.savetxt(
-            folder / f"{CARDS}_{party}.csv",
-            np.column_stack([*first, columns]),
-            fmt=["%d"] * len(first) + ["%.5g"] * half,
-            delimiter=",",
-            header=",".join(["id", *["label"][: len(first) - 1], *names]),
-            comments="",
-        )
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -81,9 +61,8 @@ def main() -> None:
     found: dict[str, dict[str, Taken]] = {job.name: {} for job in jobs}
     with private_node((BANK, TELCO)) as broker, tempfile.TemporaryDirectory() as name:
         tables = Path(name)
-        write_cards(tables)
-        for file in options.data.glob("credit2_*.csv"):
-            (tables / file.name).symlink_to(file.absolute())
+        write_table(tables, CARDS, CARD_ROWS, (CARD_COLUMNS // 2, CARD_COLUMNS // 2))
+        link_tables(tables, options.data)
         for link in LINKS:
             for job in jobs:
                 taken = trained(job, options.trees, tables, broker, link)
