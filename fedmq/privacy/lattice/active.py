@@ -221,7 +221,7 @@ class LatticeActive(ActiveHalf):
         """
         rows = [self._places[node.rows] for node in asked]
         return [
-            single(EncryptNode(self._pairs, rows, self._public, self._layout, seed, piece, 1))
+            single(EncryptNode(self._pairs, rows, self._public, self._layout, seed, piece))
             for piece in range(self.pieces_of_query)
         ]
 

@@ -209,8 +209,11 @@ class LatticePassive(PassiveHalf):
     ) -> Plan[None] | None:
         begun = self._begun.setdefault((tree, node, number), _BegunQuery())
         begun.waiting.append(piece)
-        is_last = begun.taken + len(begun.waiting) == pieces_of_query(self._layout)
-        if alone if is_last else len(begun.waiting) < _PIECES_AT_ONCE:
+        if begun.taken + len(begun.waiting) == pieces_of_query(self._layout):
+            waits = alone  # for the query, which is summed with its last pieces
+        else:
+            waits = len(begun.waiting) < _PIECES_AT_ONCE
+        if waits:
             return None
         pieces, begun.waiting = begun.waiting, []
         step = self._sum_pieces(pieces, begun.taken)

@@ -34,7 +34,7 @@ _HALF = LIMB_BITS // 2
 class EncryptNode:
     """A query about nodes, of ``rows`` each, in pieces: the numbers of all rows, then the masks'.
 
-    Those from ``first`` on, ``count`` at most. Nodes are ``layout.nodes`` at most, and no row
+    All of them, or the one number ``piece`` alone. Nodes are ``layout.nodes`` at most, and no row
     stands in two. ``pairs`` int64 (all rows, 2).
     ``seed`` must never encrypt anything else: the difference of two queries under one secret would
     be bare.
@@ -46,8 +46,7 @@ class EncryptNode:
     public: PublicElements
     layout: Layout
     seed: bytes = field(repr=False)
-    first: int = 0
-    count: int | None = None
+    piece: int | None = None
 
     def run(self) -> list[Values]:
         layout = self.layout
@@ -55,10 +54,11 @@ class EncryptNode:
         inside = np.zeros((len(self.rows), layout.rows), np.bool_)
         for node, rows in enumerate(self.rows):
             inside[node, rows] = True
-        pieces = _elements(layout)[self.first :][: self.count]
-        return [self._piece(elements, secret, inside) for elements in pieces]
+        pieces = _elements(layout)
+        asked = pieces if self.piece is None else [pieces[self.piece]]
+        return [self._encrypted(elements, secret, inside) for elements in asked]
 
-    def _piece(self, elements: range, secret: Transform, inside: NDArray[np.bool_]) -> Values:
+    def _encrypted(self, elements: range, secret: Transform, inside: NDArray[np.bool_]) -> Values:
         """These elements of the query; ``inside`` (nodes, rows): who stands in which node."""
         layout = self.layout
         sums = coefficients(self.public.every[elements.start : elements.stop] * secret)
