@@ -48,7 +48,7 @@ _LANES: Mapping[Purpose, Lane] = {
     "model request": "inference",
 }
 _LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
-_SWEEP_SECONDS = 1.0  # after which the memory of forgotten sessions is freed
+_SWEEP_SECONDS = 10.0  # at least, between two collections, each of which holds up the loop
 _CLOSE_SECONDS = 3.0
 _REMEMBERED = 10
 

@@ -28,6 +28,7 @@ def test_the_tables_of_a_forgotten_training_leave_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_sessions, "_LINGER", 0.5)
+    monkeypatch.setattr(open_sessions, "_SWEEP_SECONDS", 0.5)
 
     def tables() -> int:
         return sum(isinstance(kept, BinMatrix) for kept in gc.get_objects())
