@@ -133,8 +133,9 @@ bench-garbling: $(VENV)/bench.stamp ## how fast circuits are garbled, and transf
 soak: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over 500 trees
 	@$(BIN)/python -m benchmarks.soak
 
-soak-sessions: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over trainings, scores, alignments; TRAININGS=
-	@$(BIN)/python -m benchmarks.soak_sessions --trainings $(or $(TRAININGS),60)
+soak-sessions: $(VENV)/bench.stamp rabbitmq ## memory and disk of daemons over trainings, scores, alignments; TRAININGS= TREES= ROWS=
+	@$(BIN)/python -m benchmarks.soak_sessions \
+		--trainings $(or $(TRAININGS),60) --trees $(or $(TREES),20) --rows $(or $(ROWS),300)
 
 bench-alignment: $(VENV)/bench.stamp ## seconds of alignments of 10^4, 10^5 and 10^6 ids
 	@$(BIN)/python -m benchmarks.alignment
