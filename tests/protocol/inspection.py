@@ -146,7 +146,7 @@ class _Search:
     def hits(self, message: _Message) -> bool:
         if any(text in message.data for text in self.texts):
             return True
-        if len(self.words) and np.isin(message.words, self.words).any():
+        if len(self.words) and np.isin(message.words, self.words, kind="sort").any():
             return True
         if any(self._is_told_by(np.array([scalar])) for scalar in message.scalars):
             return True
