@@ -20,7 +20,7 @@ export DEBIAN_FRONTEND := noninteractive
 .PHONY: help demo test test-long lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
-.PHONY: bench-told-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
+.PHONY: bench-reading bench-told-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 .PHONY: bench-console bench-console-day chromium screenshots
 
 help: ## this list
@@ -108,6 +108,9 @@ bench-merged-cells: $(VENV)/bench.stamp ## what smallest_cell costs of a model, 
 
 bench-told-columns: $(VENV)/bench.stamp ## what sums and directions tell of another party's columns, by engine
 	@$(BIN)/python -m benchmarks.told_columns --page docs/measured/told-columns.md
+
+bench-reading: $(VENV)/bench.stamp postgresql ## how long a million rows take to read, and ids to look up
+	@$(BIN)/python -m benchmarks.reading --page docs/measured/reading.md
 
 bench-wide: $(VENV)/bench.stamp ## what eight products at once save on wide tables
 	@$(BIN)/python -m benchmarks.wide --page docs/measured/wide.md

@@ -20,16 +20,6 @@ PUBLISHED = {
 }
 """Seconds of one tree from FedXGBoost (arXiv 2106.10662), as least and most: on two machines of 16
 cores each, with 30,000 and 150,000 rows."""
-PEERS = {
-    "credit2": {
-        "FATE 2.2.0": 288.0,
-        "SecretFlow SGB 1.13": 10.7,
-        "FedTree, 24,000 rows in one process": 334.0,
-    },
-    "credit1": {"SecretFlow SGB 1.13": 32.7},
-}
-"""Seconds per tree with Paillier and 2048 bit that this project measured of others: two cores, all
-parties on them, depth 3, 32 bins, single runs."""
 BOUNDS = {"ldp": 1.3, "smm1": 10.0}
 """At most so many times plain's seconds on Credit 2."""
 
@@ -101,11 +91,6 @@ def beside_published(
         )
     head = ["engine", "s per tree", "processor s", "times plain", "at most"]
     yield table([*head, "published, s per tree", "published, times plain"], rows)
-    peers = ", ".join(f"{name} {seconds:g} s" for name, seconds in PEERS[data.name].items())
-    yield (
-        "Others with Paillier, 2048 bit, all parties on two cores; measured once while this was "
-        f"written, and by no command here: {peers}.\n"
-    )
 
 
 def _published(figures: Mapping[str, tuple[int, int]], engine: str) -> tuple[str, str]:
@@ -128,6 +113,7 @@ so that other work met all of them.
 - **That is why our ratio of Paillier to plain is the larger one**: published it is 5 to 6, because
   plain takes a minute already.
 - **Noise costs about nothing in both.** What ldp adds is two random numbers a row.
+- What another system takes on these tables stands [beside SecretFlow](secretflow.md).
 - Published times grow 3.8 times (plain) and 4.4 times (Paillier) where rows grow five times. Here
   both tables differ in features too: 23 columns in Credit 2, 10 in Credit 1.
 """

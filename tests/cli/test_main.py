@@ -126,7 +126,8 @@ def test_an_unknown_engine_is_refused_by_the_demo() -> None:
 
 def test_an_interrupted_demo_ends_with_130() -> None:
     process = subprocess.Popen(
-        [FEDMQ, "demo", "--trees", "200"],
+        # a shell's background job ignores interrupts, and so would the tests that run in it
+        ["env", "--default-signal=INT", FEDMQ, "demo", "--trees", "200"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
