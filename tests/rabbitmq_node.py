@@ -98,6 +98,10 @@ class RabbitNode:
         self.kill()
         self.stop()
 
+    def remember_queues(self) -> None:
+        """Write to the disk which queues there are: the node itself takes its time with it."""
+        self.ctl("eval", "mnesia:dump_log().")
+
     def ctl(self, *arguments: str) -> None:
         """Run ``rabbitmqctl`` on this node."""
         record, data = self._record, self.directory / "data"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import fedmq
+from fedmq.boosting.xgboost.arithmetic import NEWEST, Arithmetic
 from fedmq.computation import Given
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Envelope
@@ -32,9 +33,21 @@ def table(name: str, rows: int | None = None) -> tuple[Any, Any, Any]:
     return active.drop(columns=["id", label]), active[label], passive.drop(columns="id")
 
 
-def trained(data: tuple[Any, Any, Any], engine: str, trees: int = 2, **options: Any) -> Any:
+def trained(
+    data: tuple[Any, Any, Any],
+    engine: str,
+    trees: int = 2,
+    arithmetic: Arithmetic = NEWEST,
+    **options: Any,
+) -> Any:
     active, label, passive = data
-    params = fedmq.TrainParams(num_boost_round=trees, max_depth=3, subsample=0.8, max_bin=32)
+    params = fedmq.TrainParams(
+        num_boost_round=trees,
+        max_depth=3,
+        subsample=0.8,
+        max_bin=32,
+        xgboost_arithmetic=arithmetic,
+    )
     return fedmq.simulate(
         active=active,
         label=label,
@@ -71,9 +84,11 @@ def synthetic(rows: int = 900) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("engine", ["smm1", "smm2"])
-def test_smm_is_exact_with_missing_values(engine: str) -> None:
+@pytest.mark.parametrize("arithmetic", get_args(Arithmetic))
+def test_smm_is_exact_with_missing_values(engine: str, arithmetic: Arithmetic) -> None:
     data = synthetic()
-    assert model(trained(data, engine)) == model(trained(data, "plain"))
+    plain = model(trained(data, "plain", arithmetic=arithmetic))
+    assert model(trained(data, engine, arithmetic=arithmetic)) == plain
 
 
 @pytest.mark.parametrize("order", [1, 2])

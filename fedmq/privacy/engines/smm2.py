@@ -17,7 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.histogram import histograms
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.split import best, split_gains
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.xgboost.arithmetic import OLDEST, Arithmetic
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import (
     ActiveHalf,
@@ -212,6 +212,7 @@ class _Active(ActiveHalf):
             "h_bits": gradients.scale.h_bits,
             "reg_lambda": gradients.params.reg_lambda,
             "min_child_weight": gradients.params.min_child_weight,
+            "xgboost_arithmetic": gradients.params.xgboost_arithmetic,
         }
 
 
@@ -283,6 +284,11 @@ class _ScoreHidden:
         terms: Values = {key: self.pieces[0].get(key) for key in _TERMS}
         if any(not isinstance(value, int | float) for value in terms.values()):
             raise MessageError("the terms of a node's score are malformed")
+        # Not that of the XGBoost beside this party's fedmq: the label holder's may be another, or
+        # an auditor's.
+        arithmetic = self.pieces[0].get("xgboost_arithmetic", OLDEST)
+        if not isinstance(arithmetic, str) or arithmetic not in get_args(Arithmetic):
+            raise MessageError("the terms of a node's score name no arithmetic that is known here")
         hidden = joined_rows("w", self.pieces, len(self.rows))
         if hidden.shape[1] != 2 or np.abs(hidden).max(initial=0) >= 2.0**62:
             raise MessageError("an answer W that is not one of g and h")
@@ -292,8 +298,7 @@ class _ScoreHidden:
         params = TrainParams(
             reg_lambda=float(terms["reg_lambda"]),
             min_child_weight=float(terms["min_child_weight"]),
-            # Not that of the XGBoost beside this party's fedmq: an auditor's may be another.
-            xgboost_arithmetic=OLDEST,
+            xgboost_arithmetic=cast("Arithmetic", arithmetic),
         )
         to_float = scale.to_float
         gains = split_gains(to_float(left), to_float(total - left), to_float(total), params)

@@ -247,6 +247,20 @@ def test_more_columns_than_a_party_has_room_for_are_refused() -> None:
         Smm2().passive(public, table(10, 1, seed=0), 1)
 
 
+@pytest.mark.parametrize("arithmetic", ["2.0", 3.4, np.ones(2)])
+def test_a_score_by_an_arithmetic_that_is_unknown_is_refused(arithmetic: object) -> None:
+    bins = table(50, 2, seed=0)
+    passive = Smm2().passive({"r": 16, "r_used": 8, "l1": 8, "l2": 8}, bins, 1)
+    candidates = CandidateTable.of(bins.cuts)
+    terms = dict.fromkeys(("g_sum", "h_sum", "g_bits", "h_bits"), 1)
+    score = {"reg_lambda": 1.0, "min_child_weight": 1.0, "xgboost_arithmetic": arithmetic}
+    pieces = [{"w": np.ones((50, 2)), **terms, **score}]
+    query = Query(0, 1, 1, all_rows(50), candidates, in_order(candidates), pieces)
+    [computation] = next(passive.answer([query])).computations
+    with pytest.raises(MessageError, match="name no arithmetic that is known here"):
+        computation.run()
+
+
 def test_a_reply_is_made_for_each_query_of_a_wave() -> None:
     bins = table(50, 2, seed=0)
     passive = Smm2().passive({"r": 16, "r_used": 8, "l1": 8, "l2": 8}, bins, 1)

@@ -154,6 +154,7 @@ async def test_a_broker_that_is_killed_loses_no_request_that_it_took(
         channel = await connection.channel()
         for name in ("durable", "replies"):
             await channel.declare_queue(name, durable=True)
+        await asyncio.to_thread(node.remember_queues)
         requests.start()
         await _publish(channel, world, range(30))
         await _wait_for(channel, "replies", 30)
