@@ -72,10 +72,8 @@ def made_up(rows: int) -> pa.Table:
 
 
 @contextmanager
-def database(table: pa.Table, folder: Path) -> Iterator[str]:
-    """A server with ``table`` as ``people``; its URL."""
-    file = folder / "copied.csv"
-    pa_csv.write_csv(table, file, pa_csv.WriteOptions(include_header=False))
+def database(file: Path) -> Iterator[str]:
+    """A server with the CSV ``file`` as its table ``people``; its URL."""
     server = PostgresServer()
     server.start()
     try:
@@ -84,7 +82,7 @@ def database(table: pa.Table, folder: Path) -> Iterator[str]:
         with engine.begin() as connection, file.open("rb") as lines:
             connection.exec_driver_sql(f"CREATE TABLE people (id text PRIMARY KEY, {columns})")
             cursor = connection.connection.cursor()
-            with cursor.copy("COPY people FROM STDIN (FORMAT csv)") as copy:
+            with cursor.copy("COPY people FROM STDIN (FORMAT csv, HEADER)") as copy:
                 while part := lines.read(1 << 20):
                     copy.write(part)
         engine.dispose()
@@ -107,8 +105,7 @@ def _read(data: DataSection) -> tuple[float, float]:
     return time.perf_counter() - began, memory.peak / 1e6
 
 
-async def looked_up(url: str, rows: int) -> list[LookedUp]:
-    data = DataSection(type="sql", url=url, query="SELECT * FROM people", id="id")
+async def looked_up(data: DataSection, rows: int) -> list[LookedUp]:
     section = OnlineSection.model_validate({"lookup": {"enabled": True}})
     source = ServingSource("party", data, section)
     await source.open()
@@ -148,22 +145,22 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
-    table = made_up(arguments.rows)
     with tempfile.TemporaryDirectory(prefix="fedmq-benchmark-") as name:
         folder = Path(name)
-        pq.write_table(table, folder / "people.parquet")
-        pa_csv.write_csv(table, folder / "people.csv")
-        with database(table, folder) as url:
-            del table
+        parquet, csv = folder / "people.parquet", folder / "people.csv"
+        table = made_up(arguments.rows)
+        pq.write_table(table, parquet)
+        pa_csv.write_csv(table, csv)
+        del table
+        with database(csv) as url:
+            people = DataSection(type="sql", url=url, query="SELECT * FROM people", id="id")
             sources = {
-                "Parquet": DataSection(type="parquet", path=folder / "people.parquet", id="id"),
-                "CSV": DataSection(type="csv", path=folder / "people.csv", id="id"),
-                "PostgreSQL": DataSection(
-                    type="sql", url=url, query="SELECT * FROM people", id="id"
-                ),
+                "Parquet": DataSection(type="parquet", path=parquet, id="id"),
+                "CSV": DataSection(type="csv", path=csv, id="id"),
+                "PostgreSQL": people,
             }
             reads = [read(source, data) for source, data in sources.items()]
-            lookups = asyncio.run(looked_up(url, arguments.rows))
+            lookups = asyncio.run(looked_up(people, arguments.rows))
     text = page(reads, lookups)
     if arguments.json:
         print(json.dumps({"reads": [*map(asdict, reads)], "lookups": [*map(asdict, lookups)]}))
