@@ -54,8 +54,8 @@ from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.machine import Machine
+from fedmq.protocol.records import Checkpoint
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable

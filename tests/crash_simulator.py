@@ -22,7 +22,6 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen, TreeStarted
 from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
-from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.events import (
     Arrived,
     AskOwner,
@@ -38,10 +37,16 @@ from fedmq.protocol.events import (
     Transmit,
 )
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, Mailbox
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
-from fedmq.protocol.stale_message import Decision, StoredState, decide
+from fedmq.protocol.records import Checkpoint
+from fedmq.protocol.session import (
+    Address,
+    Decision,
+    Mailbox,
+    RetryPolicy,
+    Session,
+    StoredState,
+    decide,
+)
 from tests.stepper import RunComputation, SteppedSession
 
 _MOST_EVENTS = 300_000

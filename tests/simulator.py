@@ -34,9 +34,7 @@ from fedmq.protocol.events import (
     Waiting,
 )
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, Mailbox
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
+from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from tests.stepper import RunComputation, SteppedSession
 
 _MOST_EVENTS = 300_000

@@ -14,7 +14,7 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError
 from fedmq.privacy.plan import Compute, Ended
 from fedmq.protocol.events import ComputationFailed, Effect, PlanReturned, RunPlan
-from fedmq.protocol.plan_runner import PlanRun
+from fedmq.protocol.machine import PlanRun
 from fedmq.protocol.session import Session
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.messages import training
-from fedmq.protocol.transcript import AnswerSettings, Commitment
+from fedmq.protocol.records import AnswerSettings, Commitment
 
 __all__ = ["LEAN", "Record", "commitment_in", "read_record"]
 

@@ -14,7 +14,6 @@ from fedmq.messages.body import Body
 from fedmq.privacy.engine import BroadcastPiece, Directions, Engine, Extent, PassiveHalf, Query
 from fedmq.privacy.plan import Plan, Reply, Values
 from fedmq.privacy.registry import engine_named
-from fedmq.protocol.checkpoint import PassiveTree
 from fedmq.protocol.events import (
     ComputationFailed,
     Effect,
@@ -24,11 +23,11 @@ from fedmq.protocol.events import (
     SaveCheckpoint,
     Send,
 )
-from fedmq.protocol.plan_runner import run_inline
+from fedmq.protocol.machine import run_inline
+from fedmq.protocol.records import Commitment, PassiveTree, Signing, message_hash
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.prepared import PreparedTraining
 from fedmq.protocol.training.tables import PassiveTable
-from fedmq.protocol.transcript import Commitment, Signing, message_hash
 
 __all__ = ["Replay"]
 

@@ -23,7 +23,7 @@ from fedmq.party.store.transcripts import (
     session_folder,
 )
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.transcript import Commitment, SignedStatement, Statement, message_hash
+from fedmq.protocol.records import Commitment, SignedStatement, Statement, message_hash
 
 __all__ = ["AttemptTranscript", "KeptMessage", "TranscriptFile", "export"]
 

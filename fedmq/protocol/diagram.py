@@ -29,6 +29,7 @@ from fedmq.protocol.inference.states import (
     ActiveInferenceState,
     PassiveInferenceState,
 )
+from fedmq.protocol.machine import REFUSES, Key, Table
 from fedmq.protocol.model_request.states import (
     ACTIVE_MODEL_REQUEST,
     PASSIVE_GROUPS,
@@ -38,7 +39,6 @@ from fedmq.protocol.model_request.states import (
     PassiveModelRequestState,
 )
 from fedmq.protocol.online.states import ONLINE_BATCH, OnlineBatchState
-from fedmq.protocol.table import REFUSES, Key, Table
 from fedmq.protocol.training.states import (
     ACTIVE_TRAINING,
     PASSIVE_TRAINING,

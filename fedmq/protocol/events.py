@@ -11,9 +11,7 @@ from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.plan import Ended, Exchange, Plan, Reply
-from fedmq.protocol.answered_sums import RowSet
-from fedmq.protocol.checkpoint import Checkpoint
-from fedmq.protocol.transcript import Commitment, SignedStatement
+from fedmq.protocol.records import Checkpoint, Commitment, RowSet, SignedStatement
 
 __all__ = [
     "AgreeToSums",
@@ -34,8 +32,6 @@ __all__ = [
     "Pause",
     "PeerLost",
     "PlanReturned",
-    "Published",
-    "Publishing",
     "Received",
     "Report",
     "Resume",
@@ -107,27 +103,6 @@ class TimerFired:
     """The timer ``key`` ran out."""
 
     key: Hashable
-
-
-@dataclass(frozen=True, slots=True)
-class Publishing:
-    """Message ``sequence`` to ``peer`` is with the link now, on its way to the broker."""
-
-    peer: str
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The broker confirmed message ``sequence`` to ``peer``, ``size`` bytes, at the time ``at``.
-
-    Without a time it did not: the message may or may not have left.
-    """
-
-    peer: str
-    sequence: int
-    size: int = 0
-    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

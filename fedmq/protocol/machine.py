@@ -1,35 +1,188 @@
-"""How does a table drive handlers? The ground of all machines.
+"""How is the machine of a session kind written, and how does its table drive its handlers?
 
-Where an event may lead stands in the table alone: the machine looks up the next state and enters
-it before the handler runs. An event that the table lacks raises and changes nothing.
+A kind of session has a table, which says where each event leads from each state; it stands in the
+kind's ``states.py`` and is the whole truth. A machine is pure: events come in, effects go out. It
+looks up the next state and enters it before the handler of the event runs. An event that the table
+lacks raises and changes nothing. Arithmetic is a plan, which is run elsewhere.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
+from fedmq.computation import Computation
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
-from fedmq.messages.body import Abort, Body, SessionRefuse, SessionUnknown
+from fedmq.messages.body import Abort, Body, ConsentAwaited, SessionRefuse, SessionUnknown
 from fedmq.privacy.plan import Compute, Ended, Exchange, Plan, Reply, advance
 from fedmq.protocol.events import (
+    AskOwner,
+    AwaitConsent,
     Cancelled,
     ComputationFailed,
     Effect,
     Event,
     Fail,
     Interrupted,
+    OwnerDecided,
     PeerLost,
     PlanReturned,
     Received,
     RunPlan,
     Send,
+    Start,
 )
-from fedmq.protocol.handlers import Handler, handlers_of, on, on_message
-from fedmq.protocol.table import Done, Table, When, Yields
 
-__all__ = ["UNLOADED", "Machine", "RunningPlan", "event_type"]
+__all__ = [
+    "ASKS_OWNER",
+    "REFUSES",
+    "UNLOADED",
+    "AsksOwner",
+    "AwaitedConsent",
+    "AwaitsConsent",
+    "Done",
+    "Handler",
+    "Key",
+    "Machine",
+    "PlanRun",
+    "Rows",
+    "RunningPlan",
+    "Table",
+    "Transition",
+    "When",
+    "Yields",
+    "event_type",
+    "handlers_of",
+    "on",
+    "on_message",
+    "run_inline",
+    "session_table",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The plan of this name has ended."""
+
+    plan: str
+
+    def __str__(self) -> str:
+        return f"Done({self.plan})"
+
+
+@dataclass(frozen=True, slots=True)
+class Yields:
+    """The plan of this name wants to exchange messages with the other half, or to reply to it."""
+
+    plan: str
+
+    def __str__(self) -> str:
+        return f"Yields({self.plan})"
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """What the machine itself finds to be so while it handles an event."""
+
+    condition: str
+
+    def __str__(self) -> str:
+        return f"when {self.condition}"
+
+
+ASKS_OWNER = When("its owner has to agree first")
+REFUSES = When("it refuses")
+
+Key = type | Done | Yields | When
+"""What a row is about: an event's class (its body's class for a message), a plan, a condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The next state; an event that is ``ignored`` has no other effect."""
+
+    to: Enum
+    ignored: bool = False
+
+
+Table = Mapping[tuple[Enum, Key], Transition]
+
+Rows = Mapping[Enum, Mapping[Key, Enum]]
+"""The next state by state and key."""
+
+
+def session_table(live: Rows, over: tuple[Enum, ...], states: type[Enum]) -> Table:
+    """The table with rows ``live``, and with what every session has in common.
+
+    ``over``: where it has finished, failed, and perhaps waits for another attempt.
+    """
+    _, failed, *more = over
+    interrupted = more[0] if more else None
+    running = {state for state in states if state not in over}
+    # A session, or this attempt at it, may end in any live state.
+    endings: dict[Key, Enum] = dict.fromkeys(
+        (Abort, PeerLost, Cancelled, ComputationFailed), failed
+    )
+    endings[SessionUnknown] = interrupted or failed
+    table = {(state, key): Transition(to) for state in running for key, to in endings.items()}
+    for state, rows in live.items():
+        table |= {(state, key): Transition(to) for key, to in rows.items()}
+    # When a session is over, what was under way changes nothing.
+    events = {key for _, key in table if isinstance(key, type)} - {Start} | {PlanReturned}
+    table |= {(state, key): Transition(state, ignored=True) for state in over for key in events}
+    if interrupted is not None:
+        table |= {(interrupted, key): Transition(failed) for key in (Abort, Cancelled)}
+    return table
+
+
+# Which method of a machine handles an event?
+
+M = TypeVar("M")
+E = TypeVar("E")
+B = TypeVar("B", bound=Body)
+
+Handler = Callable[..., None]
+
+_EVENTS: dict[Handler, type] = {}
+
+
+def on(event: type[E]) -> Callable[[Callable[[M, E], None]], Callable[[M, E], None]]:
+    """Mark the method that handles events of this class, wherever the table allows them."""
+
+    def mark(handler: Callable[[M, E], None]) -> Callable[[M, E], None]:
+        _EVENTS[handler] = event
+        return handler
+
+    return mark
+
+
+def on_message(
+    body: type[B],
+) -> Callable[[Callable[[M, str, B], None]], Callable[[M, str, B], None]]:
+    """Mark the method that takes the sender and the body of messages of this class."""
+
+    def mark(handler: Callable[[M, str, B], None]) -> Callable[[M, str, B], None]:
+        _EVENTS[handler] = body
+        return handler
+
+    return mark
+
+
+def handlers_of(machine: type[Any]) -> Mapping[type, Handler]:
+    """The handlers of ``machine`` by event; a method that is overridden handles what it did."""
+    names = {
+        _EVENTS[method]: name
+        for base in reversed(machine.__mro__)
+        for name, method in vars(base).items()
+        if callable(method) and method in _EVENTS
+    }
+    return {event: getattr(machine, name) for event, name in names.items()}
+
+
+# How the table drives the handlers: the ground of all machines.
 
 UNLOADED = "its own data could not be loaded; its log says why"
 """What peers read then: the error itself may quote the party's data."""
@@ -268,3 +421,133 @@ class Machine:
 def _described(event: Event) -> str:
     name = event_type(event).__name__
     return f"{name} from {event.sender}" if isinstance(event, Received) else name
+
+
+# Consent: of this party's owner, and of the peers' owners.
+
+
+class AsksOwner(Machine, ABC):
+    """A feature holder's machine whose owner may have to agree to what another party asks."""
+
+    asking_state: ClassVar[Enum]
+    _consent_within: int
+    """Seconds within which the owner answers; 0: nobody is asked."""
+
+    @property
+    def awaits_consent(self) -> bool:
+        return self.state is self.asking_state
+
+    def _with_consent(self, asked_by: str) -> None:
+        """Prepare at once, or after the owner's yes; ``asked_by`` is told that it waits."""
+        if self._consent_within:
+            self._move(ASKS_OWNER)
+            self._emit(AskOwner())
+            self._send(asked_by, ConsentAwaited(seconds=self._consent_within))
+        else:
+            self._prepare()
+
+    @on(OwnerDecided)
+    def _on_owner_decided(self, event: OwnerDecided) -> None:
+        if event.refusal:
+            self._refuse(Refused(event.refusal))
+        else:
+            self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Nobody has to be asked any more: read this party's own data."""
+
+    @abstractmethod
+    def _refuse(self, error: FedmqError) -> None:
+        """Take no part, because of ``error``."""
+
+
+class AwaitedConsent:
+    """The peers that have said that they ask, and have not answered since."""
+
+    def __init__(self) -> None:
+        self._peers: set[str] = set()
+        self._answered: set[str] = set()
+
+    def __bool__(self) -> bool:
+        """Whether anybody is still asked."""
+        return bool(self._peers)
+
+    def asked(self, peer: str, seconds: int) -> AwaitConsent:
+        """The owner of ``peer`` is asked; ProtocolError where that comes twice, or too late."""
+        if peer in self._peers | self._answered:
+            raise ProtocolError("its owner was asked before")
+        self._peers.add(peer)
+        return AwaitConsent(peer, seconds)
+
+    def answered(self, peer: str) -> list[AwaitConsent]:
+        """``peer`` takes part; what follows if its owner was asked."""
+        self._answered.add(peer)
+        if peer not in self._peers:
+            return []
+        self._peers.discard(peer)
+        return [AwaitConsent(peer, 0)]
+
+
+class AwaitsConsent(Machine):
+    """A label holder's machine whose peers may have to ask their owners."""
+
+    _awaited_consent: AwaitedConsent
+
+    @property
+    def awaits_consent(self) -> bool:
+        return bool(self._awaited_consent)
+
+    @on_message(ConsentAwaited)
+    def _on_consent_awaited(self, peer: str, body: ConsentAwaited) -> None:
+        self._emit(self._awaited_consent.asked(peer, body.seconds))
+
+
+# How a plan is run, without I/O: what runs a machine's `RunPlan`.
+
+
+class PlanRun:
+    """A plan as its runner knows it, from :class:`RunPlan` to :class:`PlanReturned`.
+
+    ``computations`` are those under way; they may come back in any order.
+    """
+
+    __slots__ = ("_missing", "_plan", "_results", "computations", "ticket")
+
+    computations: Sequence[Computation]
+
+    def __init__(self, effect: RunPlan) -> None:
+        self.ticket = effect.ticket
+        self._plan = effect.plan
+        self._expect(effect.computations)
+
+    def add(self, index: int, result: Any) -> Compute | PlanReturned | ComputationFailed | None:
+        """Take the result of computation ``index``; what follows, None while others are missing.
+
+        After a :class:`Compute` the plan's next ``computations`` are under way.
+        """
+        self._results[index] = result
+        self._missing -= 1
+        if self._missing:
+            return None
+        try:
+            step = advance(self._plan, self._results)
+        except FedmqError as error:
+            return ComputationFailed(self.ticket, error)
+        if isinstance(step, Compute):
+            self._expect(step.computations)
+            return step
+        return PlanReturned(self.ticket, step)
+
+    def _expect(self, computations: Sequence[Computation]) -> None:
+        self.computations = computations
+        self._results: list[Any] = [None] * len(computations)
+        self._missing = len(computations)
+
+
+def run_inline(effect: RunPlan) -> PlanReturned:
+    """Run the plan of ``effect`` here and now, for arithmetic that is cheaper than its way."""
+    step: Compute | Exchange | Reply | Ended = Compute(effect.computations)
+    while isinstance(step, Compute):
+        step = advance(effect.plan, [computation.run() for computation in step.computations])
+    return PlanReturned(effect.ticket, step)

@@ -27,9 +27,7 @@ from fedmq.party.telemetry.timeline import Timeline
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, Mailbox
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
+from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.transport.link import Lane, Link
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 from fedmq.transport.rabbitmq.link import RabbitMQLink

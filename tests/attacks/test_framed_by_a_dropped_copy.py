@@ -15,15 +15,12 @@ from fedmq.messages.training import TreeFinished
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.sessions.checkpointing import NullCheckpointer
 from fedmq.party.sessions.runner import SessionRunner
-from fedmq.protocol import mailbox as mailbox_module
+from fedmq.protocol import session as mailbox_module
 from fedmq.protocol.events import SaveMessage
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.mailbox import Address, Mailbox
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
-from fedmq.protocol.table import Table, Transition
+from fedmq.protocol.machine import Table, Transition, on_message
+from fedmq.protocol.records import RunningHash, Signing, message_hash
+from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.protocol.training.transcribed import TranscribedMachine
-from fedmq.protocol.transcript import RunningHash, Signing, message_hash
 
 
 class _State(Enum):

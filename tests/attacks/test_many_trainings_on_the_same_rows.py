@@ -21,8 +21,8 @@ from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.database import MIGRATIONS, Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.protocol.answered_sums import AnsweredSums, AnsweredTraining, RowSet, most_sums
 from fedmq.protocol.events import AnswerSums
+from fedmq.protocol.records import AnsweredSums, AnsweredTraining, RowSet, most_sums
 from fedmq.protocol.training.sums_counter import SumsCounter
 from tests.party.consent.test_consent import terms
 from tests.party.daemons_in_memory import DaemonsInMemory

@@ -23,10 +23,18 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
 )
-from fedmq.protocol.mailbox import Acknowledgement, Address, Mailbox, Probing, Resend
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
-from fedmq.protocol.stale_message import Decision, StoredState, decide
+from fedmq.protocol.session import (
+    Acknowledgement,
+    Address,
+    Decision,
+    Mailbox,
+    Probing,
+    Resend,
+    RetryPolicy,
+    Session,
+    StoredState,
+    decide,
+)
 from tests.messages.bodies import STRATEGIES, bodies, envelopes
 from tests.protocol.federation import ACTIVE, small
 from tests.simulator import Hang, Simulation

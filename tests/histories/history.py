@@ -23,7 +23,6 @@ from fedmq.boosting.params import TrainParams
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION
 from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
-from fedmq.protocol.checkpoint import PassiveTree
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,
@@ -44,11 +43,19 @@ from fedmq.protocol.events import (
     Waiting,
 )
 from fedmq.protocol.inference.computations import Scores
-from fedmq.protocol.mailbox import Acknowledgement, Address, Mailbox, Probing, Resend
 from fedmq.protocol.online.active import Deadline
 from fedmq.protocol.online.questions import AskAgain, GiveUp
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session, Stall
+from fedmq.protocol.records import PassiveTree
+from fedmq.protocol.session import (
+    Acknowledgement,
+    Address,
+    Mailbox,
+    Probing,
+    Resend,
+    RetryPolicy,
+    Session,
+    Stall,
+)
 from tests.crash_simulator import Build
 from tests.stepper import Computed, RunComputation, SteppedSession
 

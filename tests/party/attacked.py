@@ -23,9 +23,7 @@ from fedmq.party.sessions.inbox import Inbox
 from fedmq.party.sessions.runner import Publish, SessionRunner
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, Mailbox
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
+from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable

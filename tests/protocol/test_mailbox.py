@@ -19,17 +19,17 @@ from fedmq.messages.body import Abort, Acknowledge, Body, Probe
 from fedmq.messages.codec import pack
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import GradientBroadcast, TreeFinished
-from fedmq.protocol import mailbox as mailbox_module
+from fedmq.protocol import session as mailbox_module
 from fedmq.protocol.events import CancelTimer, Effect, SetTimer, Transmit, Waiting
-from fedmq.protocol.mailbox import (
+from fedmq.protocol.session import (
     Acknowledgement,
     Address,
     Lost,
     Mailbox,
     Probing,
     Resend,
+    RetryPolicy,
 )
-from fedmq.protocol.retry import RetryPolicy
 
 POLICY = RetryPolicy(resends=8)
 

@@ -8,8 +8,8 @@ from fedmq.computation import Computation
 from fedmq.errors import ProtocolError, Refused
 from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.messages.training import SessionAccept
-from fedmq.protocol.awaited_consent import AwaitedConsent
 from fedmq.protocol.events import AwaitConsent
+from fedmq.protocol.machine import AwaitedConsent
 from tests.protocol.alignment import alignments
 from tests.protocol.federation import ACTIVE, ran, shares, small
 from tests.simulator import Link, Simulation

@@ -12,9 +12,15 @@ import pytest
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TreeFinished
 from fedmq.protocol.events import Effect, SetTimer, Transmit, Waiting
-from fedmq.protocol.mailbox import Acknowledgement, Address, Mailbox, Probing, Resend
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.round_trip import RoundTrip
+from fedmq.protocol.session import (
+    Acknowledgement,
+    Address,
+    Mailbox,
+    Probing,
+    Resend,
+    RetryPolicy,
+    RoundTrip,
+)
 
 POLICY = RetryPolicy(jitter=0)
 PIECE = 270_000

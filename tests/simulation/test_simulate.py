@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.errors import ConfigError, DataError, FedmqError
-from fedmq.protocol.mailbox import Mailbox
+from fedmq.protocol.session import Mailbox
 from fedmq.protocol.training.computations import ScoreCandidates
 from tests.boosting.tables import scattered
 

@@ -21,7 +21,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import Aligned, LoadActiveTable
 from fedmq.party.operations.broker_latency import BrokerLatency, latency_of_broker
 from fedmq.party.store.alignments import AlignmentStore
-from fedmq.protocol.answered_sums import most_sums
+from fedmq.protocol.records import most_sums
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.active_table import ACTIVE
 

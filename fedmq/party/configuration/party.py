@@ -20,7 +20,7 @@ from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.configuration.telemetry import TelemetrySection
 from fedmq.party.configuration.tls import TlsSection
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
-from fedmq.protocol.retry import RetryPolicy
+from fedmq.protocol.session import RetryPolicy
 from fedmq.transport.rabbitmq.address import BrokerAddress
 
 __all__ = ["BROKER_VARIABLE", "PartyFile"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.database import Database
-from fedmq.protocol.answered_sums import AnsweredSums
+from fedmq.protocol.records import AnsweredSums
 
 __all__ = ["spent_sums"]
 

@@ -53,15 +53,13 @@ from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
-from fedmq.protocol.answered_sums import AnsweredSums
-from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
 from fedmq.protocol.machine import UNLOADED
+from fedmq.protocol.records import ActiveTree, AnsweredSums, PassiveTree, Signing
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.decoys import DecoyActiveTraining, check_decoys
 from fedmq.protocol.training.earlier_attempts import terms_digest
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.transcript import Signing
 
 __all__ = ["TrainingService"]
 

@@ -11,9 +11,8 @@ from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.disk import until_taken
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older
-from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.events import AgreeToSums, AnswerSums, SaveMessage
-from fedmq.protocol.transcript import Commitment, SignedStatement
+from fedmq.protocol.records import Checkpoint, Commitment, SignedStatement
 
 __all__ = [
     "NULL_CHECKPOINTER",

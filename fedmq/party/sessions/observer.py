@@ -17,7 +17,7 @@ from fedmq.party.telemetry.counters import Counters
 from fedmq.party.telemetry.timeline import Span, Timeline, write_trace
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import AwaitConsent, Report, Waiting
-from fedmq.protocol.mailbox import Address
+from fedmq.protocol.session import Address
 
 if TYPE_CHECKING:
     from fedmq.party.telemetry.spans import Telemetry

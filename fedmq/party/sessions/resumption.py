@@ -15,8 +15,8 @@ from fedmq.party.sessions.open_sessions import Sessions
 from fedmq.party.sessions.restart_notice import RestartNotice
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.store.transcripts import forget_older
-from fedmq.protocol.checkpoint import ActiveTree, Checkpoint
 from fedmq.protocol.machine import UNLOADED
+from fedmq.protocol.records import ActiveTree, Checkpoint
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff

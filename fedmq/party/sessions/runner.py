@@ -34,8 +34,6 @@ from fedmq.protocol.events import (
     Interrupted,
     OwnerDecided,
     Pause,
-    Published,
-    Publishing,
     Report,
     Resume,
     RunPlan,
@@ -50,7 +48,7 @@ from fedmq.protocol.events import (
     UseConsent,
     Waiting,
 )
-from fedmq.protocol.plan_runner import PlanRun
+from fedmq.protocol.machine import PlanRun
 from fedmq.protocol.session import Session, SessionEvent
 from fedmq.transport.background_tasks import BackgroundTasks
 
@@ -343,15 +341,17 @@ class SessionRunner:
         try:
             if not await self._agreed(header):
                 return
-            self._feed(Publishing(header.recipient, header.sequence))
-            published = Published(header.recipient, header.sequence)
+            mailbox = self.session.mailbox
+            mailbox.publishing(header.recipient, header.sequence)
+            size, at = 0, None
             try:
                 async with self._outstanding:
-                    size = await self._leave(self.session.mailbox.leaving(envelope), again=again)
+                    size = await self._leave(mailbox.leaving(envelope), again=again)
                 at = self._loop.time()
-                published = Published(header.recipient, header.sequence, size, at)
             finally:
-                self._feed(published)
+                if not self._stopped:
+                    for effect in mailbox.published(header.recipient, header.sequence, size, at):
+                        self._act(effect)
         except LinkError as error:
             # What outlives crashes also waits for a queue that the broker has lost.
             waits = not isinstance(error, Oversized) and self.durable

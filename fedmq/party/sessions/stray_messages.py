@@ -16,7 +16,7 @@ from fedmq.party.sessions.unsequenced_sender import UnsequencedSender
 from fedmq.party.store.disk import DiskTroubles, until_taken
 from fedmq.party.store.opened_sessions import OpenedSessions
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.protocol.stale_message import Decision, StoredState, decide
+from fedmq.protocol.session import Decision, StoredState, decide
 
 __all__ = ["Opening", "StrayMessages"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedmq.errors import Refused
 from fedmq.party.store.database import Database
-from fedmq.protocol.answered_sums import AnsweredSums, AnsweredTraining, RowSet
+from fedmq.protocol.records import AnsweredSums, AnsweredTraining, RowSet
 
 __all__ = ["AnsweredSumsStore"]
 

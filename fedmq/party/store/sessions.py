@@ -11,7 +11,7 @@ from typing import Any, Literal
 from fedmq.errors import Aborted
 from fedmq.party.store.checkpoints import checkpoint_of, row_of
 from fedmq.party.store.database import Database
-from fedmq.protocol.checkpoint import ActiveTree, Checkpoint
+from fedmq.protocol.records import ActiveTree, Checkpoint
 
 __all__ = ["Lifecycle", "SessionStore", "StoredSession"]
 

@@ -27,7 +27,7 @@ from fedmq.messages.codec import pack_body
 from fedmq.party.atomic_file import write_atomically
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.events import SaveMessage
-from fedmq.protocol.transcript import Commitment, SignedStatement, message_hash
+from fedmq.protocol.records import Commitment, SignedStatement, message_hash
 
 __all__ = [
     "COMMITMENT",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from fedmq.errors import ConfigError
 from fedmq.party.telemetry.timeline import Span
-from fedmq.protocol.mailbox import Address
+from fedmq.protocol.session import Address
 
 try:
     from opentelemetry import trace as otel

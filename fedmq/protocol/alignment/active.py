@@ -23,9 +23,8 @@ from fedmq.protocol.alignment.states import (
     TOO_FEW,
     ActiveAlignmentState,
 )
-from fedmq.protocol.awaited_consent import AwaitedConsent, AwaitsConsent
 from fedmq.protocol.events import Finish, Start
-from fedmq.protocol.handlers import on, on_message
+from fedmq.protocol.machine import AwaitedConsent, AwaitsConsent, on, on_message
 
 __all__ = ["ActiveAlignment"]
 

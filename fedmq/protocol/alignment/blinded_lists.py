@@ -25,8 +25,7 @@ from fedmq.privacy.plan import single
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList, Points, Sorted, SortPoints
 from fedmq.protocol.alignment.states import BLINDED, BURST, OWN_BLINDED, OWN_SORTED
 from fedmq.protocol.events import Report
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import Machine
+from fedmq.protocol.machine import Machine, on_message
 
 __all__ = ["Alignment", "Keep", "Pieces", "way"]
 

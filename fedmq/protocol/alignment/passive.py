@@ -25,10 +25,8 @@ from fedmq.protocol.alignment.states import (
     TOO_FEW,
     PassiveAlignmentState,
 )
-from fedmq.protocol.asks_owner import AsksOwner
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, UseConsent
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.table import REFUSES
+from fedmq.protocol.machine import REFUSES, AsksOwner, on_message
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 

@@ -7,7 +7,7 @@ from enum import Enum
 from fedmq.messages import alignment
 from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.protocol.events import ComputationFailed, OwnerDecided, Start
-from fedmq.protocol.table import ASKS_OWNER, REFUSES, Done, When, session_table
+from fedmq.protocol.machine import ASKS_OWNER, REFUSES, Done, When, session_table
 
 __all__ = ["ACTIVE_ALIGNMENT", "PASSIVE_ALIGNMENT", "ActiveAlignmentState", "PassiveAlignmentState"]
 

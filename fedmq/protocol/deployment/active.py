@@ -15,8 +15,7 @@ from fedmq.protocol.deployment.states import (
     ActiveDeploymentState,
 )
 from fedmq.protocol.events import Finish, Start
-from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.machine import Machine
+from fedmq.protocol.machine import Machine, on, on_message
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.record_columns import columns_of
 

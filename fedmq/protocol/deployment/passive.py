@@ -12,9 +12,7 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.deployment.states import PASSIVE_DEPLOYMENT, SHARE, PassiveDeploymentState
 from fedmq.protocol.events import ComputationFailed, Finish
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import Machine
-from fedmq.protocol.table import REFUSES
+from fedmq.protocol.machine import REFUSES, Machine, on_message
 
 __all__ = ["PassiveDeployment"]
 

@@ -18,7 +18,6 @@ from fedmq.messages import inference
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import Finish, Report, Start
-from fedmq.protocol.handlers import on, on_message
 from fedmq.protocol.hops import Hop, Walked, WalkOn
 from fedmq.protocol.inference.computations import Scores, SumLeaves
 from fedmq.protocol.inference.states import (
@@ -28,7 +27,7 @@ from fedmq.protocol.inference.states import (
     WALK,
     ActiveInferenceState,
 )
-from fedmq.protocol.machine import Machine
+from fedmq.protocol.machine import Machine, on, on_message
 
 __all__ = ["ActiveInference"]
 

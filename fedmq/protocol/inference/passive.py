@@ -18,7 +18,6 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.messages.record_columns import RecordColumns
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
-from fedmq.protocol.handlers import on_message
 from fedmq.protocol.hops import AnswerHop, AnswerRows
 from fedmq.protocol.inference.states import (
     DIRECTIONS,
@@ -27,8 +26,7 @@ from fedmq.protocol.inference.states import (
     ROWS_FOUND,
     PassiveInferenceState,
 )
-from fedmq.protocol.machine import UNLOADED, Machine
-from fedmq.protocol.table import REFUSES
+from fedmq.protocol.machine import REFUSES, UNLOADED, Machine, on_message
 
 __all__ = ["PassiveInference", "PassiveRows"]
 

@@ -7,7 +7,7 @@ from enum import Enum
 from fedmq.messages import inference
 from fedmq.messages.body import SessionRefuse
 from fedmq.protocol.events import ComputationFailed, Start
-from fedmq.protocol.table import REFUSES, Done, When, session_table
+from fedmq.protocol.machine import REFUSES, Done, When, session_table
 
 __all__ = ["ACTIVE_INFERENCE", "PASSIVE_INFERENCE", "ActiveInferenceState", "PassiveInferenceState"]
 

@@ -18,8 +18,7 @@ from fedmq.messages.model_request import (
     ModelGroupSums,
 )
 from fedmq.protocol.events import Finish, Start
-from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.machine import Machine
+from fedmq.protocol.machine import Machine, on, on_message
 from fedmq.protocol.model_request.states import ACTIVE_MODEL_REQUEST, ActiveModelRequestState
 
 __all__ = ["ActiveModelRequest"]

@@ -14,10 +14,8 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.messages.model_request import ModelGroupPiece, ModelGroups, ModelGroupSums
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import Machine
+from fedmq.protocol.machine import REFUSES, Machine, on_message
 from fedmq.protocol.model_request.states import PASSIVE_GROUPS, SUMS, PassiveGroupsState
-from fedmq.protocol.table import REFUSES
 
 __all__ = ["MakeAddition", "PassiveGroups"]
 

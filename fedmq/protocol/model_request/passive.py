@@ -13,14 +13,12 @@ from fedmq.messages.model_request import (
     ModelDeleted,
 )
 from fedmq.protocol.events import Finish
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import Machine
+from fedmq.protocol.machine import REFUSES, Machine, on_message
 from fedmq.protocol.model_request.states import (
     ANSWERS,
     PASSIVE_MODEL_REQUEST,
     PassiveModelRequestState,
 )
-from fedmq.protocol.table import REFUSES
 
 __all__ = ["PassiveModelRequest"]
 

@@ -32,8 +32,7 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
 )
-from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.machine import Machine
+from fedmq.protocol.machine import Machine, on, on_message
 from fedmq.protocol.online.computations import Descended, OnlineScores, SumOnline
 from fedmq.protocol.online.degradation import Degradation
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts

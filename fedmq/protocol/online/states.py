@@ -6,7 +6,7 @@ from enum import Enum
 
 from fedmq.messages import online
 from fedmq.protocol.events import PeerLost, Start, TimerFired
-from fedmq.protocol.table import Done, When, session_table
+from fedmq.protocol.machine import Done, When, session_table
 
 __all__ = ["ONLINE_BATCH", "OnlineBatchState"]
 

@@ -23,7 +23,6 @@ from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
 from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
-from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import (
     ComputationFailed,
     Finish,
@@ -32,8 +31,8 @@ from fedmq.protocol.events import (
     Resume,
     SaveCheckpoint,
 )
-from fedmq.protocol.handlers import on, on_message
-from fedmq.protocol.machine import RunningPlan
+from fedmq.protocol.machine import RunningPlan, on, on_message
+from fedmq.protocol.records import ActiveTree, Signing
 from fedmq.protocol.training.active_contests import ActiveContests
 from fedmq.protocol.training.answers import Answers
 from fedmq.protocol.training.candidate_categories import CandidateCategories
@@ -64,7 +63,6 @@ from fedmq.protocol.training.states import (
 )
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.tree_builder import TreeBuilder
-from fedmq.protocol.transcript import Signing
 
 __all__ = ["ActiveTraining"]
 

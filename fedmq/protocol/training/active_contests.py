@@ -14,8 +14,7 @@ from fedmq.messages import training
 from fedmq.privacy.contest import Contest
 from fedmq.privacy.engine import Best
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Reply
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import RunningPlan
+from fedmq.protocol.machine import RunningPlan, on_message
 from fedmq.protocol.training.active_continuing import ActiveContinuing
 from fedmq.protocol.training.circuits import Circuits
 from fedmq.protocol.training.consistency import NodeAnswer

@@ -21,8 +21,8 @@ from fedmq.errors import ProtocolError
 from fedmq.messages.inference import HopReply
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.plan import single
-from fedmq.protocol.handlers import on_message
 from fedmq.protocol.hops import Hop, Walked, WalkOn
+from fedmq.protocol.machine import on_message
 from fedmq.protocol.training.active_opening import ActiveOpening
 from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.states import ALL_READY, CONTINUES, EARLIER_MARGINS, WALK

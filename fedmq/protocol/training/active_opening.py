@@ -15,10 +15,9 @@ from fedmq.messages import training
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Values
-from fedmq.protocol.awaited_consent import AwaitedConsent, AwaitsConsent
-from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.events import Start
-from fedmq.protocol.handlers import on, on_message
+from fedmq.protocol.machine import AwaitedConsent, AwaitsConsent, on, on_message
+from fedmq.protocol.records import ActiveTree, Signing
 from fedmq.protocol.training.column_constraints import ColumnConstraints
 from fedmq.protocol.training.continuation import continuing
 from fedmq.protocol.training.fold_models import FoldModels
@@ -27,7 +26,6 @@ from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.states import ACTIVE_TRAINING, KEYS, PEER_SETUP, ActiveTrainingState
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.transcribed import TranscribedMachine
-from fedmq.protocol.transcript import Signing
 
 __all__ = ["ActiveOpening"]
 

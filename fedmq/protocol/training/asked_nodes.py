@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fedmq.boosting.node_numbers import ROOT, depth, parent, sibling
 from fedmq.errors import ProtocolError
 from fedmq.messages.training import TrainingOpen
-from fedmq.protocol.answered_sums import most_nodes
+from fedmq.protocol.records import most_nodes
 
 __all__ = ["AskedNodes"]
 

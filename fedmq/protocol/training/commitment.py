@@ -18,8 +18,8 @@ import msgpack
 from fedmq.boosting.binning import BinMatrix
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
+from fedmq.protocol.records import AnswerSettings, Commitment
 from fedmq.protocol.training.tables import PassiveTable
-from fedmq.protocol.transcript import AnswerSettings, Commitment
 
 __all__ = ["CommitTable", "committed", "noise_secret", "tree_hash"]
 

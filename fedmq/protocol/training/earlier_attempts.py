@@ -9,7 +9,7 @@ from fedmq.errors import ProtocolError
 from fedmq.messages.array import pack_payload
 from fedmq.messages.codec import pack_body
 from fedmq.messages.training import TrainingOpen
-from fedmq.protocol.checkpoint import PassiveTree
+from fedmq.protocol.records import PassiveTree
 
 __all__ = ["kept_before", "terms_digest"]
 

@@ -22,7 +22,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
-from fedmq.protocol.checkpoint import ActiveTree, all_records
+from fedmq.protocol.records import ActiveTree, all_records
 from fedmq.protocol.training.computations import DeriveGradients, EstimateBaseScore, recorded
 from fedmq.protocol.training.dart_round import DartRound
 from fedmq.protocol.training.round import Round

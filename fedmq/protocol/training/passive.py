@@ -20,7 +20,6 @@ from fedmq.messages.body import Abort, SessionUnknown
 from fedmq.privacy.contest import ALONE, Place
 from fedmq.privacy.engine import BroadcastPiece, Query
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values
-from fedmq.protocol.checkpoint import PassiveTree, all_places, all_records
 from fedmq.protocol.events import (
     Event,
     Finish,
@@ -28,8 +27,8 @@ from fedmq.protocol.events import (
     Report,
     SaveCheckpoint,
 )
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import RunningPlan
+from fedmq.protocol.machine import RunningPlan, on_message
+from fedmq.protocol.records import PassiveTree, all_places, all_records
 from fedmq.protocol.training.asked_nodes import AskedNodes
 from fedmq.protocol.training.candidate_categories import shown_categories
 from fedmq.protocol.training.category_columns import columns_by_sets

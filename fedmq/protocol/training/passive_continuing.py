@@ -16,9 +16,9 @@ from fedmq.messages.array import Bitmap
 from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.plan import Plan, single
-from fedmq.protocol.checkpoint import PassiveTree
-from fedmq.protocol.handlers import on_message
 from fedmq.protocol.hops import AnswerHop
+from fedmq.protocol.machine import on_message
+from fedmq.protocol.records import PassiveTree
 from fedmq.protocol.training.continuation import check_earlier
 from fedmq.protocol.training.states import EARLIER_DIRECTIONS
 from fedmq.protocol.training.tables import PassiveTable

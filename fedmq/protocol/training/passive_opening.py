@@ -16,13 +16,9 @@ from fedmq.messages.array import pack_payload, unpack_payload
 from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
-from fedmq.protocol.answered_sums import AnsweredSums
-from fedmq.protocol.asks_owner import AsksOwner
-from fedmq.protocol.checkpoint import PassiveTree
 from fedmq.protocol.events import ComputationFailed, Interrupted, SaveCommitment
-from fedmq.protocol.handlers import on_message
-from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.table import REFUSES
+from fedmq.protocol.machine import REFUSES, UNLOADED, AsksOwner, on_message
+from fedmq.protocol.records import AnsweredSums, PassiveTree, Signing
 from fedmq.protocol.training.candidate_order import RootCells
 from fedmq.protocol.training.category_columns import category_places
 from fedmq.protocol.training.column_constraints import kept_constraints
@@ -39,7 +35,6 @@ from fedmq.protocol.training.states import (
 )
 from fedmq.protocol.training.sums_counter import SumsCounter, check_sums_bytes
 from fedmq.protocol.training.tables import PassiveTable
-from fedmq.protocol.transcript import Signing
 
 __all__ = ["PassiveOpening"]
 

@@ -9,11 +9,11 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.privacy.engine import Engine, PassiveHalf
 from fedmq.privacy.plan import Values
 from fedmq.protocol.events import Effect
+from fedmq.protocol.records import Commitment
 from fedmq.protocol.training.column_constraints import KeptConstraints
 from fedmq.protocol.training.shown_candidates import Showing
 from fedmq.protocol.training.sums_counter import SumsCounter
 from fedmq.protocol.training.tables import PassiveTable
-from fedmq.protocol.transcript import Commitment
 
 __all__ = ["PreparedTraining"]
 

@@ -8,7 +8,7 @@ from fedmq.messages import training
 from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.protocol.events import ComputationFailed, OwnerDecided, Pause, Resume, Start
-from fedmq.protocol.table import ASKS_OWNER, REFUSES, Done, When, Yields, session_table
+from fedmq.protocol.machine import ASKS_OWNER, REFUSES, Done, When, Yields, session_table
 
 __all__ = ["ACTIVE_TRAINING", "PASSIVE_TRAINING", "ActiveTrainingState", "PassiveTrainingState"]
 

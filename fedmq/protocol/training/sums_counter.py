@@ -9,8 +9,8 @@ from fractions import Fraction
 from fedmq.errors import Refused
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import PassiveHalf
-from fedmq.protocol.answered_sums import AnsweredSums, RowSet, most_nodes, most_sums
 from fedmq.protocol.events import AgreeToSums, AnswerSums
+from fedmq.protocol.records import AnsweredSums, RowSet, most_nodes, most_sums
 
 __all__ = ["SumsCounter", "check_sums_bytes"]
 

@@ -14,8 +14,7 @@ from fedmq.boosting.objectives.objective import Objective
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.messages.training import MOST_ROWS, TrainingOpen
 from fedmq.privacy.engine import Engine
-from fedmq.protocol.answered_sums import RowSet
-from fedmq.protocol.checkpoint import PassiveTree
+from fedmq.protocol.records import PassiveTree, RowSet
 
 __all__ = ["SCORED", "ActiveTable", "Fold", "PassiveTable"]
 

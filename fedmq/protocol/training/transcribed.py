@@ -10,7 +10,7 @@ from fedmq.messages import training
 from fedmq.messages.body import Body
 from fedmq.protocol.events import Event, Received, SaveMessage, SaveStatement
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.transcript import SignedStatement, Signing, Transcript, message_hash
+from fedmq.protocol.records import SignedStatement, Signing, Transcript, message_hash
 
 __all__ = ["TranscribedMachine"]
 

@@ -26,7 +26,7 @@ from fedmq.party.sessions.unsequenced_sender import UnsequencedSender
 from fedmq.party.store.database import Database
 from fedmq.party.store.opened_sessions import OpenedSessions
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.protocol.retry import RetryPolicy
+from fedmq.protocol.session import RetryPolicy
 from fedmq.transport.link import Delivery
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 

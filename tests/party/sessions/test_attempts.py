@@ -17,11 +17,9 @@ from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.running import RunningSession
 from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engines.plain import Plain
-from fedmq.protocol.checkpoint import Checkpoint
 from fedmq.protocol.events import AgreeToSums, AnswerSums
-from fedmq.protocol.mailbox import Address, Mailbox
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
+from fedmq.protocol.records import Checkpoint
+from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 

@@ -15,7 +15,7 @@ from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.party.store import transcripts
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.protocol.checkpoint import PassiveTree
+from fedmq.protocol.records import PassiveTree
 from tests.party.daemons_in_memory import DaemonsInMemory
 from tests.party.sessions.recovery import RestartedParty
 

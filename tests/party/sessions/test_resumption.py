@@ -16,8 +16,8 @@ from fedmq.errors import Aborted, DataError, Refused, SourceAway
 from fedmq.messages.body import SessionUnknown
 from fedmq.party.sessions import resumption
 from fedmq.party.sessions.resumption import SavedProgress, check_same_table, saved_progress
-from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.machine import UNLOADED
+from fedmq.protocol.records import ActiveTree
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.transport.backoff import Backoff
 from tests.party.sessions.recovery import SESSION, RestartedParty, Trainings, until

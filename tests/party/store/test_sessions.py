@@ -20,7 +20,7 @@ from fedmq.party.store import database as database_module
 from fedmq.party.store.checkpoints import checkpoint_of, row_of
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.protocol.checkpoint import ActiveTree, PassiveTree
+from fedmq.protocol.records import ActiveTree, PassiveTree
 from fedmq.transport.backoff import Backoff
 from tests.full_disk import room_for
 

@@ -15,7 +15,7 @@ from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older, records_of
 from fedmq.protocol.events import SaveMessage
-from fedmq.protocol.transcript import message_hash
+from fedmq.protocol.records import message_hash
 
 SESSION = "0123"
 

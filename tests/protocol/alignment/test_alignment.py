@@ -20,7 +20,7 @@ from fedmq.protocol.alignment import blinded_lists as blinded_lists
 from fedmq.protocol.alignment.blinded_lists import Pieces, way
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from fedmq.protocol.events import Cancelled, Fail, Received, Start
-from fedmq.protocol.plan_runner import run_inline
+from fedmq.protocol.machine import run_inline
 from tests.protocol.alignment.alignments import PARTIES, Own, machines, people
 from tests.protocol.inspection import Texts, leaks
 from tests.simulator import Link, Simulation

@@ -358,7 +358,7 @@ def test_answers_that_nobody_asked_for_change_nothing(world: World) -> None:
 
 def _computed(effects: list[Any]) -> Any:
     from fedmq.protocol.events import RunPlan
-    from fedmq.protocol.plan_runner import run_inline
+    from fedmq.protocol.machine import run_inline
 
     [run] = [effect for effect in effects if isinstance(effect, RunPlan)]
     return run_inline(run)

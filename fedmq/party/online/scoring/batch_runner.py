@@ -23,8 +23,8 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
 )
+from fedmq.protocol.machine import run_inline
 from fedmq.protocol.online.active import OnlineBatch
-from fedmq.protocol.plan_runner import run_inline
 
 if TYPE_CHECKING:
     from fedmq.party.telemetry.serving_spans import BatchSpans
