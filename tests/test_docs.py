@@ -162,10 +162,31 @@ def test_commands_and_options_exist(page: Path) -> None:
 
 
 def test_the_leakage_page_says_what_the_engines_say() -> None:
-    page = (DOCS / "explanation" / "what-each-side-learns.md").read_text()
+    page = (DOCS / "privacy" / "what-each-side-learns.md").read_text()
     for engine in ENGINES.values():
         assert f"`{engine.name}`" in page
         assert engine.leakage.passive in page
+
+
+ATTACKS = DOCS / "privacy" / "attacks.md"
+ATTACK = re.compile(r"^### (.*)\n((?:(?!#).*\n?)*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "title,section", ATTACK.findall(ATTACKS.read_text()), ids=lambda text: text[:40]
+)
+def test_an_attack_says_what_it_does_gives_stops_leaves_and_which_test_shows_it(
+    title: str, section: str
+) -> None:
+    said = re.findall(r"^- \*\*([\w ]+)\.\*\* ", section, re.MULTILINE)
+    assert said == ["Does", "Gives", "Stops it", "Remains", "Test"], title
+
+
+def test_every_attack_that_is_tested_has_a_section_and_no_section_names_another_test() -> None:
+    named = set(re.findall(r"`([\w/]*test_\w+\.py)`", ATTACKS.read_text()))
+    attacks = {path.name for path in (ROOT / "tests" / "attacks").glob("test_*.py")}
+    assert {name for name in named if "/" not in name} == attacks
+    assert all((ROOT / name).exists() for name in named if "/" in name)
 
 
 def test_the_makefile_has_the_targets_that_pages_name() -> None:
