@@ -192,7 +192,7 @@ class TestIsolation:
         ("exchange", "key"),
         [
             ("", queue_name("demo", "telco", "training")),
-            ("fedmq.demo.dead", "telco"),
+            ("fedmq.cli.daemon.dead.dead", "telco"),
             ("amq.topic", "bank.telco.training"),
         ],
     )
