@@ -25,10 +25,10 @@ from typing import Any
 import psutil
 
 from fedmq.computation import Given
-from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.data.alignment_ids import AlignmentIds, Terms
 from fedmq.party.store.alignments import AlignmentStore
-from fedmq.party.telemetry.traffic import Traffic
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment

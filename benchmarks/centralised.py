@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fedmq import TrainParams
-from fedmq.party.compute.process_pool import cores
+from fedmq.party.compute.processes import cores
 
 TREES = 20
 

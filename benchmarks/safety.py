@@ -52,7 +52,7 @@ from fedmq.party.identity.sealer import EndToEnd
 from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
-from fedmq.party.telemetry.traffic import Traffic
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.records import Checkpoint

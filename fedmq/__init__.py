@@ -13,7 +13,7 @@ from fedmq.client import AsyncClient, Client
 from fedmq.errors import FedmqError
 from fedmq.leakage.audit import AuditReport, audit
 from fedmq.leakage.encrypted_gradients import encrypted_gradients
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 from fedmq.simulation.comparison import XGBoostComparison, compare_with_xgboost
 from fedmq.simulation.cross_validation import cv
 from fedmq.simulation.model import SimulatedModel

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.credit import Credit
 from benchmarks.papers import fedxgboost, leakage, secureboost, times
 from benchmarks.papers.scalability import scalability
-from fedmq.party.compute.process_pool import cores
+from fedmq.party.compute.processes import cores
 
 PAPERS_HEAD = """# The papers' experiments, run again
 

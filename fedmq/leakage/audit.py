@@ -29,7 +29,7 @@ from fedmq.leakage.shown_columns import order_from_columns
 from fedmq.leakage.shown_sums import bins_from_sums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.data.data_frame import feature_table
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
 
 __all__ = ["AuditReport", "audit"]

@@ -13,7 +13,7 @@ from phe import EncryptedNumber, PaillierPrivateKey
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.messages.array import unpack_payload
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.engines.paillier import Paillier
 from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire
 from fedmq.privacy.homomorphic.arithmetic.paillier import PublicKey

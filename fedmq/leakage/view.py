@@ -16,7 +16,7 @@ from fedmq.messages import training
 from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.registry import ENGINES
 
 __all__ = ["Exchanged", "SessionView", "TreeView"]

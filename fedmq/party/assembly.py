@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from fedmq.errors import ConfigError
 from fedmq.large_array import limit_memory
 from fedmq.messages.body import Body
-from fedmq.party.compute.dask_pool import DaskPool
+from fedmq.party.compute.dask import DaskPool
 from fedmq.party.compute.pool import ComputePool
-from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
@@ -39,33 +39,33 @@ from fedmq.party.services.alignment import AlignmentService
 from fedmq.party.services.deployment import DeploymentService
 from fedmq.party.services.group_sums import GroupSumsService
 from fedmq.party.services.inference import InferenceService
-from fedmq.party.services.kept_models import KeptModelsService
 from fedmq.party.services.model_request import ModelRequestService
-from fedmq.party.services.service import Command, PartyContext, Service
+from fedmq.party.services.service import Command, KeptModelsService, PartyContext, Service
 from fedmq.party.services.training import TrainingService
-from fedmq.party.sessions.expiry import Expiry
-from fedmq.party.sessions.inbox import Inbox
-from fedmq.party.sessions.observer import Observation
-from fedmq.party.sessions.open_sessions import Sessions
-from fedmq.party.sessions.restart_notice import RestartNotice
-from fedmq.party.sessions.resumption import Resumption
-from fedmq.party.sessions.running import OnProgress
-from fedmq.party.sessions.stray_messages import Opening, StrayMessages
-from fedmq.party.sessions.unsequenced_sender import UnsequencedSender
+from fedmq.party.sessions.observe import Observation
+from fedmq.party.sessions.recovery import (
+    Expiry,
+    Opening,
+    RestartNotice,
+    Resumption,
+    StrayMessages,
+    UnsequencedSender,
+)
+from fedmq.party.sessions.runner import Inbox
+from fedmq.party.sessions.sessions import OnProgress, Sessions
 from fedmq.party.store.consent_requests import ConsentRequestStore
 from fedmq.party.store.database import Database
 from fedmq.party.store.models import ModelStore
 from fedmq.party.store.opened_sessions import OpenedSessions
 from fedmq.party.store.sessions import SessionStore
-from fedmq.party.telemetry.counters import Counters
+from fedmq.party.telemetry.metrics import Counters
 from fedmq.transport.link import Link, OnState
 from fedmq.transport.rabbitmq.link import RabbitMQLink
 
 if TYPE_CHECKING:
     from fedmq.party.console.console import Console
     from fedmq.party.http.server import HttpServer
-    from fedmq.party.telemetry.serving_spans import OnlineSpans
-    from fedmq.party.telemetry.spans import Telemetry
+    from fedmq.party.telemetry.spans import OnlineSpans, Telemetry
 
 __all__ = ["DaemonParts", "assemble"]
 
@@ -376,6 +376,6 @@ def _online_spans(
 ) -> OnlineSpans | None:
     if telemetry is None or config.telemetry is None:
         return None
-    from fedmq.party.telemetry.serving_spans import OnlineSpans
+    from fedmq.party.telemetry.spans import OnlineSpans
 
     return OnlineSpans(telemetry, federation, config.party, config.telemetry.scores)

@@ -25,12 +25,12 @@ from fedmq.boosting.params import TrainParams
 from fedmq.computation import Computation, Given
 from fedmq.messages.training import EngineSetup
 from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool
-from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
 from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
-from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
-from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.operations.broker_latency import BrokerLatency
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.decoys import check_decoys

@@ -18,13 +18,10 @@ from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
-from fedmq.party.sessions.inbox import Inbox
-from fedmq.party.sessions.lane import SessionLane
-from fedmq.party.sessions.observer import SessionObserver
-from fedmq.party.sessions.recording import Recorder
-from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.sessions.observe import Recorder, SessionObserver
+from fedmq.party.sessions.runner import Inbox, SessionLane, SessionRunner
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
-from fedmq.party.telemetry.traffic import Traffic
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session

@@ -30,7 +30,7 @@ from fedmq.evaluation.scored_rows import ScoredRows, kind_of
 from fedmq.leakage.attacks.leaf_weights import LeafWeights
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.data.data_frame import trained_columns
-from fedmq.party.telemetry.traffic import Traffic, Volume
+from fedmq.party.telemetry.metrics import Traffic, Volume
 from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.model_file import ModelFile
 from fedmq.simulation.row_index import by_index

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.telemetry.traffic import Traffic, Volume
+from fedmq.party.telemetry.metrics import Traffic, Volume
 
 __all__ = ["ModelFile", "Sent"]
 

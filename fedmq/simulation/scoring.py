@@ -13,7 +13,7 @@ from fedmq.boosting.row_weights import first_margins
 from fedmq.computation import Given
 from fedmq.errors import DataError
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.telemetry.traffic import Traffic
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.inference.passive import PassiveInference, PassiveRows

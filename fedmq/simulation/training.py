@@ -12,12 +12,12 @@ from fedmq.boosting.callbacks import Callbacks
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.compute.dask_pool import DaskPool
+from fedmq.party.compute.dask import DaskPool
 from fedmq.party.compute.pool import ComputePool, ThreadPool
-from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.data.data_frame import PartyFeatures
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
-from fedmq.party.telemetry.traffic import Traffic
 from fedmq.privacy.engine import Engine
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine

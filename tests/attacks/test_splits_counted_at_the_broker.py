@@ -25,7 +25,7 @@ from fedmq.messages.training import (
     TrainingOpen,
 )
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain

@@ -22,8 +22,7 @@ from fedmq.party.http.score_metrics import (
     LookupCollector,
     ScoreCollector,
 )
-from fedmq.party.telemetry.counters import Counters, Gauges
-from fedmq.party.telemetry.serving_counters import LookupCounters, ScoreCounters
+from fedmq.party.telemetry.metrics import Counters, Gauges, LookupCounters, ScoreCounters
 from tests.deployment.helm import ROOT
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"

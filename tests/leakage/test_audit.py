@@ -18,7 +18,7 @@ from fedmq.cli.main import cli
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.view import SessionView
 from fedmq.messages.envelope import Envelope
-from fedmq.party.sessions.recording import Recorder, Recording
+from fedmq.party.sessions.observe import Recorder, Recording
 from tests.party.sealed_parties import envelope
 from tests.simulation.test_fedxgboost import synthetic
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import fedmq
 from fedmq.boosting.metrics.curves import auc
 from fedmq.messages.array import Array, Bitmap
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.lattice import query
 
 ROWS = 20_000

@@ -12,7 +12,7 @@ import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.leakage.shown_sums import _derive, _pairs, _shown
 from fedmq.leakage.view import SessionView
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 
 RANDOM = np.random.default_rng(2)
 TABLE = RANDOM.normal(size=(300, 4)).round(1).astype(np.float32)

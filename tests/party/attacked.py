@@ -19,8 +19,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.sessions.inbox import Inbox
-from fedmq.party.sessions.runner import Publish, SessionRunner
+from fedmq.party.sessions.runner import Inbox, Publish, SessionRunner
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session

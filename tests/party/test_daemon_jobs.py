@@ -16,7 +16,7 @@ from fedmq.errors import ConfigError, DaemonError, DataError, FedmqError, Refuse
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.operations.control import send_request
-from fedmq.party.sessions.attempts import attempt_after_restart
+from fedmq.party.sessions.sessions import attempt_after_restart
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 Run = Callable[..., Awaitable[Any]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedmq.messages.training import BestSoFar, CircuitPiece
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.large_array import FILES, descriptor_of, large_zeros, limit_memory
-from fedmq.party.compute.shared_arrays import SharedArrays
+from fedmq.party.compute.processes import SharedArrays
 from fedmq.simulation.simulate import simulate
 from tests.full_disk import room_for
 

@@ -19,7 +19,7 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.loading import rows_in_order
 from fedmq.party.data.table import ReadTable, Table
-from fedmq.party.sessions.recording import Recording
+from fedmq.party.sessions.observe import Recording
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 
 __all__ = ["audit"]

@@ -9,8 +9,7 @@ import click
 
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
-from fedmq.party.telemetry.joined_timeline import JoinedTrace, read_trace
-from fedmq.party.telemetry.timeline import check_writable, write_trace
+from fedmq.party.telemetry.timeline import JoinedTrace, check_writable, read_trace, write_trace
 
 __all__ = ["trace"]
 

@@ -1,19 +1,32 @@
-"""What a pool of workers is."""
+"""What is a pool of workers, and what does a worker do with a computation?
+
+A computation takes one thread, for the pool knows the cores: left alone, BLAS starts a thread per
+core for a product of milliseconds. These threads go on spinning on the cores that the event loop
+and the broker need.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import pickle
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cache
+from types import TracebackType
 from typing import Any
 
+from threadpoolctl import ThreadpoolController
+
 from fedmq.computation import Computation
-from fedmq.party.compute.worker import run_timed
 from fedmq.party.telemetry.timeline import Span
 from fedmq.transport.priority import PriorityGate
 
-__all__ = ["ComputePool", "OnDone", "ThreadPool"]
+__all__ = ["SINGLE_THREAD", "ComputePool", "OnDone", "ThreadPool", "run_pickled", "run_timed"]
 
 OnDone = Callable[[Span], None]
 """Called once a computation has its result, with when and where it was computed."""
@@ -63,3 +76,55 @@ class ThreadPool(ComputePool):
 
     async def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def run_timed(computation: Computation) -> tuple[Any, Span]:
+    """The result of ``computation``, and when this thread computed it."""
+    start, busy = time.time(), time.thread_time()
+    with SINGLE_THREAD:
+        result = computation.run()
+    busy = time.thread_time() - busy
+    return result, Span(threading.get_ident(), start, time.time(), busy)
+
+
+def run_pickled(work: bytes) -> tuple[Any, Span]:
+    """The result of a pickled computation, and when this process computed it."""
+    result, span = run_timed(pickle.loads(work))  # noqa: S301 (made by this party a moment ago)
+    return result, replace(span, worker=os.getpid())
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Those that this process has loaded; finding them takes milliseconds."""
+    return ThreadpoolController()
+
+
+class _SingleThread:
+    """A context in which BLAS uses one thread; several threads may be in it at once.
+
+    When the last one leaves, the rest of the process has its own number again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._limit.restore_original_limits()
+
+
+SINGLE_THREAD = _SingleThread()

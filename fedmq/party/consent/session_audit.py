@@ -12,7 +12,7 @@ from fedmq.messages.envelope import Header
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.audited import audited
 from fedmq.party.store.disk import until_taken
-from fedmq.party.telemetry.traffic import Traffic
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["SessionAudit"]

@@ -23,7 +23,7 @@ from fedmq.party.console.sign_in.one_time_tokens import TOKEN_SECONDS, Grant, On
 from fedmq.party.console.sign_in.sign_ins import SignIns
 from fedmq.party.console.static_files import StaticFiles
 from fedmq.party.services.service import Command, PartyContext
-from fedmq.party.sessions.running import OnProgress
+from fedmq.party.sessions.sessions import OnProgress
 
 __all__ = ["Console"]
 

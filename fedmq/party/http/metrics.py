@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fedmq.party.telemetry.counters import Counters, Gauges
+from fedmq.party.telemetry.metrics import Counters, Gauges
 
 __all__ = ["metrics_router"]
 

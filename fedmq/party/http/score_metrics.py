@@ -17,7 +17,7 @@ from fedmq.party.online.answering.answering import Answering
 from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.scorer import Scorer
-from fedmq.party.telemetry.serving_counters import BOUNDS, LookupCounters, ScoreCounters, Times
+from fedmq.party.telemetry.metrics import BOUNDS, LookupCounters, ScoreCounters, Times
 
 __all__ = ["AnsweringCollector", "DriftCollector", "LookupCollector", "ScoreCollector"]
 

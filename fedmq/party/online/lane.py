@@ -29,7 +29,7 @@ from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import Link
 
 if TYPE_CHECKING:
-    from fedmq.party.telemetry.serving_spans import OnlineSpans
+    from fedmq.party.telemetry.spans import OnlineSpans
 
 __all__ = ["OnlineLane"]
 

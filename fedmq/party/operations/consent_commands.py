@@ -13,7 +13,7 @@ from fedmq.party.consent.standing import standing_consent
 from fedmq.party.operations.policy_file import PolicyChange
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.service import Command, PartyContext, Service
-from fedmq.party.sessions.running import OnProgress
+from fedmq.party.sessions.sessions import OnProgress
 from fedmq.party.store.consent_requests import ConsentRequest
 
 __all__ = ["ConsentCommands"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from fedmq.errors import ConfigError, DaemonAway, DaemonError, FedmqError
 from fedmq.party.services.service import Command
-from fedmq.party.sessions.running import OnProgress
+from fedmq.party.sessions.sessions import OnProgress
 from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["ControlServer", "send_request", "socket_path"]

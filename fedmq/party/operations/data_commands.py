@@ -10,7 +10,7 @@ from typing import Any
 from fedmq.errors import ConfigError
 from fedmq.party.data.table_description import DescribeTable
 from fedmq.party.services.service import Command, PartyContext, Service
-from fedmq.party.sessions.running import OnProgress
+from fedmq.party.sessions.sessions import OnProgress
 from fedmq.party.store.alignments import AlignmentStore
 
 __all__ = ["DataCommands"]

@@ -15,10 +15,9 @@ from fedmq.party.operations.file_check import FileCheck
 from fedmq.party.operations.health import Probe
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.service import Command, PartyContext, Service
-from fedmq.party.sessions.inbox import Inbox
-from fedmq.party.sessions.resumption import Resumption
-from fedmq.party.sessions.running import OnProgress
-from fedmq.party.sessions.stray_messages import StrayMessages
+from fedmq.party.sessions.recovery import Resumption, StrayMessages
+from fedmq.party.sessions.runner import Inbox
+from fedmq.party.sessions.sessions import OnProgress
 from fedmq.transport.link import Link
 
 __all__ = ["OwnerCommands"]

@@ -12,8 +12,8 @@ from fedmq.party.configuration.membership import add_party
 from fedmq.party.identity.join_request import JoinRequest
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.service import Command, PartyContext, Service
-from fedmq.party.sessions.running import OnProgress
-from fedmq.party.telemetry.counters import Counters
+from fedmq.party.sessions.sessions import OnProgress
+from fedmq.party.telemetry.metrics import Counters
 
 __all__ = ["PartyCommands"]
 

@@ -11,8 +11,8 @@ from fedmq.party.consent.audit_search import AuditSearch
 from fedmq.party.operations.dead_letters import DeadLetterBox, Redelivery
 from fedmq.party.operations.ended_sessions import ended_sessions
 from fedmq.party.services.service import Command, PartyContext, Service
-from fedmq.party.sessions.inbox import Inbox
-from fedmq.party.sessions.running import OnProgress
+from fedmq.party.sessions.runner import Inbox
+from fedmq.party.sessions.sessions import OnProgress
 
 __all__ = ["RecordCommands"]
 

@@ -17,9 +17,8 @@ from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.requested_terms import RequestedTerms
 from fedmq.party.data.alignment_ids import AlignmentIds, ReadIds, Terms
 from fedmq.party.services.service import Command, PartyContext, Service, answered
-from fedmq.party.sessions.attempts import AttemptLoop, OnChange
-from fedmq.party.sessions.running import OnProgress, RunningSession
-from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.sessions.recovery import Opening
+from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment

@@ -21,8 +21,8 @@ from fedmq.party.online.lane import OnlineLane
 from fedmq.party.online.scoring.request import PredictRequest, RequestError
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.checkpointing import HostingCheckpointer
-from fedmq.party.sessions.running import OnProgress, RunningSession
-from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.sessions.recovery import Opening
+from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.deployments import Deployment
 from fedmq.party.store.disk import until_taken
 from fedmq.protocol.deployment.active import ActiveDeployment

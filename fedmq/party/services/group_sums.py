@@ -27,8 +27,8 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.group_sums import AddGroups
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.services.service import Command, Service, answered
-from fedmq.party.sessions.running import OnProgress, RunningSession
-from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.sessions.recovery import Opening
+from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.group_questions import GroupQuestions
 from fedmq.privacy.homomorphic.arithmetic.paillier import PublicKey, check_public
 from fedmq.privacy.homomorphic.engine import SAFE_KEY_BITS

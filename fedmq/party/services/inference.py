@@ -23,9 +23,8 @@ from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows
 from fedmq.party.data.margin_columns import ReadMargins
 from fedmq.party.services.service import Command, Service, answered
-from fedmq.party.sessions.attempts import AttemptLoop, OnChange
-from fedmq.party.sessions.running import OnProgress, RunningSession
-from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.sessions.recovery import Opening
+from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.protocol.inference.active import ActiveInference
 from fedmq.protocol.inference.computations import Scores

@@ -24,8 +24,8 @@ from fedmq.messages.model_request import (
 from fedmq.party.card.endorsement import endorse
 from fedmq.party.card.model_card import card_in
 from fedmq.party.services.service import Command, Service
-from fedmq.party.sessions.running import OnProgress, RunningSession
-from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.sessions.recovery import Opening
+from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.column_names import keep_column_names
 from fedmq.party.store.model_deletion import check_unserved, delete_model
 from fedmq.protocol.model_request.active import ActiveModelRequest

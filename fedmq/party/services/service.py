@@ -1,4 +1,7 @@
-"""What a service is, and what all services work with."""
+"""What is a service, and what do all services work with?
+
+`KeptModelsService` answers from the model shares alone: it opens no session.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,26 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.errors import DaemonError, Refused
+from fedmq.errors import ConfigError, DaemonError, Refused
 from fedmq.messages.body import Body
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.consent import Consent
 from fedmq.party.consent.owner_consent import OwnerConsent
+from fedmq.party.data.model_description import (
+    CompareModels,
+    DescribeModel,
+    DescribeTree,
+    ListModels,
+)
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.sessions.open_sessions import Sessions
-from fedmq.party.sessions.running import OnProgress
-from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.sessions.recovery import Opening
+from fedmq.party.sessions.sessions import OnProgress, Sessions
 from fedmq.party.store.models import ModelStore
 from fedmq.party.store.sessions import SessionStore
 
-__all__ = ["Command", "PartyContext", "Service", "answered"]
+__all__ = ["Command", "KeptModelsService", "PartyContext", "Service", "answered"]
 
 T = TypeVar("T")
 
@@ -97,3 +105,43 @@ async def answered(question: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
     answer = asyncio.ensure_future(question)
     await asyncio.wait([answer])
     return answer
+
+
+class KeptModelsService(Service):
+    """Describes models, as far as this party may see them."""
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {
+            "models": self._models,
+            "model": self._model,
+            "tree": self._tree,
+            "compare": self._compare,
+        }
+
+    async def _models(self, _: Mapping[str, Any], __: OnProgress) -> Any:
+        listing = ListModels(self.context.config.state, self.context.is_active)
+        return await self.context.pool.run(listing)
+
+    async def _model(self, request: Mapping[str, Any], _: OnProgress) -> Any:
+        state, active = self.context.config.state, self.context.is_active
+        describe = DescribeModel(state, active, self._known(request["model"]))
+        return await self.context.pool.run(describe)
+
+    async def _tree(self, request: Mapping[str, Any], _: OnProgress) -> Any:
+        self.context.require_active("show a tree")
+        model, number = self._known(request["model"]), int(request["tree"])
+        return await self.context.pool.run(DescribeTree(self.context.config.state, model, number))
+
+    async def _compare(self, request: Mapping[str, Any], _: OnProgress) -> Any:
+        one, other = self._known(request["one"]), self._known(request["other"])
+        state, active = self.context.config.state, self.context.is_active
+        return await self.context.pool.run(CompareModels(state, active, one, other))
+
+    def _known(self, model: object) -> str:
+        """``model``, if it is one: what is no model's id never becomes part of a path."""
+        if model not in self.context.model_store.ids():
+            raise ConfigError(
+                f"model {str(model)[:64]!r} has no share here; see: fedmq models list"
+            )
+        return str(model)

@@ -1,4 +1,4 @@
-"""Trainings: asked for by the label holder's owner, joined by the others; they outlive crashes."""
+"""Trainings: asked for by the active party's owner, joined by the others; they outlive crashes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ from typing import Any
 
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.errors import (
-    Aborted,
-    ConfigError,
-    DaemonError,
-    FedmqError,
-    ProtocolError,
-    Refused,
-)
+from fedmq.errors import Aborted, ConfigError, DaemonError, FedmqError, ProtocolError, Refused
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import TrainingOpen
@@ -32,18 +25,22 @@ from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.requested_terms import RequestedTerms
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveShare, LoadPassiveTable
 from fedmq.party.services.service import Command, PartyContext, Service, answered
-from fedmq.party.services.training_result import result_of
-from fedmq.party.sessions.attempts import AttemptLoop, OnChange, attempt_after_restart
 from fedmq.party.sessions.checkpointing import StoreCheckpointer
-from fedmq.party.sessions.resumption import (
+from fedmq.party.sessions.recovery import (
     NOTHING_SAVED,
+    Opening,
     Resume,
     SavedProgress,
     check_same_table,
     saved_progress,
 )
-from fedmq.party.sessions.running import OnProgress, RunningSession
-from fedmq.party.sessions.stray_messages import Opening
+from fedmq.party.sessions.sessions import (
+    AttemptLoop,
+    OnChange,
+    OnProgress,
+    RunningSession,
+    attempt_after_restart,
+)
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.cross_validations import CrossValidationStore
@@ -61,7 +58,7 @@ from fedmq.protocol.training.earlier_attempts import terms_digest
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 
-__all__ = ["TrainingService"]
+__all__ = ["TrainingService", "result_of"]
 
 log = logging.getLogger(__name__)
 
@@ -440,3 +437,35 @@ class TrainingService(Service):
 def _job_of(session: StoredSession) -> TrainingJob:
     """What the owner asked for."""
     return TrainingJob.of_stored(session.job)
+
+
+def result_of(
+    session: StoredSession, share: ActiveShare | CrossValidated, sent: int
+) -> dict[str, Any]:
+    """What ``session`` came to, for its owner; ``sent`` bytes have left."""
+    job = TrainingJob.of_stored(session.job)
+    engine = engine_named(job.engine, job.engine_options, "job")
+    seconds = round(max(0.0, time.time() - session.begun), 3)
+    if isinstance(share, CrossValidated):
+        asked = max(0, share.rounds * share.params.trees_per_round - job.params.trees_alone)
+        return {
+            "cross_validation": share.name,
+            "folds": share.folds,
+            "rounds": share.rounds,
+            "best_iteration": share.best_iteration,
+            "figures": {name: list(values) for name, values in share.figures.items()},
+            "seconds": seconds,
+            "bytes_sent": sent,
+            "epsilon_spent": engine.epsilon_spent(share.folds * asked),
+        }
+    broadcast = max(0, len(share.trees) - share.earlier_trees - job.params.trees_alone)
+    return {
+        "model": session.model,
+        "trees": len(share.trees),
+        "best_iteration": share.best_iteration,
+        "metrics": share.metrics,
+        "seconds": seconds,
+        "bytes_sent": sent,
+        "epsilon_spent": engine.epsilon_spent(broadcast),
+        "departures": list(share.departures),
+    }

@@ -1,22 +1,29 @@
-"""The interpreter of effects: a session's machine among real links, clocks and processes."""
+"""How does a message get from the queue to a session's machine, and its answer back?
+
+`Inbox` checks each delivery and finds its session. `SessionRunner` hands it to the session, and
+carries out the effects: messages, computations, timers, records on disk. `SessionLane` publishes.
+Seals are opened by `identity.sealer`; the order of messages is kept by the session's mail; what no
+state expects is refused by the machine.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
 from fedmq.computation import Computation
-from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Unroutable
+from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Replayed, Stale, Unroutable
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
-from fedmq.party.sessions.observer import SessionObserver
+from fedmq.party.sessions.observe import SessionObserver
+from fedmq.party.telemetry.metrics import Counters
 from fedmq.party.telemetry.timeline import Span
 from fedmq.privacy.plan import Compute
 from fedmq.protocol.events import (
@@ -51,8 +58,123 @@ from fedmq.protocol.events import (
 from fedmq.protocol.machine import PlanRun
 from fedmq.protocol.session import Session, SessionEvent
 from fedmq.transport.background_tasks import BackgroundTasks
+from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery, Lane, Link
 
-__all__ = ["NOBODY_ASKED", "Owner", "Publish", "SessionRunner"]
+__all__ = ["NOBODY_ASKED", "Inbox", "Owner", "Publish", "SessionLane", "SessionRunner"]
+
+log = logging.getLogger(__name__)
+
+
+async def _nobody(_: Envelope) -> None:
+    return None
+
+
+class Inbox:
+    """Checks each delivery, hands it to its session, and acknowledges it.
+
+    Messages of an older attempt than the one that runs are dropped. ``on_refused`` is given each
+    dead letter and its reason.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        party: str,
+        *,
+        sealer: Sealer | None = None,
+        on_refused: Callable[[Delivery, str], None] = lambda _, __: None,
+        counters: Counters | None = None,
+    ) -> None:
+        self.on_stray: Callable[[Envelope], Awaitable[SessionRunner | None]] = _nobody
+        """Returns who takes an envelope that belongs to no running attempt; None drops it."""
+        self.on_online: Callable[[Envelope], None] = lambda _: None
+        """Takes what came on the online lane, which has no sessions."""
+        self.counters = counters or Counters()
+        self._federation = federation
+        self._party = party
+        self._sealer = sealer or Clear()
+        self._on_refused = on_refused
+        self._runners: dict[str, SessionRunner] = {}
+
+    def add(self, runner: SessionRunner) -> None:
+        """Deliver to ``runner`` what its session is sent; it takes the place of older attempts."""
+        self._runners[runner.session.mailbox.address.session] = runner
+
+    def remove(self, runner: SessionRunner) -> None:
+        """Forget ``runner``: its session is closed."""
+        session = runner.session.mailbox.address.session
+        if self._runners.get(session) is runner:
+            del self._runners[session]
+
+    async def on_delivery(self, delivery: Delivery) -> None:
+        """Take one delivery; what is no message for this party becomes a dead letter."""
+        await self.take(delivery)
+
+    async def take(self, delivery: Delivery) -> str:
+        """The same; the value is why no session took it, and empty where one did."""
+        self.counters.arrived(delivery)
+        about = {"message_id": delivery.message_id}
+        try:
+            envelope = self._checked(delivery)
+            if envelope is None:  # a handshake, which the sealer has taken
+                await delivery.ack()
+                return ""
+            if delivery.lane == "online":
+                self.on_online(envelope)
+                return ""
+            runner = await self._found(envelope)
+            if runner is not None:
+                runner.deliver(envelope, len(delivery.body))
+        except (Replayed, Stale) as error:
+            # An honest broker repeats messages too, and keeps some while this daemon restarts;
+            # senders send again what matters. So these are dropped rather than kept.
+            self.counters.refused[type(error).__name__] += 1
+            log.info("%s: dropped %s: %s", self._party, delivery.message_id, error, extra=about)
+            await delivery.ack()
+            return str(error)
+        except MessageError as error:
+            self.counters.refused[type(error).__name__] += 1
+            self._on_refused(delivery, str(error))
+            await delivery.dead_letter(str(error))
+            return str(error)
+        await delivery.ack()
+        if runner is not None:
+            return ""
+        self.counters.dropped += 1
+        log.info("%s: dropped %s", self._party, envelope.header.id, extra=about)
+        return f"session {envelope.header.session} does not run here, or not this attempt any more"
+
+    async def _found(self, envelope: Envelope) -> SessionRunner | None:
+        runner = self._runners.get(envelope.header.session)
+        attempt = runner.session.mailbox.address.attempt if runner else 0
+        if envelope.header.attempt < attempt:
+            return None
+        if envelope.header.attempt == attempt:
+            return runner
+        return await self.on_stray(envelope)
+
+    def _checked(self, delivery: Delivery) -> Envelope | None:
+        if len(delivery.body) > MAX_MESSAGE_BYTES:  # before it is decoded
+            raise MessageError(
+                f"{len(delivery.body)} bytes are no fedmq message: those have {MAX_MESSAGE_BYTES} "
+                "at most"
+            )
+        envelope = self._sealer.open(delivery.body)
+        if envelope is None:
+            return None
+        header = envelope.header
+        if header.federation != self._federation or header.recipient != self._party:
+            raise MessageError(
+                f"message {header.id!r} is for {header.recipient} in {header.federation}"
+            )
+        if header.sender != delivery.sender:
+            raise MessageError(
+                f"message {header.id!r} claims to be from {header.sender}, "
+                f"the broker says {delivery.sender}"
+            )
+        self.counters.received(header, len(delivery.body))
+        return envelope
+
 
 log = logging.getLogger(__name__)
 
@@ -430,3 +552,35 @@ class SessionRunner:
             self._run(run)
         elif following is not None:
             self._feed(following)
+
+
+class SessionLane:
+    """Publishes what a session says on ``lane``, and what goes in bulk on the lane for that.
+
+    To whom does not read that one, as where a broker's definitions are older, all goes on ``lane``.
+    """
+
+    def __init__(self, link: Link, lane: Lane) -> None:
+        self._link = link
+        self._lane = lane
+        self._asking = asyncio.Lock()
+        self._reads_bulk: dict[str, bool] = {}
+
+    async def publish(
+        self, recipient: str, body: bytes, *, message_id: str, in_bulk: bool = False
+    ) -> None:
+        """Send ``body``; raises as `Link.publish`."""
+        if in_bulk and await self._bulk_is_read(recipient):
+            try:
+                await self._link.publish(recipient, "bulk", body, message_id=message_id)
+            except Unroutable:  # its queue is gone
+                self._reads_bulk[recipient] = False
+            else:
+                return
+        await self._link.publish(recipient, self._lane, body, message_id=message_id)
+
+    async def _bulk_is_read(self, recipient: str) -> bool:
+        async with self._asking:
+            if recipient not in self._reads_bulk:
+                self._reads_bulk[recipient] = await self._link.is_read(recipient, "bulk")
+        return self._reads_bulk[recipient]

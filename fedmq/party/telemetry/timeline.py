@@ -1,9 +1,9 @@
-"""Who computed and sent what, when, and what it waited for: in Chrome's trace event format.
+"""When did each party compute, send and wait? In Chrome's trace event format.
 
 The file opens in https://ui.perfetto.dev and in chrome://tracing. Every party is a process; its
 states, its messages and its workers are threads of it. An arrow leads from the sending of a message
-to its arrival, if both are in the file. Times are wall-clock times, so that the timelines of
-several parties can be joined.
+to its arrival, if both are in the file. Times are wall-clock times, so that `JoinedTrace` can put
+the files of several parties beside one another. `Activity` keeps the last minutes only.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from fedmq.errors import ConfigError
+from fedmq.errors import ConfigError, DataError
 from fedmq.messages.envelope import Header
 from fedmq.party.atomic_file import write_atomically
 
-__all__ = ["Span", "Timeline", "check_writable", "write_trace"]
+__all__ = [
+    "ACTIVITY_SECONDS",
+    "Activity",
+    "JoinedTrace",
+    "Span",
+    "Timeline",
+    "check_writable",
+    "read_trace",
+    "write_trace",
+]
 
 _STATES, _SENT, _RECEIVED, _FIRST_WORKER = 0, 1, 2, 10
 
@@ -152,3 +161,140 @@ def write_trace(document: Mapping[str, Any], path: Path) -> None:
 
 def _label(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+ACTIVITY_SECONDS = 120.0
+"""How far back it is shown."""
+_MOST_INTERVALS = 600
+_GAP_SECONDS = 0.05
+"""Intervals that are closer than this are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    kind: str
+    since: float
+
+
+class Activity:
+    """Intervals of one session, as ``party`` sees them; ``clock`` gives Unix seconds.
+
+    Another party is waited for from the first message to it until something comes back. It may
+    compute then, or its message may be on the way: nobody here can tell.
+    """
+
+    def __init__(self, party: str, clock: Callable[[], float] = time.time) -> None:
+        self._party = party
+        self._clock = clock
+        self._intervals: dict[str, deque[tuple[float, float]]] = {}
+        self._open: dict[str, _Question] = {}
+
+    def computed(self, start: float, end: float) -> None:
+        """This party computed from ``start`` to ``end``, in Unix seconds."""
+        self._add(self._party, start, end)
+
+    def sent(self, header: Header) -> None:
+        """A message leaves."""
+        if header.sequence:  # acknowledgements ask nothing, and answer nothing
+            self._open.setdefault(header.recipient, _Question(header.kind, self._clock()))
+
+    def received(self, header: Header) -> None:
+        """A message has arrived."""
+        question = self._open.pop(header.sender, None) if header.sequence else None
+        if question is not None:
+            self._add(header.sender, question.since, self._clock())
+
+    def end(self) -> None:
+        """Nobody is waited for any more."""
+        for party, question in self._open.items():
+            self._add(party, question.since, self._clock())
+        self._open.clear()
+
+    def described(self) -> dict[str, Any]:
+        """Plain data: by party the intervals as seconds before now, and who owes what since when.
+
+        ``busy`` has lists of (start, end), the oldest first; start is the larger number.
+        """
+        now = self._clock()
+        parties = [self._party, *sorted((self._intervals.keys() | self._open) - {self._party})]
+        return {
+            "seconds": ACTIVITY_SECONDS,
+            "busy": {party: self._recent(party, now) for party in parties},
+            "owed": {
+                party: {"kind": question.kind, "seconds": round(now - question.since, 1)}
+                for party, question in sorted(self._open.items())
+            },
+        }
+
+    def _recent(self, party: str, now: float) -> list[tuple[float, float]]:
+        found = list(self._intervals.get(party, ()))
+        if party in self._open:
+            found.append((self._open[party].since, now))
+        return [
+            (round(min(now - start, ACTIVITY_SECONDS), 2), round(max(now - end, 0.0), 2))
+            for start, end in found
+            if now - end < ACTIVITY_SECONDS
+        ]
+
+    def _add(self, party: str, start: float, end: float) -> None:
+        known = self._intervals.setdefault(party, deque(maxlen=_MOST_INTERVALS))
+        if known and start <= known[-1][1] + _GAP_SECONDS:
+            first, last = known.pop()
+            start, end = min(first, start), max(last, end)
+        known.append((start, end))
+
+
+def read_trace(path: Path) -> dict[str, Any]:
+    """The document in ``path``; DataError if it is no timeline that a party wrote."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        assert all(
+            isinstance(event["ph"], str) and isinstance(event["pid"], int)
+            for event in document["traceEvents"]
+        )
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AssertionError):
+        raise DataError(f"{path}: not a timeline of fedmq") from None
+    return dict(document)
+
+
+@dataclass(frozen=True)
+class JoinedTrace:
+    """``document`` has the format of its parts; ``parties`` are in the order of the parts.
+
+    ``arrows``: the number of messages with both ends in it. ``early``: if clocks disagree, a
+    message may arrive before it was sent; the seconds of the earliest such one, else 0.
+    """
+
+    document: Mapping[str, Any]
+    parties: tuple[str, ...]
+    arrows: int
+    early: float
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> JoinedTrace:
+        """From documents, with their names for errors; DataError if two hold the same party."""
+        owner: dict[str, str] = {}
+        left: dict[str, float] = {}
+        arrived: dict[str, float] = {}
+        events = []
+        for name, document in parts:
+            for event in document["traceEvents"]:
+                if event.get("name") == "process_name":
+                    party = str(event["args"]["name"])
+                    if party in owner:
+                        raise DataError(f"{name}: {party} is in {owner[party]} already")
+                    owner[party] = name
+                elif event["ph"] == "s":
+                    left.setdefault(str(event["id"]), event["ts"] / 1e6)
+                elif event["ph"] == "f":
+                    arrived.setdefault(str(event["id"]), event["ts"] / 1e6)
+                events.append(event)
+        gaps = [arrived[message] - left[message] for message in arrived.keys() & left.keys()]
+        return cls(
+            {"displayTimeUnit": "ms", "traceEvents": events},
+            tuple(owner),
+            len(gaps),
+            max(0.0, -min(gaps, default=0.0)),
+        )

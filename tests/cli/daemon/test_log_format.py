@@ -28,7 +28,7 @@ def clean_root() -> Iterator[None]:
 @pytest.mark.usefixtures("clean_root")
 def test_each_line_is_an_object_with_the_session(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stderr("json", "bank", verbose=False)
-    log = logging.getLogger("fedmq.party.sessions.open_sessions")
+    log = logging.getLogger("fedmq.party.sessions.sessions")
     about = {"session": "s1", "message_id": "m1"}
     log.info("training %s\nfinished", "s1", extra=about)
     try:
@@ -40,7 +40,7 @@ def test_each_line_is_an_object_with_the_session(capsys: pytest.CaptureFixture[s
     assert first.pop("at").endswith("+00:00")
     assert first == {
         "level": "info",
-        "logger": "fedmq.party.sessions.open_sessions",
+        "logger": "fedmq.party.sessions.sessions",
         "party": "bank",
         "text": "training s1\nfinished",
         "session": "s1",

@@ -13,7 +13,7 @@ _HANGING = """
 import asyncio, sys
 from fedmq.cli import main
 from fedmq.cli.daemon import run
-from fedmq.party.sessions.open_sessions import Sessions
+from fedmq.party.sessions.sessions import Sessions
 async def never(*_):
     await asyncio.Event().wait()
 Sessions.close = never

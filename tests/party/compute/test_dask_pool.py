@@ -13,7 +13,7 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError, LinkError
-from fedmq.party.compute.dask_pool import DaskPool, dask_address
+from fedmq.party.compute.dask import DaskPool, dask_address
 from fedmq.protocol.events import Report
 from fedmq.simulation.model import SimulatedModel
 from fedmq.simulation.simulate import simulate
@@ -111,7 +111,7 @@ class Failing:
 
 
 async def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedmq.party.compute.dask_pool._CONNECT", 0.5)
+    monkeypatch.setattr("fedmq.party.compute.dask._CONNECT", 0.5)
     with pytest.raises(LinkError, match="no Dask scheduler with workers answers at dask://"):
         await DaskPool("dask://127.0.0.1:9").start()
 

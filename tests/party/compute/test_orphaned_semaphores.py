@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedmq.party.compute.orphaned_semaphores import remove_orphaned_semaphores
+from fedmq.party.compute.processes import remove_orphaned_semaphores
 
 
 def test_semaphores_of_a_process_that_is_gone_are_removed(tmp_path: Path) -> None:

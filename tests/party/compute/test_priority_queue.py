@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.compute.processes import ProcessPool
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pytest
 
 from fedmq.errors import DataError, FedmqError
 from fedmq.party.compute.pool import ComputePool, ThreadPool
-from fedmq.party.compute.process_pool import ProcessPool
+from fedmq.party.compute.processes import ProcessPool
 from fedmq.transport.priority import PriorityGate
 from tests.party.compute.computations import Copy, DieAlways, DieOnce, Fail, ProcessId, SumUp
 
@@ -94,7 +94,7 @@ async def test_work_that_always_kills_its_worker_is_given_up(processes: ProcessP
 def test_workers_end_when_their_owner_is_killed() -> None:
     script = (
         "import asyncio, time\n"
-        "from fedmq.party.compute.process_pool import ProcessPool\n"
+        "from fedmq.party.compute.processes import ProcessPool\n"
         "from tests.party.compute.computations import ProcessId\n"
         "async def main():\n"
         "    print(await ProcessPool(1).run(ProcessId()), flush=True)\n"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedmq.party.compute.shared_arrays import SharedArrays
+from fedmq.party.compute.processes import SharedArrays
 from tests.full_disk import room_for
 from tests.party.compute.computations import Copy
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedmq.party.compute.process_pool import ProcessPool
-from fedmq.party.compute.shared_results import ResultFile, packed_result
+from fedmq.party.compute.processes import ProcessPool, ResultFile, packed_result
 from tests.full_disk import room_for
 from tests.party.compute.computations import Copy
 from tests.party.compute.test_shared_arrays import arrays, open_files

@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from fedmq.party.compute import single_thread
-from fedmq.party.compute.pool import ComputePool, ThreadPool
-from fedmq.party.compute.process_pool import ProcessPool
-from fedmq.party.compute.single_thread import SINGLE_THREAD
+from fedmq.party.compute import pool
+from fedmq.party.compute.pool import SINGLE_THREAD, ComputePool, ThreadPool
+from fedmq.party.compute.processes import ProcessPool
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def test_the_last_of_several_computations_gives_the_threads_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     libraries = _Libraries()
-    monkeypatch.setattr(single_thread, "_libraries", lambda: libraries)
+    monkeypatch.setattr(pool, "_libraries", lambda: libraries)
     with SINGLE_THREAD:
         with SINGLE_THREAD:
             assert libraries.limits == [1]

@@ -20,7 +20,7 @@ from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
 from fedmq.party.consent.row_quota import RowQuota
 from fedmq.party.identity.sealer import Clear
-from fedmq.party.telemetry.traffic import Traffic
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.engines.lattice import Lattice
 from tests.full_disk import room_for
 from tests.party.attacked import PARTIES, ROWS, Recorder, Training

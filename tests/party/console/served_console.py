@@ -18,7 +18,7 @@ from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.console.console import Console
 from fedmq.party.http.server import HttpServer
 from fedmq.party.services.service import PartyContext
-from fedmq.party.sessions.running import OnProgress
+from fedmq.party.sessions.sessions import OnProgress
 
 __all__ = ["ServedConsole", "serve"]
 

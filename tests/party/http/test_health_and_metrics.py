@@ -16,7 +16,7 @@ from fedmq.party.http.health import health_router
 from fedmq.party.http.metrics import metrics_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.operations.health import Health
-from fedmq.party.telemetry.counters import Counters, Gauges
+from fedmq.party.telemetry.metrics import Counters, Gauges
 from fedmq.transport.link import Delivery
 from tests.party.sealed_parties import envelope
 

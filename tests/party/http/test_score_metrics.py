@@ -15,8 +15,7 @@ from fedmq.party.http.score_metrics import AnsweringCollector, ScoreCollector
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.scoring.prediction_service import PredictionService
 from fedmq.party.online.scoring.request import RequestError
-from fedmq.party.telemetry.counters import Counters, Gauges
-from fedmq.party.telemetry.serving_counters import ScoreCounters
+from fedmq.party.telemetry.metrics import Counters, Gauges, ScoreCounters
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 

@@ -21,7 +21,7 @@ from fedmq.party.online.drift.watch import DriftWatch
 from fedmq.party.online.rows.rows import Rows, RowsInMemory
 from fedmq.party.online.scoring.scorer import Scorer
 from fedmq.party.online.scoring.served_model import ServedModel
-from fedmq.party.telemetry.serving_spans import OnlineSpans
+from fedmq.party.telemetry.spans import OnlineSpans
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.online.passive import AnsweringShare
 from fedmq.transport.background_tasks import BackgroundTasks

@@ -16,13 +16,16 @@ from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
 from fedmq.party.identity.sealer import Clear
-from fedmq.party.sessions.inbox import Inbox
-from fedmq.party.sessions.open_sessions import Sessions
-from fedmq.party.sessions.restart_notice import RestartNotice
-from fedmq.party.sessions.resumption import Resumable, Resume, Resumption
-from fedmq.party.sessions.running import RunningSession
-from fedmq.party.sessions.stray_messages import StrayMessages
-from fedmq.party.sessions.unsequenced_sender import UnsequencedSender
+from fedmq.party.sessions.recovery import (
+    RestartNotice,
+    Resumable,
+    Resume,
+    Resumption,
+    StrayMessages,
+    UnsequencedSender,
+)
+from fedmq.party.sessions.runner import Inbox
+from fedmq.party.sessions.sessions import RunningSession, Sessions
 from fedmq.party.store.database import Database
 from fedmq.party.store.opened_sessions import OpenedSessions
 from fedmq.party.store.sessions import SessionStore, StoredSession

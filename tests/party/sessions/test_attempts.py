@@ -11,11 +11,10 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import Aborted, FedmqError
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.sessions.attempts import AttemptLoop, OnChange
 from fedmq.party.sessions.checkpointing import Checkpointer
 from fedmq.party.sessions.runner import SessionRunner
-from fedmq.party.sessions.running import RunningSession
-from fedmq.party.telemetry.traffic import Traffic
+from fedmq.party.sessions.sessions import AttemptLoop, OnChange, RunningSession
+from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.events import AgreeToSums, AnswerSums
 from fedmq.protocol.records import Checkpoint

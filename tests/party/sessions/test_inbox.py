@@ -9,7 +9,7 @@ from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.party.identity.sealer import Clear
 from fedmq.party.operations.dead_letters import Redelivery
-from fedmq.party.sessions.inbox import Inbox
+from fedmq.party.sessions.runner import Inbox
 from tests.party.sealed_parties import envelope
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fedmq.errors import Unroutable
-from fedmq.party.sessions.lane import SessionLane
+from fedmq.party.sessions.runner import SessionLane
 from fedmq.transport.link import Delivery
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 

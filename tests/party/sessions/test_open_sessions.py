@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.party.sessions import open_sessions
+from fedmq.party.sessions import sessions
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 
 
@@ -27,8 +27,8 @@ def uncollected() -> Iterator[None]:
 def test_the_tables_of_a_forgotten_training_leave_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_sessions, "_LINGER", 0.5)
-    monkeypatch.setattr(open_sessions, "_SWEEP_SECONDS", 0.5)
+    monkeypatch.setattr(sessions, "_LINGER", 0.5)
+    monkeypatch.setattr(sessions, "_SWEEP_SECONDS", 0.5)
 
     def tables() -> int:
         return sum(isinstance(kept, BinMatrix) for kept in gc.get_objects())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedmq.party.sessions.progress import Progress
+from fedmq.party.sessions.sessions import Progress
 from fedmq.protocol.events import Report
 
 

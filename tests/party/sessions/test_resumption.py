@@ -14,8 +14,9 @@ from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import GrowingTree
 from fedmq.errors import Aborted, DataError, Refused, SourceAway
 from fedmq.messages.body import SessionUnknown
-from fedmq.party.sessions import resumption
-from fedmq.party.sessions.resumption import SavedProgress, check_same_table, saved_progress
+from fedmq.party.sessions import recovery
+from fedmq.party.sessions.recovery import SavedProgress, check_same_table, saved_progress
+from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.records import ActiveTree
 from fedmq.protocol.training.tables import ActiveTable
@@ -25,7 +26,7 @@ from tests.party.sessions.recovery import SESSION, RestartedParty, Trainings, un
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumption, "_UNTIL_IN_REACH", Backoff(first=0.01, limit=0.01))
+    monkeypatch.setattr(recovery, "_UNTIL_IN_REACH", Backoff(first=0.01, limit=0.01))
 
 
 async def test_the_active_party_goes_on_once_its_data_are_in_reach(tmp_path: Path) -> None:

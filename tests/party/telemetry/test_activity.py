@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedmq.messages.envelope import Header
-from fedmq.party.telemetry.activity import ACTIVITY_SECONDS, Activity
+from fedmq.party.telemetry.timeline import ACTIVITY_SECONDS, Activity
 
 
 class Clock:

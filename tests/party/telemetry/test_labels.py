@@ -11,7 +11,7 @@ import pytest
 
 import fedmq
 from fedmq.computation import Computation, Given
-from fedmq.party.telemetry.counters import Counters
+from fedmq.party.telemetry.metrics import Counters
 
 LABELS = {
     "AddGroups",

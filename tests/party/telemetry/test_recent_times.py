@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedmq.party.telemetry.serving_counters import RecentTimes
+from fedmq.party.telemetry.metrics import RecentTimes
 
 
 class Clock:

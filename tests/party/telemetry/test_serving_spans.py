@@ -12,8 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from fedmq.errors import PeerSilent
-from fedmq.party.telemetry.serving_spans import OnlineSpans
-from fedmq.party.telemetry.spans import Telemetry, trace_context
+from fedmq.party.telemetry.spans import OnlineSpans, Telemetry, trace_context
 from fedmq.protocol.online.options import Mode
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import MODES, World

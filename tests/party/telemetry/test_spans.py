@@ -18,9 +18,9 @@ from opentelemetry.trace import StatusCode
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.sessions.inbox import Inbox
-from fedmq.party.sessions.observer import Observation
-from fedmq.party.sessions.open_sessions import Sessions
+from fedmq.party.sessions.observe import Observation
+from fedmq.party.sessions.runner import Inbox
+from fedmq.party.sessions.sessions import Sessions
 from fedmq.party.telemetry.spans import Telemetry, trace_context
 from fedmq.party.telemetry.timeline import Span
 from fedmq.privacy.engines.plain import Plain

@@ -14,7 +14,7 @@ from fedmq.party.data.sources.sql_pool import SqlPool
 from fedmq.party.online.rows.lookup import Lookup
 from fedmq.party.online.rows.row_cache import Known, RowCache
 from fedmq.party.online.rows.rows import Rows, ServedRows
-from fedmq.party.telemetry.serving_counters import LookupCounters
+from fedmq.party.telemetry.metrics import LookupCounters
 
 __all__ = ["LookedUpRows"]
 

@@ -14,7 +14,7 @@ from fedmq.party.data.sources.sql_pool import SqlPool
 from fedmq.party.online.rows.looked_up import LookedUpRows
 from fedmq.party.online.rows.lookup import Lookup, PlanLookup
 from fedmq.party.online.rows.rows import LoadRows, Rows, RowsInMemory, ServedRows
-from fedmq.party.telemetry.serving_counters import LookupCounters
+from fedmq.party.telemetry.metrics import LookupCounters
 
 __all__ = ["Reading", "ServingSource"]
 

@@ -27,7 +27,7 @@ from fedmq.protocol.machine import run_inline
 from fedmq.protocol.online.active import OnlineBatch
 
 if TYPE_CHECKING:
-    from fedmq.party.telemetry.serving_spans import BatchSpans
+    from fedmq.party.telemetry.spans import BatchSpans
 
 __all__ = ["BatchRunner"]
 

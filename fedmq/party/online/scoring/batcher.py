@@ -31,7 +31,7 @@ from fedmq.protocol.online.computations import OnlineScores
 from fedmq.protocol.online.options import AskedRows, Timeouts
 
 if TYPE_CHECKING:
-    from fedmq.party.telemetry.serving_spans import BatchSpans, OnlineSpans
+    from fedmq.party.telemetry.spans import BatchSpans, OnlineSpans
 
 __all__ = ["BatchCounts", "Batcher", "RequestPiece"]
 

@@ -11,7 +11,7 @@ from fedmq.party.data.id_column import check_lengths
 from fedmq.party.online.scoring.request import PredictRequest, RequestError
 from fedmq.party.online.scoring.response import Prediction, Score
 from fedmq.party.online.scoring.scorer import ScoredRequest, Scorer
-from fedmq.party.telemetry.serving_counters import ScoreCounters
+from fedmq.party.telemetry.metrics import ScoreCounters
 
 __all__ = ["PredictionService"]
 

@@ -29,7 +29,7 @@ from fedmq.protocol.online.options import Mode
 from fedmq.transport.priority import PriorityGate
 
 if TYPE_CHECKING:
-    from fedmq.party.telemetry.serving_spans import OnlineSpans
+    from fedmq.party.telemetry.spans import OnlineSpans
 
 __all__ = ["RequestCounts", "ScoredRequest", "Scorer"]
 

@@ -22,7 +22,7 @@ from fedmq.party.online.rows.lookup import Lookup, PlanLookup
 from fedmq.party.online.rows.row_cache import RowCache
 from fedmq.party.online.rows.rows import Rows, RowsInMemory, ServedRows
 from fedmq.party.online.rows.source import ServingSource
-from fedmq.party.telemetry.serving_counters import LookupCounters
+from fedmq.party.telemetry.metrics import LookupCounters
 from tests.party.data.sources.test_sources import as_csv, as_sql
 from tests.postgres_server import PostgresServer
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, FedmqError, LinkError
-from fedmq.party.compute.pool import ComputePool, OnDone
-from fedmq.party.compute.worker import run_pickled
+from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
 from fedmq.party.configuration.compute import dask_address
 
 __all__ = ["DaskPool"]

@@ -1,0 +1,371 @@
+"""Worker processes on this machine, with large arrays in shared memory.
+
+`ProcessPool` takes the most urgent computation first. An array is copied into shared memory when a
+computation first refers to it, and stays there as long as the array lives: what every level of a
+tree reads is copied once, and an array made by `fedmq.large_array` is there already. The arrays of
+a result come back in a file in memory, which the owner makes and a worker fills: whichever of them
+ends first, nothing is lost or left behind. Where the system has no anonymous shared files, or
+refuses one, arrays travel inside the bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import io
+import logging
+import mmap
+import os
+import pickle
+import re
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import loky
+import numpy as np
+from loky.backend.context import LokyContext
+from loky.process_executor import BrokenProcessPool
+from numpy.typing import NDArray
+
+from fedmq.computation import Computation
+from fedmq.errors import FedmqError
+from fedmq.large_array import FILES, descriptor_of, write_array
+from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
+from fedmq.party.telemetry.timeline import Span
+from fedmq.transport.priority import PriorityGate
+
+__all__ = [
+    "Address",
+    "PriorityQueue",
+    "ProcessPool",
+    "ResultFile",
+    "SharedArrays",
+    "cores",
+    "packed_result",
+    "remove_orphaned_semaphores",
+]
+
+log = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 1.0
+_NICENESS = 19  # of workers; a score served beside a training then hardly waits for it
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class ProcessPool(ComputePool):
+    """Worker processes, which need no guarded ``__main__``. A worker that dies is replaced."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.parallelism = workers or cores()
+        self._arrays = SharedArrays()
+        self._priority_gate: PriorityGate | None = None
+        # One computation running and one ready for each worker; the rest can be overtaken.
+        self._queue = PriorityQueue(2 * self.parallelism)
+        if removed := remove_orphaned_semaphores():
+            log.info("%d semaphores of killed processes removed", removed)
+        self._executor = self._started()
+
+    def _started(self) -> loky.ProcessPoolExecutor:
+        # Idle workers stay: their tables of powers are worth more than their memory.
+        # The context is given as an object: for its name, joblib's copy of loky would answer.
+        return loky.ProcessPoolExecutor(
+            self.parallelism,
+            timeout=None,
+            context=LokyContext(),
+            initializer=_start_worker,
+            initargs=(os.getpid(),),
+        )
+
+    async def run(self, computation: Computation, on_done: OnDone = lambda _: None) -> Any:
+        await self._queue.acquire(getattr(computation, "urgency", 0))
+        try:
+            result, span = await self._run(computation)
+        finally:
+            self._queue.release()
+        on_done(span)
+        return result
+
+    def give_way(self, to: PriorityGate) -> None:
+        self._priority_gate = to
+
+    async def _run(self, computation: Computation) -> Any:
+        gives_way = self._priority_gate is not None
+        if self._priority_gate is not None:
+            # Small computations end in quick succession, and each end is work for this process.
+            await self._priority_gate.wait()
+        work = await asyncio.to_thread(self._arrays.pickled, computation)
+        executor = self._executor
+        try:
+            return await self._submitted(work, gives_way)
+        except BrokenProcessPool:
+            log.warning("a compute worker died; its work is done again")
+        if executor is self._executor:
+            self._executor = self._started()
+        try:
+            return await self._submitted(work, gives_way)
+        except BrokenProcessPool:
+            raise FedmqError(
+                f"{computation.label}: compute workers die again and again; is there enough memory?"
+            ) from None
+
+    async def _submitted(self, work: bytes, gives_way: bool) -> tuple[Any, Span]:
+        file = ResultFile()
+        try:
+            submitted = self._executor.submit(_run_work, work, gives_way, file.address)
+            packed, span = await asyncio.wrap_future(submitted)
+            return file.read(packed), span
+        finally:
+            file.close()
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._executor.shutdown, wait=True, kill_workers=True)
+
+
+def _start_worker(owner: int) -> None:
+    """What a worker does first. It gives way to event loops: people wait for their answers."""
+    # Ctrl-C in a terminal reaches all processes. A worker that ends on it may hold a lock of the
+    # queue that all others read.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    _die_with(owner)
+
+
+def _die_with(owner: int) -> None:
+    """Let this worker end when its owner was killed: nobody else would stop it."""
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            time.sleep(_WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="fedmq-watch", daemon=True).start()
+
+
+def _run_work(work: bytes, gives_way: bool, results: Address) -> tuple[bytes, Span]:
+    # An event loop that wakes up still waits some milliseconds for a core with a worker of low
+    # priority, but not for one with an idle task.
+    if gives_way and hasattr(os, "SCHED_IDLE") and os.sched_getscheduler(0) != os.SCHED_IDLE:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    result, span = run_pickled(work)
+    return packed_result(result, results), span
+
+
+class PriorityQueue:
+    """Lets ``places`` computations in at once; the others wait in the order of their urgency."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = 0
+
+    async def acquire(self, urgency: int) -> None:
+        """Wait for a place: the most urgent first, and of the same urgency whoever came first."""
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._arrivals += 1
+        heapq.heappush(self._waiting, (-urgency, self._arrivals, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release()  # the place was handed over just before
+            raise
+
+    def release(self) -> None:
+        """Hand the place to whoever is next."""
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+_WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less than a mapping
+
+
+class SharedArrays:
+    """Pickles computations for other processes of this user on this machine.
+
+    An array that a computation reads must not change afterwards.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[int, int] = {}
+        self._lock = threading.RLock()  # computations are pickled by several threads
+
+    def pickled(self, computation: Any) -> bytes:
+        """``computation`` as bytes that ``pickle.loads`` understands in another process."""
+        buffer = io.BytesIO()
+        _WorkPickler(buffer, self).dump(computation)
+        return buffer.getvalue()
+
+    def share(self, array: NDArray[Any]) -> int | None:
+        """The descriptor of the file that holds ``array``; None for one that is better copied."""
+        if (
+            array.nbytes < _WORTH_SHARING
+            or array.dtype.hasobject
+            or not (array.flags.c_contiguous or array.flags.f_contiguous)
+            or not hasattr(os, "memfd_create")
+        ):
+            return None
+        file = descriptor_of(array)
+        if file is not None:
+            return file
+        key = id(array)
+        with self._lock:
+            if key not in self._files:
+                try:
+                    file, in_memory = FILES.create(array.nbytes)
+                except OSError:
+                    return None
+                try:
+                    write_array(array, file)
+                except OSError:
+                    FILES.close(file, array.nbytes, in_memory)
+                    return None
+                self._files[key] = file
+                weakref.finalize(array, self._forget, key, array.nbytes, in_memory)
+            return self._files[key]
+
+    def _forget(self, key: int, size: int, in_memory: bool) -> None:
+        with self._lock:
+            FILES.close(self._files.pop(key), size, in_memory)
+
+
+class _WorkPickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO, shared: SharedArrays) -> None:
+        super().__init__(buffer, protocol=pickle.HIGHEST_PROTOCOL)
+        self._shared = shared
+
+    def reducer_override(self, value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]] | Any:
+        if type(value) is np.ndarray:
+            file = self._shared.share(value)
+            if file is not None:
+                order = "C" if value.flags.c_contiguous else "F"
+                return _attached, (os.getpid(), file, value.dtype.str, value.shape, order)
+        return NotImplemented
+
+
+def _attached(
+    owner: int, file: int, dtype: str, shape: tuple[int, ...], order: Any
+) -> NDArray[Any]:
+    """The array behind the descriptor ``file`` of process ``owner``, mapped and read-only."""
+    with open(f"/proc/{owner}/fd/{file}", "rb") as source:  # noqa: PTH123 (no path on disk)
+        memory = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.ndarray(shape, dtype=dtype, buffer=memory, order=order)
+
+
+_WORTH_SHARING = 256 * 1024  # bytes; below, a copy through the pipe costs less than a mapping
+_ALIGNED = 64  # bytes: where any number may begin
+
+Address = tuple[int, int] | None
+"""Process and descriptor of a file; None without one."""
+
+
+class ResultFile:
+    """The file of one result; its arrays live on when it is closed."""
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("fedmq-result") if hasattr(os, "memfd_create") else None
+
+    @property
+    def address(self) -> Address:
+        """Where a worker finds the file."""
+        return None if self._file is None else (os.getpid(), self._file)
+
+    def read(self, packed: bytes) -> Any:
+        """The result that `packed_result` packed, with its arrays in place."""
+        memory = None
+        if self._file is not None and os.fstat(self._file).st_size:
+            memory = mmap.mmap(self._file, 0)
+        return _ResultUnpickler(io.BytesIO(packed), memory).load()
+
+    def close(self) -> None:
+        """Give up the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def packed_result(result: Any, address: Address) -> bytes:
+    """``result`` as bytes, and its large arrays in the file at ``address``."""
+    if address is None:
+        return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+    buffer = io.BytesIO()
+    owner, file = address
+    target = os.open(f"/proc/{owner}/fd/{file}", os.O_WRONLY)
+    try:
+        _ResultPickler(buffer, target).dump(result)
+    except OSError:
+        return packed_result(result, None)
+    finally:
+        os.close(target)
+    return buffer.getvalue()
+
+
+class _ResultPickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO, file: int) -> None:
+        super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
+        self._file = file
+        self._end = 0
+
+    def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
+        if (
+            type(value) is not np.ndarray
+            or value.nbytes < _WORTH_SHARING
+            or value.dtype.hasobject
+            or not (value.flags.c_contiguous or value.flags.f_contiguous)
+        ):
+            return None
+        order = "C" if value.flags.c_contiguous else "F"
+        start = self._end
+        end = write_array(value, self._file, start)
+        self._end = -(-end // _ALIGNED) * _ALIGNED
+        return start, value.dtype.str, value.shape, order
+
+
+class _ResultUnpickler(pickle.Unpickler):
+    def __init__(self, buffer: io.BytesIO, memory: mmap.mmap | None) -> None:
+        super().__init__(buffer)
+        self._memory = memory
+
+    def persistent_load(self, place: tuple[Any, ...]) -> Any:
+        start, dtype, shape, order = place
+        assert self._memory is not None
+        return np.ndarray(shape, dtype, buffer=self._memory, offset=start, order=order)
+
+
+_SHARED_MEMORY = Path("/dev/shm")
+_NAME = re.compile(r"sem\.loky-(\d+)-\w+")
+
+
+def remove_orphaned_semaphores(folder: Path = _SHARED_MEMORY) -> int:
+    """Remove those that this user's pools left in ``folder``, and say how many there were.
+
+    Whoever shares this memory must share process ids too, as containers do by default: theirs are
+    told by the process that a name begins with, which is gone.
+    """
+    removed = 0
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            found = _NAME.fullmatch(entry.name)
+            if found is None or Path("/proc", found[1]).exists():
+                continue
+            with contextlib.suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                    Path(entry.path).unlink()
+                    removed += 1
+    return removed

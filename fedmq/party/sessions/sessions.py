@@ -1,0 +1,571 @@
+"""Which sessions run at this party, how far are they, and when does each begin anew?
+
+`Sessions` opens attempts and watches them until they are closed; `AttemptLoop` opens one attempt
+after the other where this party drives the session. `RunningSession` and `Progress` are what people
+are shown of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, Literal
+
+import numpy as np
+
+from fedmq.errors import DaemonError, FedmqError, PeerSilent
+from fedmq.party.compute.pool import ComputePool
+from fedmq.party.identity.sealer import Sealer
+from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
+from fedmq.party.sessions.observe import Observation
+from fedmq.party.sessions.runner import NOBODY_ASKED, Inbox, Owner, SessionLane, SessionRunner
+from fedmq.party.telemetry.metrics import Traffic
+from fedmq.party.telemetry.timeline import Activity, Timeline
+from fedmq.protocol.events import AwaitConsent, Report, Waiting
+from fedmq.protocol.machine import Machine
+from fedmq.protocol.mailbox import Address, Mailbox
+from fedmq.protocol.retry import RetryPolicy
+from fedmq.protocol.session import Session
+from fedmq.transport.background_tasks import BackgroundTasks
+from fedmq.transport.backoff import Backoff
+from fedmq.transport.link import Lane, Link
+
+__all__ = [
+    "AttemptLoop",
+    "EndedSession",
+    "OnProgress",
+    "Progress",
+    "Purpose",
+    "RunningSession",
+    "Sessions",
+    "attempt_after_restart",
+    "first_of",
+]
+
+_PACE_REPORTS = 12
+"""Reports that the pace is taken from."""
+
+
+class Progress:
+    """What a session reported so far, over all its attempts; ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pace: deque[tuple[float, int]] = deque(maxlen=_PACE_REPORTS)
+        self._figures: dict[int, Mapping[str, float]] = {}
+        self._left = 0
+
+    def begin_attempt(self) -> None:
+        """The pace is taken anew: what happened between two attempts says nothing of it."""
+        self._pace.clear()
+
+    def add(self, report: Report) -> None:
+        """Take one more report."""
+        self._pace.append((self._clock(), report.done))
+        self._left = report.total - report.done
+        if report.details:
+            self._figures[report.done] = dict(report.details)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the end at the pace of the last reports; None before there are two."""
+        if len(self._pace) < 2:
+            return None
+        (begun, first), (at, last) = self._pace[0], self._pace[-1]
+        if last <= first or at <= begun:
+            return None
+        return max(0.0, self._left * (at - begun) / (last - first) - (self._clock() - at))
+
+    @property
+    def curve(self) -> dict[str, list[float | None]]:
+        """By figure its values, None where it is not known; and ``done``, at which they were."""
+        done = sorted(self._figures)
+        names = dict.fromkeys(name for at in done for name in self._figures[at])
+        return {
+            "done": [float(at) for at in done],
+            **{name: [self._figures[at].get(name) for at in done] for name in names},
+        }
+
+
+OnProgress = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Takes one event of the kind that the command line shows, such as a finished tree."""
+Purpose = Literal["alignment", "training", "inference", "activation", "model request"]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSession:
+    """What is remembered of a session when its tables and trees are gone."""
+
+    id: str
+    purpose: Purpose
+    model: str
+    ended: datetime
+    reason: str
+    """Why it ended without a result; empty where it has finished."""
+
+
+@dataclass
+class RunningSession:
+    """A session and what people want to know about it."""
+
+    id: str
+    purpose: Purpose
+    model: str
+    runner: SessionRunner
+    traffic: Traffic
+    started: datetime = field(default_factory=lambda: datetime.now().astimezone())
+    report: Report | None = None
+    waiting: dict[str, tuple[Waiting, str]] = field(default_factory=dict)
+    """By peer that it waits for, with the link's trouble."""
+    consents: dict[str, datetime] = field(default_factory=dict)
+    """By peer whose owner is asked: until when there is an answer."""
+    received: Traffic = field(default_factory=Traffic)
+    progress: Progress = field(default_factory=Progress)
+    activity: Activity | None = None
+    ended: datetime | None = None
+    """When it ended, however it did."""
+
+    def status(self) -> dict[str, Any]:
+        """What ``fedmq status`` shows, as plain data."""
+        state = self.runner.session.machine.state
+        waits = self.waits
+        return {
+            "session": self.id,
+            "purpose": self.purpose,
+            "model": self.model,
+            "attempt": self.runner.session.mailbox.address.attempt,
+            "state": "waiting" if waits else state.name.lower(),
+            "meaning": state.value,
+            "started": self.started.isoformat(timespec="seconds"),
+            "ended": None if self.ended is None else self.ended.isoformat(timespec="seconds"),
+            "reason": self.reason,
+            "done": self.report.done if self.report else 0,
+            "total": self.report.total if self.report else None,
+            "unit": self.report.unit if self.report else None,
+            "details": dict(self.report.details) if self.report else {},
+            "waiting": waits,
+            "bytes_sent": self.traffic.total.bytes,
+        }
+
+    def details(self) -> dict[str, Any]:
+        """What is known of it besides its status, as plain data."""
+        machine = self.runner.session.machine
+        until = self.ended or datetime.now().astimezone()
+        return {
+            **self.status(),
+            "paused": machine.state.name == "PAUSED",
+            "seconds": round((until - self.started).total_seconds(), 1),
+            "seconds_left": self.progress.seconds_left,
+            "curve": self.progress.curve,
+            "traffic": [self._exchanged(peer) for peer in sorted(machine.peers)],
+            "activity": None if self.activity is None else self.activity.described(),
+        }
+
+    def _exchanged(self, peer: str) -> dict[str, Any]:
+        own = self.runner.session.mailbox.address.party
+        sent = self.traffic.between(own, peer)
+        received = self.received.between(peer, own)
+        return {
+            "party": peer,
+            "messages_sent": sent.messages,
+            "bytes_sent": sent.bytes,
+            "messages_received": received.messages,
+            "bytes_received": received.bytes,
+        }
+
+    @property
+    def reason(self) -> str:
+        """Why it ended without a result; empty while it runs, and where it has finished."""
+        outcome = self.runner.outcome
+        if not outcome.done() or outcome.cancelled() or outcome.exception() is None:
+            return ""
+        return str(outcome.exception())
+
+    def end(self) -> EndedSession:
+        """It has ended, however it did: what is to be remembered."""
+        self.ended = datetime.now().astimezone()
+        return EndedSession(self.id, self.purpose, self.model, self.ended, self.reason)
+
+    @property
+    def waits(self) -> list[str]:
+        """One line per peer that it waits for; none once it is closed."""
+        waits = [] if self.runner.closed.done() else self.waiting.values()
+        consents = {} if self.runner.session.over else self.consents
+        return [
+            *(
+                f"waits for {peer}'s consent (until {until:%Y-%m-%d %H:%M})"
+                for peer, until in consents.items()
+            ),
+            *(self.wait(waiting, trouble) for waiting, trouble in waits),
+        ]
+
+    def wait(self, waiting: Waiting, trouble: str) -> str:
+        """How long the peer in ``waiting`` has been silent, in a line."""
+        seen = self.runner.last_seen.get(waiting.peer)
+        last = f"last seen {seen:%H:%M:%S}" if seen else "not seen yet"
+        line = f"waiting for {waiting.peer} ({last}, retry {waiting.retry} of {waiting.retries})"
+        return f"{line}: {trouble}" if trouble else line
+
+
+log = logging.getLogger(__name__)
+
+
+_LANES: Mapping[Purpose, Lane] = {
+    "alignment": "training",
+    "training": "training",
+    "inference": "inference",
+    "activation": "inference",
+    "model request": "inference",
+}
+_LINGER = 60.0  # seconds during which a closed session still acknowledges repetitions
+_SWEEP_SECONDS = 10.0  # at least, between two collections, each of which holds up the loop
+_CLOSE_SECONDS = 3.0
+_REMEMBERED = 10
+
+
+class Sessions:
+    """Opens sessions of this party and keeps them until they are closed.
+
+    ``on_idle`` is called when a session that outlives crashes waits for a new attempt (True), and
+    when it has got one (False).
+    """
+
+    def __init__(
+        self,
+        *,
+        federation: str,
+        link: Link,
+        inbox: Inbox,
+        pool: ComputePool,
+        retry: RetryPolicy,
+        sealer: Sealer | None = None,
+        observation: Observation | None = None,
+        on_idle: Callable[[str, bool], None] = lambda _, __: None,
+    ) -> None:
+        self.running: dict[str, RunningSession] = {}
+        self.ended: deque[EndedSession] = deque(maxlen=_REMEMBERED)
+        """The last that ended, the newest last; some may still be among ``running``."""
+        self._federation = federation
+        self._link = link
+        self._inbox = inbox
+        self._pool = pool
+        self._retry = retry
+        self._sealer = sealer
+        self._observation = observation or Observation()
+        self._on_idle = on_idle
+        self._tasks = BackgroundTasks()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def open(
+        self,
+        session: str,
+        attempt: int,
+        purpose: Purpose,
+        model: str,
+        machine: Machine,
+        *,
+        on_change: Callable[[RunningSession], None] = lambda _: None,
+        timeline: Timeline | None = None,
+        checkpointer: Checkpointer = NULL_CHECKPOINTER,
+        owner: Owner = NOBODY_ASKED,
+    ) -> RunningSession:
+        """Make an attempt known and ready to receive; it takes the place of an older one."""
+        before = self.running.pop(session, None)
+        if before is not None:
+            self._forget(before)
+        address = Address(self._federation, session, attempt, self._link.party)
+
+        activity, received, progress = Activity(self._link.party), Traffic(), Progress()
+        if before is not None:
+            progress = before.progress
+            progress.begin_attempt()
+
+        def on_report(report: Report) -> None:
+            running.report = report
+            progress.add(report)
+            on_change(running)
+
+        def on_waiting(waiting: Waiting, trouble: str) -> None:
+            if waiting.retry:
+                running.waiting[waiting.peer] = (waiting, trouble)
+                wait = running.wait(waiting, trouble)
+                log.warning("session %s: %s", session, wait, extra={"session": session})
+            else:
+                running.waiting.pop(waiting.peer, None)
+            on_change(running)
+
+        def on_consent(awaited: AwaitConsent) -> None:
+            running.consents.pop(awaited.peer, None)
+            if awaited.seconds:
+                until = datetime.now().astimezone() + timedelta(seconds=awaited.seconds)
+                running.consents[awaited.peer] = until
+                wait = f"waits for {awaited.peer}'s consent"
+                log.info("session %s %s", session, wait, extra={"session": session})
+            on_change(running)
+
+        observer = self._observation.begin(
+            address,
+            purpose,
+            model,
+            timeline=timeline,
+            activity=activity,
+            received=received,
+            on_report=on_report,
+            on_waiting=on_waiting,
+            on_consent=on_consent,
+        )
+        mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
+        runner = SessionRunner(
+            Session(machine, mailbox),
+            publish=SessionLane(self._link, _LANES[purpose]).publish,
+            pool=self._pool,
+            sealer=self._sealer,
+            checkpointer=checkpointer,
+            observer=observer,
+            owner=owner,
+        )
+        runner.closed.add_done_callback(lambda _: observer.on_closed(runner.outcome))
+        running = RunningSession(
+            session,
+            purpose,
+            model,
+            runner,
+            observer.traffic,
+            received=received,
+            progress=progress,
+            activity=activity,
+        )
+        self.running[session] = running
+        self._inbox.add(runner)
+        self._on_idle(session, False)
+        self._tasks.spawn(self._watch(running, observer.timeline))
+        return running
+
+    def drive(self, attempts: AttemptLoop) -> AttemptLoop:
+        """Let ``attempts`` be opened until the session ends, or this party stops."""
+        self._tasks.spawn(attempts.run())
+        return attempts
+
+    def live(self, session: str) -> RunningSession:
+        """The session, if it has not ended; DaemonError otherwise."""
+        running = self.running.get(session)
+        if running is not None and not running.runner.outcome.done():
+            return running
+        if running is not None and running.waits:
+            raise DaemonError(
+                f"session {session} has ended here, and is {'; '.join(running.waits)}"
+            )
+        raise DaemonError(f"session {session} does not run here; see: fedmq status")
+
+    def cancel_with(self, party: str, reason: str) -> None:
+        """End what runs with ``party``, which cannot take part any more."""
+        for running in self.running.values():
+            runner = running.runner
+            if party in runner.session.machine.peers and not runner.session.over:
+                runner.cancel(reason)
+
+    async def close(self, reason: str) -> None:
+        """Stop what goes on after a restart, and cancel the rest.
+
+        What waits for an owner's consent is left waiting, for the answer outlives a restart. A
+        moment remains for messages to leave, so that peers of a cancelled session hear why.
+        """
+        ends: list[Awaitable[Any]] = []
+        for running in self.running.values():
+            runner = running.runner
+            if runner.durable or runner.session.machine.awaits_consent:
+                ends.append(runner.written())
+                continue
+            if not runner.session.over:
+                runner.cancel(reason)
+            ends.append(runner.closed)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await asyncio.gather(*ends)
+        self._tasks.cancel()
+        for running in self.running.values():
+            running.runner.stop()
+
+    async def _watch(self, running: RunningSession, timeline: Timeline | None) -> None:
+        what = f"{running.purpose} {running.id} of {running.model}"
+        about = {"session": running.id}
+        runner = running.runner
+        await first_of(runner.outcome, runner.interrupted)
+        if not runner.outcome.done():
+            why = runner.interrupted.result()
+            log.warning("%s: %s, a new attempt is due", what, why, extra=about)
+            if runner.durable:
+                self._on_idle(running.id, True)
+                # A new attempt cancels the outcome; an owner who gives up sets it.
+                await asyncio.wait([runner.outcome])
+                if runner.outcome.cancelled():
+                    return
+        ended = running.end()
+        if runner.outcome.done():
+            self.ended.append(ended)
+        try:
+            if runner.outcome.done():
+                runner.outcome.result()
+                self._observation.counters.sessions_ended[running.purpose, "finished"] += 1
+                log.info("%s finished", what, extra=about)
+        except FedmqError as error:
+            self._observation.counters.sessions_ended[running.purpose, type(error).__name__] += 1
+            log.warning("%s ended: %s", what, error, extra=about)
+        await running.runner.closed
+        await self._observation.keep_timeline(running.id, timeline)
+        await asyncio.sleep(_LINGER)
+        if self.running.get(running.id) is running:
+            del self.running[running.id]
+        self._forget(running)
+
+    def _forget(self, running: RunningSession) -> None:
+        self._inbox.remove(running.runner)
+        running.runner.stop()
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._free)
+
+    def _free(self) -> None:
+        """Free what forgotten sessions leave: machine, tables and runner refer to one another.
+
+        By itself the garbage collector would come after a hundred trainings, for it counts objects.
+        A session has few, but among them are arrays of all rows.
+        """
+        self._sweep = None
+        gc.collect()
+
+
+log = logging.getLogger(__name__)
+
+_BETWEEN = Backoff(first=0.05, limit=5.0)
+
+OnChange = Callable[["RunningSession"], None]
+OpenAttempt = Callable[[int, OnChange], Awaitable["RunningSession"]]
+
+
+async def first_of(*futures: asyncio.Future[Any]) -> None:
+    """Return when one of ``futures`` is done."""
+    await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+
+
+def attempt_after_restart(last: int, elapsed: float) -> int:
+    """The number of the first attempt after a restart; ``last`` was the last one on disk.
+
+    The disk may be an old copy of itself, and later numbers may have been used since. Attempts of
+    one life are at least `_BETWEEN` apart, so none can have used a number beyond that of the time
+    that has ``elapsed`` (seconds since the session began).
+    """
+    return max(last, math.ceil(elapsed / (_BETWEEN.first / 2))) + 1
+
+
+class AttemptLoop:
+    """Opens one attempt after the other until the session has ended and every party knows it.
+
+    ``result`` resolves to the session's result or error: at once, or with ``everywhere`` when every
+    party has written down its part of a result. ``open_attempt`` makes an attempt by its number. A
+    new one is due whenever a party knows nothing of the last one any more.
+    """
+
+    def __init__(
+        self, open_attempt: OpenAttempt, first: int = 1, *, everywhere: bool = False
+    ) -> None:
+        self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        # Nobody may watch; asyncio need not complain, for log and store have the error.
+        self.result.add_done_callback(lambda result: result.cancelled() or result.exception())
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolves when every party knows the end, and no attempt will follow."""
+        self._open = open_attempt
+        self._everywhere = everywhere
+        self._attempt = first
+        self._current: RunningSession | None = None
+        self._traffic: list[Traffic] = []
+        self._watchers: set[asyncio.Event] = set()
+
+    async def run(self) -> None:
+        """Open attempts until the session has ended. An attempt that cannot be opened ends it."""
+        try:
+            await self._run()
+        except Exception as error:  # a bug must not leave the owner waiting
+            log.exception("a session broke off")
+            if not self.result.done():
+                self.result.set_exception(FedmqError(f"internal error: {type(error).__name__}"))
+        finally:
+            self.ended.set_result(None)
+
+    async def _run(self) -> None:
+        delays = _BETWEEN.delays(Random())
+        while True:
+            try:
+                running = await self._open(self._attempt, self._changed)
+            except FedmqError as error:
+                if not self.result.done():
+                    self.result.set_exception(error)
+                return
+            self._current, runner = running, running.runner
+            self._traffic.append(running.traffic)
+            runner.start()
+            await first_of(runner.outcome, runner.interrupted)
+            await self._take(runner, everywhere=False)
+            await first_of(runner.closed, runner.interrupted)
+            if not runner.interrupted.done():
+                await self._take(runner, everywhere=True)
+                return
+            if running.report is not None:
+                delays = _BETWEEN.delays(Random())
+            await asyncio.sleep(next(delays))
+            if runner.outcome.done() and runner.outcome.exception() is not None:
+                await self._take(runner, everywhere=False)  # cancelled meanwhile
+                return
+            self._attempt += 1
+
+    async def followed(self, on_progress: OnProgress) -> Any:
+        """The result; ``on_progress`` is given each change on the way."""
+        change = asyncio.Event()
+        change.set()  # begin with what is known already
+        self._watchers.add(change)
+        try:
+            while not self.result.done():
+                wake = asyncio.ensure_future(change.wait())
+                try:
+                    await first_of(wake, self.result)
+                finally:
+                    wake.cancel()
+                change.clear()
+                if self._current is not None and not self.result.done():
+                    await on_progress({"event": "progress", **self._current.status()})
+        finally:
+            self._watchers.discard(change)
+        return await asyncio.shield(self.result)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes sent by this party in all attempts since its start."""
+        return sum(traffic.total.bytes for traffic in self._traffic)
+
+    def _changed(self, _: RunningSession) -> None:
+        for watcher in self._watchers:
+            watcher.set()
+
+    async def _take(self, runner: SessionRunner, *, everywhere: bool) -> None:
+        outcome = runner.outcome
+        if not outcome.done() or outcome.cancelled() or self.result.done():
+            return
+        await runner.written()  # its owner may ask for the same again at once
+        error = outcome.exception()
+        if error is not None:
+            self.result.set_exception(error)
+        elif everywhere and runner.session.mailbox.lost:
+            lost = ", ".join(sorted(runner.session.mailbox.lost))
+            self.result.set_exception(
+                PeerSilent(f"{lost} did not confirm the end; it will have it once it is back")
+            )
+        elif everywhere or not self._everywhere:
+            self.result.set_result(outcome.result())
