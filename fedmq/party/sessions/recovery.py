@@ -26,9 +26,9 @@ from fedmq.party.store.disk import DiskTroubles, until_taken
 from fedmq.party.store.opened_sessions import OpenedSessions
 from fedmq.party.store.sessions import SessionStore, StoredSession
 from fedmq.party.store.transcripts import forget_older
-from fedmq.protocol.checkpoint import ActiveTree, Checkpoint
 from fedmq.protocol.machine import UNLOADED
-from fedmq.protocol.stale_message import Decision, StoredState, decide
+from fedmq.protocol.records import ActiveTree, Checkpoint
+from fedmq.protocol.session import Decision, StoredState, decide
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff

@@ -32,9 +32,7 @@ from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Activity, Timeline
 from fedmq.protocol.events import AwaitConsent, Report, Waiting
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.mailbox import Address, Mailbox
-from fedmq.protocol.retry import RetryPolicy
-from fedmq.protocol.session import Session
+from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.link import Lane, Link

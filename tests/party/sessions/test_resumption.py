@@ -16,7 +16,6 @@ from fedmq.errors import Aborted, DataError, Refused, SourceAway
 from fedmq.messages.body import SessionUnknown
 from fedmq.party.sessions import recovery
 from fedmq.party.sessions.recovery import SavedProgress, check_same_table, saved_progress
-from fedmq.protocol.checkpoint import ActiveTree
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.records import ActiveTree
 from fedmq.protocol.training.tables import ActiveTable
