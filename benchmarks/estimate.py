@@ -36,7 +36,7 @@ from benchmarks.broker import private_node
 from benchmarks.credit import LABELS
 from benchmarks.made_up_table import link_tables, write_table
 from benchmarks.page import write_page
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.simulation.memory_watch import MemoryWatch

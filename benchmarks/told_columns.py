@@ -22,7 +22,7 @@ from benchmarks.merged_cells import MADE_UP_ROWS, audited, made_up
 from benchmarks.page import write_page
 from fedmq import TrainParams
 from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST
 from fedmq.boosting.xgboost.pooled_tree import walk_pooled
 
 TREES = 25

@@ -28,7 +28,7 @@ import numpy as np
 import fedmq
 from benchmarks.centralised import xgboost_seconds
 from benchmarks.credit import Credit
-from fedmq.boosting.metrics.curves import auc
+from fedmq.boosting.metrics import auc
 
 
 @dataclass(frozen=True)

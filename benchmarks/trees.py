@@ -29,7 +29,7 @@ from benchmarks.centralised import xgboost_seconds
 from benchmarks.credit import Credit
 from fedmq import TrainParams, simulate
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST
 from fedmq.boosting.xgboost.parity import compare, installed_arithmetic, train_reference
 from fedmq.party.telemetry.timeline import Timeline, write_trace
 from fedmq.simulation.memory_watch import MemoryWatch

@@ -13,8 +13,8 @@ from benchmarks.credit import Credit
 from benchmarks.papers.page import Curve, draw, table
 from benchmarks.papers.tables import TITLES, params
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.metrics.curves import auc
+from fedmq.boosting.metrics import auc
+from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
 from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise

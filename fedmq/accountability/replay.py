@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedmq.accountability.rounding import same_but_rounded
-from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.splits import CandidateTable
 from fedmq.computation import Given
 from fedmq.errors import FedmqError
 from fedmq.messages import training

@@ -1,13 +1,52 @@
-"""Callers' own code between the rounds of a training, by the protocol of XGBoost's callbacks."""
+"""What happens between the rounds of a training? Early stopping, and a caller's own code.
+
+Callers' code follows the protocol of XGBoost's callbacks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from fedmq.errors import ConfigError
 
-__all__ = ["CallbackModel", "Callbacks", "EvalsLog", "TrainingCallback", "evals_log"]
+__all__ = [
+    "CallbackModel",
+    "Callbacks",
+    "EarlyStopping",
+    "EvalsLog",
+    "TrainingCallback",
+    "evals_log",
+]
+
+
+class EarlyStopping(BaseModel):
+    """Ends a training after ``rounds`` rounds without a better score, as XGBoost does."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    rounds: int
+    maximize: bool
+    best_score: float | None = None
+    best_iteration: int = 0
+    rounds_without_gain: int = 0
+
+    def after(self, iteration: int, score: float) -> EarlyStopping:
+        """The state after round ``iteration`` (from 0) scored ``score``."""
+        best = self.best_score
+        if best is None or (score > best if self.maximize else score < best):
+            gain = {"best_score": score, "best_iteration": iteration, "rounds_without_gain": 0}
+        else:
+            gain = {"rounds_without_gain": self.rounds_without_gain + 1}
+        return self.model_copy(update=gain)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether training ends now."""
+        return self.rounds_without_gain >= self.rounds
+
 
 EvalsLog = dict[str, dict[str, list[float]]]
 """Each metric after each round, by set of rows and name: ``["eval"]["logloss"]``."""

@@ -1,19 +1,174 @@
-"""The gradients of one tree, as every engine takes them."""
+"""The gradients of one tree, as every engine takes them.
+
+From how often each row counts to integers of fixed point, whose sum is exact in whatever order it
+is taken.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting.fixed_point import RESOLUTION_BITS, FixedPoint
 from fedmq.boosting.objectives.objective import Objective
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import one_side_sample, rounding_lots, salt_of, sampled_rows
+from fedmq.errors import DataError
 
-__all__ = ["Gradients", "most_value_bits"]
+__all__ = [
+    "RESOLUTION_BITS",
+    "FixedPoint",
+    "Gradients",
+    "base_margins",
+    "first_margins",
+    "most_value_bits",
+    "row_weights",
+]
+
+
+def row_weights(values: ArrayLike, where: str) -> NDArray[np.float32]:
+    """``values`` (rows,) as weights: float32 (rows,).
+
+    Raises:
+        DataError: one is negative, infinite or missing; the text names its row, counted from 1.
+    """
+    with np.errstate(over="ignore"):
+        weights = np.array(values, dtype=np.float32)
+    _check(weights, np.isfinite(weights) & (weights >= 0), f"{where}: weight", "0 or more")
+    return weights
+
+
+def base_margins(values: ArrayLike, where: str) -> NDArray[np.float32]:
+    """``values`` (rows,) as margins: float32 (rows,).
+
+    Raises:
+        DataError: one is infinite or missing; the text names its row, counted from 1.
+    """
+    with np.errstate(over="ignore"):
+        margins = np.array(values, dtype=np.float32)
+    _check(margins, np.isfinite(margins), f"{where}: base_margin", "finite")
+    return margins
+
+
+def first_margins(values: ArrayLike, rows: int, outputs: int, where: str) -> NDArray[np.float32]:
+    """``values`` as the margins where so many ``rows`` start: float32 (rows,), or (rows, outputs).
+
+    Raises:
+        DataError: they are no numbers, or of another shape; or as of `base_margins`.
+    """
+    try:
+        given = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{where}: base_margin is no array of numbers") from None
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    shape = (rows,) if outputs == 1 else (rows, outputs)
+    if given.shape != shape:
+        raise DataError(f"{where}: base_margin has shape {given.shape}, {shape} is needed")
+    return base_margins(given, where)
+
+
+def _check(values: NDArray[np.float32], fits: NDArray[np.bool_], what: str, wanted: str) -> None:
+    if not fits.all():
+        row = int(np.argmin(fits.reshape(len(fits), -1).all(axis=1)))
+        raise DataError(f"{what} in row {row + 1} is {values[row]}; a number is needed, {wanted}")
+
+
+RESOLUTION_BITS = 40
+"""Of the largest gradient of a tree, if nothing else is asked for."""
+
+_SUM_BITS = 62
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """Scales of one tree: g is the integer ``round(g * 2**g_bits)``, h with ``h_bits`` likewise.
+
+    A tree of vector leaves has a g and an h for each output, one after the other.
+
+    ``value_bits``: no encoded number exceeds ``2**value_bits`` in magnitude.
+    """
+
+    g_bits: int
+    h_bits: int
+    value_bits: int
+
+    @classmethod
+    def of(cls, gradients: NDArray[np.float32]) -> FixedPoint:
+        """Scales that fit ``gradients`` (rows, 2 * outputs), those of the training rows of a tree.
+
+        The resolution is 2**-40 of the power of two above the largest magnitude, or coarser where
+        the sum over all rows would leave 62 bits.
+        """
+        return cls.covering(_largest(gradients), len(gradients))
+
+    @classmethod
+    def covering(cls, largest: NDArray[np.floating], rows: int) -> FixedPoint:
+        """The same for ``rows`` rows whose g and h do not exceed ``largest`` (2,)."""
+        value_bits = min(RESOLUTION_BITS, _SUM_BITS - max(rows - 1, 0).bit_length())
+        exponents = np.frexp(largest)[1].tolist()  # largest < 2**exponent
+        return cls(value_bits - exponents[0], value_bits - exponents[1], value_bits)
+
+    @classmethod
+    def of_bits(cls, gradients: NDArray[np.float32], bits: int) -> FixedPoint:
+        """Scales that take ``gradients`` to ``bits`` bits, the sign of g included.
+
+        ``gradients`` (rows, 2 * outputs). The largest magnitude is 2**(bits - 1), or lies above
+        half of it. Sums of int64 have room for 16 bits of any rows that a training can have.
+        """
+        value_bits = bits - 1
+        mantissas, exponents = np.frexp(_largest(gradients))
+        g_exponent, h_exponent = (exponents - (mantissas == 0.5)).tolist()
+        return cls(value_bits - g_exponent, value_bits - h_exponent, value_bits)
+
+    def round_by_lot(
+        self, gradients: NDArray[np.float32], lots: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """``gradients`` as int64, up or down by ``lots`` in [0, 1): both (rows, 2 * outputs).
+
+        Stochastic rounding, so that the expectation is the gradient itself (Shi et al., NeurIPS
+        2022, equation 5). A small hessian may become 0.
+        """
+        scaled = np.ldexp(gradients.astype(np.float64), self._bits(gradients))
+        return np.floor(scaled + lots).astype(np.int64)
+
+    def encode(self, gradients: NDArray[np.float32]) -> NDArray[np.int64]:
+        """``gradients`` (rows, 2 * outputs) as int64.
+
+        A positive hessian is never rounded to nothing: XGBoost takes a side without hessian for
+        one without rows.
+        """
+        scaled = np.ldexp(gradients.astype(np.float64), self._bits(gradients))
+        encoded = np.rint(scaled).astype(np.int64)
+        encoded[:, 1::2] = np.maximum(encoded[:, 1::2], gradients[:, 1::2] > 0)
+        return encoded
+
+    def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Integer sums (..., 2 * outputs) as float64, rounded once."""
+        return np.ldexp(sums.astype(np.float64), -self._bits(sums))
+
+    def _bits(self, numbers: NDArray[np.generic]) -> NDArray[np.int64]:
+        """Of each column, by turns of g and of h."""
+        return np.tile([self.g_bits, self.h_bits], numbers.shape[-1] // 2)
+
+    def rescaled(self, sums: NDArray[np.int64], other: FixedPoint) -> NDArray[np.int64]:
+        """Sums (..., 2) of the grid ``other`` on this one, cut off where they leave 62 bits."""
+        shifts = np.array([self.g_bits - other.g_bits, self.h_bits - other.h_bits])
+        up, down = np.maximum(shifts, 0), np.minimum(shifts, 0)
+        largest = np.int64(1) << np.maximum(_SUM_BITS - up, 0)
+        finer = np.clip(sums, -largest, largest) << up
+        coarser = np.rint(np.ldexp(finer.astype(np.float64), down)).astype(np.int64)
+        chosen: NDArray[np.int64] = np.where(shifts < 0, coarser, finer)
+        return chosen
+
+
+def _largest(gradients: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The largest magnitudes of any g and of any h: (2,)."""
+    magnitudes = np.abs(gradients).max(axis=0, initial=0.0)
+    largest: NDArray[np.float32] = magnitudes.reshape(-1, 2).max(axis=0)
+    return largest
 
 
 def most_value_bits(params: TrainParams) -> int:

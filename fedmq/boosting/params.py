@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from importlib import metadata
+from typing import Annotated, Any, Final, Literal, get_args
 
 import numpy as np
 from pydantic import (
@@ -18,7 +20,6 @@ from pydantic import (
     model_validator,
 )
 
-from fedmq.boosting.interactions import MOST_CONSTRAINTS
 from fedmq.boosting.objective_name import (
     AftDistribution,
     ObjectiveName,
@@ -26,11 +27,60 @@ from fedmq.boosting.objective_name import (
     default_metric,
     own_parameters,
 )
-from fedmq.boosting.xgboost.arithmetic import Arithmetic, as_stored, default_arithmetic
-from fedmq.boosting.xgboost.parameters import XGBOOST_PARAMETERS
 from fedmq.errors import ConfigError
 
-__all__ = ["ALIASES", "DEEPEST", "StoredParams", "TrainParams"]
+__all__ = [
+    "ALIASES",
+    "DEEPEST",
+    "NEWEST",
+    "OLDEST",
+    "Arithmetic",
+    "StoredParams",
+    "TrainParams",
+    "arithmetic_of",
+    "as_stored",
+    "default_arithmetic",
+]
+
+Arithmetic = Literal["3.2", "3.4"]
+"""Which releases of XGBoost compute alike; the first that computes so, as far as was compared.
+
+XGBoost 3.4 takes gains from rounded weights, leaves ``min_child_weight`` to splits alone, smooths
+the absolute and the quantile error, and draws DART's trees otherwise. A model is that of one of
+both, so its parameters name which.
+"""
+
+OLDEST: Arithmetic = "3.2"
+NEWEST: Arithmetic = "3.4"
+
+_PACKAGES = ("xgboost", "xgboost-cpu")
+
+
+def arithmetic_of(version: str) -> Arithmetic:
+    """The arithmetic of an XGBoost of this ``version``, as in ``"3.4.1"``."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return NEWEST if (major, minor) >= (3, 4) else OLDEST
+
+
+@functools.cache
+def default_arithmetic() -> Arithmetic:
+    """That of the XGBoost installed beside fedmq, which a model is compared with; else the newest.
+
+    Newer releases of XGBoost need Python 3.12: where they cannot be had, a default that no XGBoost
+    at hand computes could not be checked.
+    """
+    for package in _PACKAGES:
+        try:
+            return arithmetic_of(metadata.version(package))
+        except metadata.PackageNotFoundError:
+            continue
+    return NEWEST
+
+
+def as_stored(params: Any) -> Any:
+    """``params`` as a file holds them: one written before they named an arithmetic is of 3.2."""
+    return {"xgboost_arithmetic": OLDEST, **params} if isinstance(params, Mapping) else params
+
 
 Sign = Literal[-1, 0, 1]
 
@@ -47,6 +97,9 @@ ALIASES: Mapping[str, str] = {
 _OF_DART = ("rate_drop", "one_drop", "skip_drop", "sample_type", "normalize_type")
 
 _POISSON_STEP = 0.7  # XGBoost's max_delta_step where Poisson regression is given none
+
+MOST_CONSTRAINTS: Final = 63
+"""Interaction constraints at most: each is a bit of a column's uint64, the last one is taken."""
 
 DEEPEST = 52
 """Levels of a tree at most: the numbers of its nodes double from level to level."""
@@ -375,11 +428,42 @@ def _check_booster(params: TrainParams) -> None:
         raise ConfigError(f"{given[0]}: is a parameter of booster = 'dart'")
 
 
+_NOT_YET = frozenset(
+    (
+        "base_margin",
+        "callbacks",
+        "device",
+        "disable_default_eval_metric",
+        "enable_categorical",
+        "expectile_alpha",
+        "feature_selector",
+        "feature_types",
+        "feature_weights",
+        "importance_type",
+        "lambdarank_num_pair_per_sample",
+        "lambdarank_pair_method",
+        "missing",
+        "n_jobs",
+        "nthread",
+        "num_class",
+        "num_target",
+        "process_type",
+        "refresh_leaf",
+        "sampling_method",
+        "tree_method",
+        "updater",
+        "validate_parameters",
+        "verbosity",
+    )
+)
+"""The names of XGBoost's parameters that fedmq does not have."""
+
+
 def _line(error: Any) -> str:
     key = str(error["loc"][0]) if error["loc"] else "params"
     if error["type"] != "extra_forbidden":
         return f"{key} = {error['input']!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
-    if key in XGBOOST_PARAMETERS:
+    if key in _NOT_YET:
         return f"{key}: XGBoost has this parameter, fedmq does not yet"
     near = difflib.get_close_matches(key, [*TrainParams.model_fields, *ALIASES], n=1)
     return f"{key}: no such parameter" + (f"; did you mean {near[0]}?" if near else "")

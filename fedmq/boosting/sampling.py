@@ -14,8 +14,6 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.node_numbers import depth
-
 __all__ = ["ColumnSampler", "one_side_sample", "rounding_lots", "salt_of", "sampled_rows"]
 
 
@@ -74,9 +72,8 @@ class ColumnSampler:
         """The columns of the tree, ascending."""
         return self._drawn(np.arange(self.columns, dtype=np.int32), self.bytree, _Purpose.COLUMNS)
 
-    def of_node(self, node: int) -> NDArray[np.int32]:
-        """The columns of a node by its heap number, ascending."""
-        level = depth(node)
+    def of_node(self, node: int, level: int) -> NDArray[np.int32]:
+        """The columns of a node, by its heap number, on this level; ascending."""
         of_level = self._drawn(self.of_tree(), self.bylevel, _Purpose.LEVEL_COLUMNS, level)
         return self._drawn(of_level, self.bynode, _Purpose.NODE_COLUMNS, node)
 

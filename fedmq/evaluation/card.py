@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from fedmq.boosting.model.importance import owned_importance
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.shown_model import owned_importance
 from fedmq.evaluation.report import Figure, Report
 from fedmq.party.card.model_card import (
     CardDrift,

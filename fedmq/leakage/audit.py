@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.metrics.curves import auc
+from fedmq.boosting.metrics import auc
 from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.attacks.feature_order import Partition, best_concordance, inferred_orders
 from fedmq.leakage.attacks.finding import Finding

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.histogram import histograms
-from fedmq.boosting.node_numbers import ROOT, children, parent, sibling
 from fedmq.boosting.objectives.registry import objective_of
+from fedmq.boosting.splits import ROOT, CandidateTable, children, parent, sibling
 from fedmq.leakage.attacks.bins_from_sums import (
     NodeSums,
     fingerprints,

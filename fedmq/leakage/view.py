@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.node_numbers import ROOT, children
+from fedmq.boosting.splits import ROOT, children
 from fedmq.errors import DataError
 from fedmq.messages import training
 from fedmq.messages.array import unpack_payload

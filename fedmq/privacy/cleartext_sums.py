@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.histogram import histograms
-from fedmq.boosting.node_numbers import parent
+from fedmq.boosting.binning import BinMatrix, histograms
+from fedmq.boosting.gradients import RESOLUTION_BITS
+from fedmq.boosting.splits import parent
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import BroadcastPiece, Extent, PassiveHalf, Query
 from fedmq.privacy.histogram_subtraction import plan_level

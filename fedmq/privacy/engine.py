@@ -14,12 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.category_sets import CategorySet
-from fedmq.boosting.column_mark import ColumnMark
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnMark
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.contest import ActiveContestant, PassiveContestant
 from fedmq.privacy.plan import Exchange, Plan, Values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from fedmq.boosting.node_numbers import parent, sibling
+from fedmq.boosting.splits import parent, sibling
 
 __all__ = ["Level", "plan_level"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import ValidationError
 
-from fedmq.boosting.model.shown_columns import ShownColumns
+from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.record_columns import RecordColumns

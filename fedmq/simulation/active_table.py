@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.gradients import base_margins, row_weights
 from fedmq.boosting.objectives.custom import (
     CustomMetric,
     CustomObjective,
@@ -16,7 +17,6 @@ from fedmq.boosting.objectives.custom import (
 )
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.row_weights import base_margins, row_weights
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.protocol.training.tables import ActiveTable

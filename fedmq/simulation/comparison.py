@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.export import import_xgboost
-from fedmq.boosting.xgboost.joined_constraints import joined_constraints
+from fedmq.boosting.xgboost.export import import_xgboost, joined_constraints
 from fedmq.boosting.xgboost.parity import (
     compare,
     installed_arithmetic,

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting.callbacks import evals_log
-from fedmq.boosting.model.importance import importance, importance_kind
+from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.row_weights import first_margins
+from fedmq.boosting.model.shown_model import importance, importance_kind
 from fedmq.boosting.xgboost.export import to_booster
-from fedmq.boosting.xgboost.pooled_contributions import margin_contributions
 from fedmq.boosting.xgboost.pooled_tree import (
     PooledTree,
     joined_values,
+    margin_contributions,
     pooled_feature_names,
     pooled_types,
     walk_pooled,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.row_weights import first_margins
 from fedmq.computation import Given
 from fedmq.errors import DataError
 from fedmq.party.compute.pool import ThreadPool

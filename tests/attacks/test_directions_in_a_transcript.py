@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.column_mark import ColumnMark
+from fedmq.boosting.splits import ColumnMark
 from fedmq.errors import Inconsistent
 from fedmq.protocol.training import passive
 from fedmq.protocol.training.consistency import NodeAnswer

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.record_chains import NONE, Chains
-from fedmq.boosting.model.record_places import RecordPlaces, is_below
+from fedmq.boosting.model.served_forest import NONE, Chains, RecordPlaces, is_below
 from fedmq.messages.array import Array
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header

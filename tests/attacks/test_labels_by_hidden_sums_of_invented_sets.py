@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import split_gains
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.gradients import FixedPoint
+from fedmq.boosting.params import OLDEST, TrainParams
+from fedmq.boosting.splits import split_gains
 from fedmq.privacy.lattice.hidden.field import Field
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.lattice.hidden.level_pair import LevelPair

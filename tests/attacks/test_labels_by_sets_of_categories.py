@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import fedmq
-from fedmq.boosting.xgboost.arithmetic import NEWEST, OLDEST
+from fedmq.boosting.params import NEWEST, OLDEST
 
 ROWS, PEOPLE = 400, 60
 RANDOM = np.random.default_rng(7)

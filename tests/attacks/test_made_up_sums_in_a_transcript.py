@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.column_mark import ColumnMark
+from fedmq.boosting.splits import ColumnMark
 from fedmq.errors import Inconsistent
 from fedmq.messages import training
 from fedmq.messages.array import Array

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gmpy2 import invert, mpz, powmod
 
-from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import Best

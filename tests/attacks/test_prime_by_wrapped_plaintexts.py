@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gmpy2 import powmod
 
-from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.gradients import FixedPoint
 from fedmq.errors import Inconsistent
 from fedmq.messages.training import SplitDecision
 from fedmq.privacy.engine import Query

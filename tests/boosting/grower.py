@@ -7,15 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.histogram import histograms
+from fedmq.boosting.binning import BinMatrix, histograms
+from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import GrowingTree, Tree
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import best, is_worthwhile, leaf_weights, split_gains
+from fedmq.boosting.splits import CandidateTable, best, is_worthwhile, leaf_weights, split_gains
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from tests.boosting.pooled import children_histograms
 

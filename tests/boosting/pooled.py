@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.histogram import histograms
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.objectives.registry import objective_of

@@ -4,9 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.histogram import histograms
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
+from fedmq.boosting.splits import CandidateTable
 from tests.boosting.tables import scattered
 
 NAN = float("nan")

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.category_sets import CategorySet, SetScan, first_named
-from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable, CategorySet, SetScan, first_named
 
 NAN = np.nan
 SCALE = FixedPoint(8, 8, 40)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.dart import Dart
+from fedmq.boosting.dart import Dart, StandardRandom
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.standard_random import StandardRandom
 from fedmq.errors import ConfigError
 from tests.boosting.tables import scattered
 

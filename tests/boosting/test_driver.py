@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from fedmq.boosting.driver import Driver
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import Driver
 
 
 def driver(gains: dict[int, float], **params: object) -> Driver:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.gradients import FixedPoint
 
 reals = st.floats(-1e6, 1e6, width=32)
 gradients = hnp.arrays(np.float32, st.tuples(st.integers(1, 50), st.just(2)), elements=reals).map(

@@ -7,7 +7,7 @@ import pytest
 
 from fedmq.boosting.gradients import Gradients, most_value_bits
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import leaf_weights
+from fedmq.boosting.splits import leaf_weights
 from fedmq.errors import ConfigError
 from fedmq.protocol.training.tree_builder import TreeBuilder
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.histogram import histograms
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from tests.boosting.pooled import children_histograms
 from tests.boosting.tables import scattered
 

@@ -3,10 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.metrics.curves import auc
-from fedmq.boosting.metrics.early_stopping import EarlyStopping
-from fedmq.boosting.metrics.losses import logloss
-from fedmq.boosting.metrics.registry import metric_of
+from fedmq.boosting.callbacks import EarlyStopping
+from fedmq.boosting.metrics import auc, logloss, metric_of
 from fedmq.boosting.params import TrainParams
 from tests.boosting.tables import scattered
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedmq.boosting.node_numbers import ROOT, children, depth, parent, sibling
+from fedmq.boosting.splits import ROOT, children, depth, parent, sibling
 
 
 @pytest.mark.parametrize("node", [ROOT, 2, 3, 6, 2**16])

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.objectives.logistic import BinaryLogistic
-from fedmq.boosting.objectives.squared import SquaredError
+from fedmq.boosting.objectives.regression import BinaryLogistic, SquaredError
 from fedmq.errors import DataError
 
 logistic = BinaryLogistic()

@@ -56,19 +56,19 @@ def test_rows_and_columns_are_drawn_apart() -> None:
 def test_a_node_draws_from_its_level_and_a_level_from_its_tree() -> None:
     sampler = ColumnSampler(40, 0.75, 0.6, 0.5, seed=0, tree=0, salt=3)
     of_tree = set(sampler.of_tree().tolist())
-    level = {node: set(sampler.of_node(node).tolist()) for node in (4, 5, 6, 7)}
+    level = {node: set(sampler.of_node(node, 2).tolist()) for node in (4, 5, 6, 7)}
     whole = ColumnSampler(40, 0.75, 0.6, 1.0, seed=0, tree=0, salt=3)
-    of_level = set(whole.of_node(4).tolist())
+    of_level = set(whole.of_node(4, 2).tolist())
     assert (len(of_tree), len(of_level)) == (30, 18)
     assert of_level < of_tree
-    assert all(set(whole.of_node(node).tolist()) == of_level for node in level)
+    assert all(set(whole.of_node(node, 2).tolist()) == of_level for node in level)
     assert all(len(columns) == 9 and columns < of_level for columns in level.values())
     assert len({frozenset(columns) for columns in level.values()}) == 4
-    assert set(whole.of_node(2).tolist()) != of_level
+    assert set(whole.of_node(2, 1).tolist()) != of_level
 
 
 def test_without_shares_every_node_has_every_column() -> None:
     sampler = ColumnSampler(5, 1.0, 1.0, 1.0, seed=0, tree=0)
-    assert sampler.of_node(9).tolist() == [0, 1, 2, 3, 4]
+    assert sampler.of_node(9, 3).tolist() == [0, 1, 2, 3, 4]
     assert not sampler.narrows
     assert ColumnSampler(5, 1.0, 0.9, 1.0, seed=0, tree=0).narrows

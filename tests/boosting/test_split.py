@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import best, is_worthwhile, leaf_weights, split_gains
+from fedmq.boosting.splits import best, is_worthwhile, leaf_weights, split_gains
 
 
 def gain_of(left: tuple[float, float], right: tuple[float, float], **params: float) -> float:

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.pinning import pin

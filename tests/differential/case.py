@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import fedmq
-from fedmq.boosting.xgboost.joined_constraints import joined_constraints
+from fedmq.boosting.xgboost.export import joined_constraints
 from fedmq.boosting.xgboost.parity import (
     Parity,
     compare,

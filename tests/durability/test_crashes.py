@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.computation import Given
 from fedmq.party.data.folds import folds_of
 from fedmq.privacy.engine import Engine

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.computation import Given
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.inference.active import ActiveInference

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import fedmq
-from fedmq.boosting.node_numbers import ROOT
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST
+from fedmq.boosting.splits import ROOT
 from fedmq.cli.main import cli
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.view import SessionView

@@ -13,12 +13,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.histogram import histograms
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
+from fedmq.boosting.gradients import FixedPoint
+from fedmq.boosting.params import OLDEST, TrainParams
+from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.bins_from_sums import NodeSums, left_shares, named_rows
 from fedmq.privacy.lattice.hidden.field import Field
 from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs

@@ -16,7 +16,7 @@ import xgboost
 from numpy.typing import NDArray
 
 import fedmq
-from fedmq.boosting.metrics.curves import auc
+from fedmq.boosting.metrics import auc
 from fedmq.messages.array import Array, Bitmap
 from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.lattice import query

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.boosting.model.departures import departures_in_words
+from fedmq.boosting.model.share import departures_in_words
 from fedmq.cli.model.models import _in_words
 from fedmq.party.configuration.party import PartyFile
 from tests.cli.command import fedmq

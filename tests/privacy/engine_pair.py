@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
+from fedmq.boosting.splits import CandidateTable
 from fedmq.privacy.engine import AskedNode, Best, Engine, Query, Question, Sums
 from fedmq.privacy.plan import Compute, Exchange, Reply, Values
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.privacy.carried_rows import carried_row_pieces
 from fedmq.privacy.plan import PIECE_BYTES

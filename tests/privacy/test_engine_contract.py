@@ -9,11 +9,10 @@ import numpy as np
 import phe
 import pytest
 
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.histogram import histograms
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable
 from fedmq.privacy.engine import Engine, Sums
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.ldp import Ldp

@@ -12,10 +12,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.histogram import histograms
+from fedmq.boosting.binning import BinMatrix, histograms
+from fedmq.boosting.gradients import FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.computation import Given
 from fedmq.privacy.engine import (

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.binning import BinMatrix, histograms
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.histogram import histograms
 from fedmq.privacy.engine import (
     ActiveHalf,
     Answer,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST
 from fedmq.errors import ConfigError
 from fedmq.messages import training
 from fedmq.messages.array import Array

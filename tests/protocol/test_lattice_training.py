@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.node_numbers import depth
+from fedmq.boosting.splits import depth
 from fedmq.errors import FedmqError
 from fedmq.messages import training
 from fedmq.messages.body import Body

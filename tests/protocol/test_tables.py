@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST
 from fedmq.errors import FedmqError, ProtocolError
 from fedmq.messages.codec import KINDS
 from fedmq.privacy.engines.lattice import Lattice

@@ -9,9 +9,8 @@ import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.node_numbers import depth
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST, TrainParams
+from fedmq.boosting.splits import depth
 from fedmq.computation import Given
 from fedmq.messages import training
 from fedmq.messages.envelope import Envelope

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedmq
-from fedmq.boosting.model.importance import ImportanceKind, owned_importance, split_counts
+from fedmq.boosting.model.shown_model import ImportanceKind, owned_importance, split_counts
 from fedmq.errors import ConfigError, DataError
 from tests.boosting.tables import scattered
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import fedmq
-from fedmq.boosting.xgboost.arithmetic import NEWEST, Arithmetic
+from fedmq.boosting.params import NEWEST, Arithmetic
 from fedmq.computation import Given
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import Envelope

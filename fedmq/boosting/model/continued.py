@@ -7,10 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.share import WITHHELD_NOTHING, ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import LEAF, Tree
-from fedmq.boosting.model.withheld import WITHHELD_NOTHING
-from fedmq.boosting.node_numbers import ROOT, children
+from fedmq.boosting.splits import ROOT, children
 
 __all__ = ["continued_active", "continued_passive", "places_digest", "places_of"]
 

@@ -1,28 +1,142 @@
-"""A model as its label holder serves it: all trees side by side, and what the records stand for."""
+"""A model as it is served: the active party walks all trees, owners answer for their records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting.model.forest import Forest
-from fedmq.boosting.model.record_chains import NONE, Chains
+from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF
+from fedmq.boosting.model.tree import LABEL_HOLDER, LEAF, Forest
 from fedmq.boosting.objectives.registry import objective_of
+from fedmq.boosting.splits import ROOT
 from fedmq.errors import DataError
 
-__all__ = ["ServedForest"]
+__all__ = ["NONE", "Chains", "RecordPlaces", "ServedForest", "is_below"]
+
+NONE = -1
+"""No record of the same owner follows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chains:
+    """By record id, the owner's record that follows on the left and on the right; int32 each.
+
+    With them an owner answers at once for all of its records that follow one another on a row's
+    way, so that there are as many questions as changes from one party to another, and not one per
+    record. The shape is no news to the owner: during training it learnt the node of each of its
+    splits.
+    """
+
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, left: ArrayLike, right: ArrayLike) -> Self:
+        """The chains with these successors.
+
+        Raises:
+            ValueError: a record does not exist, or stands before the one that leads to it.
+        """
+        chains = cls(np.asarray(left, np.int32), np.asarray(right, np.int32))
+        for following in (chains.left, chains.right):
+            if following.shape != chains.left.shape or (following >= len(following)).any():
+                raise ValueError("a chain leads to a record that does not exist")
+        return chains
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def exits(
+        self,
+        table: LookupTable,
+        values: NDArray[np.float32],
+        rows: NDArray[np.integer],
+        records: NDArray[np.integer],
+    ) -> NDArray[np.uint32]:
+        """Where ``values[rows[i]]``, which stands at ``records[i]``, leaves the owner's records.
+
+        Twice the last record, and one more where it goes left there; uint32, as long as ``rows``.
+        """
+        at = records.astype(np.int64)
+        left = table.directions(values, rows, at)
+        walking = np.arange(len(at))
+        # No way is longer than the number of records, whoever made the chains.
+        for _ in range(len(self)):
+            here = at[walking]
+            following = np.where(left[walking], self.left[here], self.right[here])
+            goes_on = following != NONE
+            if not goes_on.any():
+                break
+            walking = walking[goes_on]
+            at[walking] = following[goes_on]
+            left[walking] = table.directions(values, rows[walking], at[walking])
+        exits: NDArray[np.uint32] = (2 * at + left).astype(np.uint32)
+        return exits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordPlaces:
+    """By record: its ``tree`` (int32) and the number of its ``node`` there (int64).
+
+    The owner learns it while the tree grows, and needs nobody's word for it. A person's way through
+    a tree meets one node a level: a party that asks about one person at two records of a tree which
+    lie on no common way asks for more than a score.
+
+    Trees are numbered from 0 without gaps, by the order of those that hold a record.
+    """
+
+    tree: NDArray[np.int32]
+    node: NDArray[np.int64]
+    trees: int
+
+    @classmethod
+    def of(cls, places: Sequence[tuple[int, int]]) -> Self:
+        """The places of records, as (tree, node) each."""
+        table = np.asarray(places, np.int64).reshape(-1, 2)
+        numbers, tree = np.unique(table[:, 0], return_inverse=True)
+        return cls(tree.astype(np.int32), np.ascontiguousarray(table[:, 1]), len(numbers))
+
+    def fit(self, chains: Chains) -> bool:
+        """Whether what follows in ``chains`` is the child on that side, or nothing."""
+        for following, side in ((chains.left, 0), (chains.right, 1)):
+            above = np.flatnonzero(following != NONE)
+            below = following[above]
+            same_tree = self.tree[above] == self.tree[below]
+            if not (same_tree & (self.node[below] == 2 * self.node[above] + side)).all():
+                return False
+        return True
+
+    def longest_ways(self) -> int:
+        """The most records that one person's ways through all trees can meet."""
+        best: dict[int, int] = {}
+        met: dict[tuple[int, int], int] = {}
+        for tree, node in sorted(zip(self.tree.tolist(), self.node.tolist(), strict=True)):
+            above = node >> 1
+            while above >= ROOT and (tree, above) not in met:
+                above >>= 1
+            met[tree, node] = 1 + met.get((tree, above), 0)
+            best[tree] = max(best.get(tree, 0), met[tree, node])
+        return sum(best.values())
+
+
+def is_below(node: NDArray[np.int64], top: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each ``node`` is its ``top``, or stands somewhere below it."""
+    levels = np.frexp(node.astype(np.float64))[1] - np.frexp(top.astype(np.float64))[1]
+    below: NDArray[np.bool_] = (levels >= 0) & (node >> np.maximum(levels, 0) == top)
+    return below
 
 
 @dataclass(frozen=True, eq=False)
 class ServedForest:
-    """``node_of[owner]`` int32 (records,): the node of each record, NONE where no tree uses it.
+    """All trees of a model side by side, and what their records stand for.
+
+    ``node_of[owner]`` int32 (records,): the node of each record, NONE where no tree uses it.
 
     ``likely_left`` bool (nodes,): whether most of the training weight (XGBoost's cover) went left.
     """

@@ -5,6 +5,7 @@ A share is a versioned JSON document. None of them predicts alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,11 +13,45 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.tree import LABEL_HOLDER, Tree
-from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.params import StoredParams
 from fedmq.errors import ConfigError, DataError
 
-__all__ = ["ActiveShare", "PassiveShare"]
+__all__ = ["WITHHELD_NOTHING", "ActiveShare", "PassiveShare", "Withheld", "departures_in_words"]
+
+
+class Withheld(BaseModel):
+    """Sums of nodes, and of cells of a column within a node, with fewer rows than this; 0: none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    smallest_node: Annotated[int, Field(ge=0)] = 0
+    smallest_cell: Annotated[int, Field(ge=0)] = 0
+
+    def and_of(self, other: Withheld) -> Withheld:
+        """What either of the two withholds."""
+        return Withheld(
+            smallest_node=max(self.smallest_node, other.smallest_node),
+            smallest_cell=max(self.smallest_cell, other.smallest_cell),
+        )
+
+    def in_words(self, party: str) -> tuple[str, ...]:
+        """What ``party`` did, a sentence each."""
+        words = []  # of cells and nodes without rows nothing is lost
+        if self.smallest_cell > 1:
+            words.append(f"{party} merged cells of fewer than {self.smallest_cell} rows")
+        if self.smallest_node > 1:
+            words.append(f"{party} summed no nodes of fewer than {self.smallest_node} rows")
+        return tuple(words)
+
+
+WITHHELD_NOTHING = Withheld()
+
+
+def departures_in_words(departures: Sequence[str]) -> str:
+    """What an ``ActiveShare`` says of its departures from XGBoost's model."""
+    if not departures:
+        return "yes, node by node"
+    return f"no: {', '.join(departures)}"
 
 
 _TreeNumber = Annotated[int, Field(ge=0)]

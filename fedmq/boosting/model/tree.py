@@ -1,4 +1,4 @@
-"""A tree whose splits are records in their owners' lookup tables.
+"""A tree whose splits are records in their owners' lookup tables, and all trees of a model at once.
 
 Whoever holds the tree sees (owner, record) at a split; feature, threshold and default direction are
 in the owner's table alone (SecureBoost, arXiv 1901.08755).
@@ -6,16 +6,18 @@ in the owner's table alone (SecureBoost, arXiv 1901.08755).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from fedmq.boosting.model.numpy_field import Float32s, Int16s, Int32s, Leaves
+from fedmq.boosting.params import TrainParams
 
-__all__ = ["LABEL_HOLDER", "LEAF", "Directions", "GrowingTree", "Tree", "walk"]
+__all__ = ["LABEL_HOLDER", "LEAF", "Directions", "Forest", "GrowingTree", "Tree", "walk"]
 
 LEAF = -1
 """Owner of a leaf, and child of one."""
@@ -142,3 +144,73 @@ def walk(tree: Tree, n_rows: int, directions: Directions) -> NDArray[np.int32]:
             left = directions(owner, rows, tree.record[here])
             nodes[rows] = np.where(left, tree.left[here], tree.right[here])
     return nodes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forest:
+    """The nodes of all trees in one vector each; ``roots`` int32 (trees,).
+
+    ``owner``, ``record``, ``left``, ``right`` and ``weight`` are as in :class:`Tree`, with node
+    numbers that count through all trees. ``output`` (trees,): the margin to which a tree adds.
+    """
+
+    roots: NDArray[np.int32]
+    owner: NDArray[np.int16]
+    record: NDArray[np.int32]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    weight: NDArray[np.float32]
+    output: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, trees: Sequence[Tree], params: TrainParams) -> Forest:
+        """The trees in their order, as ``params`` have grown them."""
+        sizes = np.array([0, *(len(tree) for tree in trees)])
+        roots = np.cumsum(sizes)[:-1].astype(np.int32)
+
+        def joined(name: str, dtype: type, shift: bool = False) -> NDArray[Any]:
+            columns = [
+                getattr(tree, name) + (root if shift else 0)
+                for tree, root in zip(trees, roots, strict=True)
+            ]
+            return np.concatenate([np.empty(0, dtype), *columns]).astype(dtype)
+
+        shape = trees[0].weight.shape[1:] if trees else ()
+        return cls(
+            roots,
+            joined("owner", np.int16),
+            joined("record", np.int32),
+            joined("left", np.int32, shift=True),
+            joined("right", np.int32, shift=True),
+            np.concatenate([np.empty((0, *shape), np.float32), *(tree.weight for tree in trees)]),
+            np.array([params.output_of(tree) for tree in range(len(trees))], np.intp),
+        )
+
+    def is_leaf(self, nodes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which of ``nodes`` are leaves."""
+        return np.equal(self.owner[nodes], LEAF)
+
+    def below(self, nodes: NDArray[np.int32], left: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """The child of each of ``nodes`` where its row goes ``left`` or not: int32 (n,)."""
+        return np.where(left, self.left[nodes], self.right[nodes])
+
+    def margins(
+        self, leaves: NDArray[np.int32], base: np.float32 | NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Leaves (rows, trees) to margins (rows,), added tree by tree in float32 like XGBoost.
+
+        With a ``base`` (classes,): margins (rows, classes), to which vector leaves add as a whole.
+        """
+        first = np.full((len(leaves), *np.shape(base)), base, np.float32)
+        return self.added(leaves, first)
+
+    def added(self, leaves: NDArray[np.int32], margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``margins``, (rows,) or (rows, classes), and what all ``leaves`` (rows, trees) add."""
+        columns = margins.reshape(len(leaves), -1).copy()
+        if self.weight.ndim > 1:
+            for tree in range(leaves.shape[1]):
+                columns += self.weight[leaves[:, tree]]
+            return columns
+        for tree in range(leaves.shape[1]):
+            columns[:, self.output[tree]] += self.weight[leaves[:, tree]]
+        return columns.reshape(margins.shape)

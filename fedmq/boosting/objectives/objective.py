@@ -1,6 +1,7 @@
-"""What every objective offers, whatever it minimises.
+"""What every objective offers, and how the prediction before the first tree is estimated.
 
-All arithmetic is float32 in the order of XGBoost 3.2's ``src/objective``.
+All arithmetic is float32 in the order of XGBoost 3.2's ``src/objective``. Sums are taken one after
+the other, as XGBoost does on one thread.
 """
 
 from __future__ import annotations
@@ -12,10 +13,19 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting.objectives.intercept import newton_step, sample_mean
 from fedmq.errors import DataError
 
-__all__ = ["BaseScore", "FirstMargin", "Objective", "RegressionLoss", "Untransformed", "pairs"]
+__all__ = [
+    "BaseScore",
+    "FirstMargin",
+    "Objective",
+    "RegressionLoss",
+    "Untransformed",
+    "newton_step",
+    "pairs",
+    "quantile",
+    "sample_mean",
+]
 
 
 def pairs(
@@ -153,3 +163,57 @@ class RegressionLoss(Objective):
         self, margins: NDArray[np.float32], labels: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """g and h of a row that counts once: float32 (rows, 2)."""
+
+
+_SMALLEST_HESSIAN = 1e-6  # XGBoost's kRtEps
+
+
+def sample_mean(labels: NDArray[np.float32], weight: NDArray[np.float32] | None) -> np.float32:
+    """The mean of ``labels`` (rows,), each counted ``weight`` times.
+
+    Raises:
+        DataError: all weights are 0.
+    """
+    wide = labels.astype(np.float64)
+    if weight is None:
+        return np.float32(_summed(wide / len(labels)))
+    total = _summed(weight.astype(np.float64))
+    if total <= 0:
+        raise DataError("weight: all are 0, so there is nothing to learn")
+    return np.float32(_summed(wide / total * weight))
+
+
+def newton_step(gradients: NDArray[np.float32]) -> np.float32:
+    """``-G / H`` of all rows (rows, 2), the weight of a tree that is a single leaf."""
+    G, H = (_summed(column) for column in gradients.astype(np.float64).T)
+    return np.float32(-G / max(H, _SMALLEST_HESSIAN))
+
+
+def quantile(
+    values: NDArray[np.float32], alpha: float, weight: NDArray[np.float32] | None
+) -> np.float32:
+    """The ``alpha`` quantile of ``values`` (rows,): interpolated, but with weights a step.
+
+    ``Quantile`` and ``WeightedQuantile`` of XGBoost's ``common/stats.h``; NaN of no values.
+    """
+    count = len(values)
+    if count == 0:
+        return np.float32(np.nan)
+    alpha = float(np.float32(alpha))
+    order = np.argsort(values, kind="stable")
+    if weight is not None:
+        reached = np.cumsum(weight[order], dtype=np.float32)
+        place = np.searchsorted(reached, np.float32(reached[-1] * np.float64(alpha)))
+        return np.float32(values[order[min(int(place), count - 1)]])
+    if alpha <= 1 / (count + 1):
+        return np.float32(values[order[0]])
+    if alpha >= count / (count + 1):
+        return np.float32(values[order[-1]])
+    rank = alpha * (count + 1)
+    below = int(np.floor(rank)) - 1
+    low, high = values[order[below]], values[order[below + 1]]
+    return np.float32(float(low) + (rank - 1 - below) * float(high - low))
+
+
+def _summed(values: NDArray[np.float64]) -> float:
+    return float(np.cumsum(values)[-1]) if len(values) else 0.0

@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from fedmq.boosting.objective_name import ObjectiveName
-from fedmq.boosting.objectives.adaptive import AbsoluteError, QuantileError
-from fedmq.boosting.objectives.log_link import Gamma, Poisson, Tweedie
-from fedmq.boosting.objectives.logistic import BinaryLogistic, LogitRaw, RegLogistic
 from fedmq.boosting.objectives.multiclass import SoftMax, SoftProb
 from fedmq.boosting.objectives.objective import Objective
-from fedmq.boosting.objectives.smoothed import SmoothAbsoluteError, SmoothQuantileError
-from fedmq.boosting.objectives.squared import PseudoHuberError, SquaredError, SquaredLogError
+from fedmq.boosting.objectives.regression import (
+    AbsoluteError,
+    BinaryLogistic,
+    Gamma,
+    LogitRaw,
+    Poisson,
+    PseudoHuberError,
+    QuantileError,
+    RegLogistic,
+    SmoothAbsoluteError,
+    SmoothQuantileError,
+    SquaredError,
+    SquaredLogError,
+    Tweedie,
+)
 from fedmq.boosting.objectives.survival import AcceleratedFailureTime
 from fedmq.boosting.params import TrainParams
 

@@ -1,7 +1,11 @@
-"""Joined trees as an ``xgboost.Booster`` over raw values (JSON model of XGBoost 3.2 or 3.4)."""
+"""Joined trees as an ``xgboost.Booster`` over raw values, and constraints of the joined columns.
+
+The document is the JSON model of XGBoost 3.2 or 3.4.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -10,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedmq.boosting.objective_name import own_parameters
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import OLDEST, arithmetic_of
+from fedmq.boosting.params import OLDEST, TrainParams, arithmetic_of
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError
 
 if TYPE_CHECKING:
     import xgboost
 
-__all__ = ["import_xgboost", "to_booster"]
+__all__ = ["import_xgboost", "joined_constraints", "to_booster"]
 
 _NO_PARENT = 2**31 - 1
 _NO_CHILD = -1
@@ -171,3 +174,37 @@ def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:
         "parents": np.where(parents == _NO_PARENT, _NO_CHILD, parents).tolist(),
         "right_children": np.where(leaf, places, tree.right).tolist(),
     }
+
+
+def joined_constraints(params: TrainParams, columns: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The constraints of ``params`` as parameters of ``xgboost.train``.
+
+    ``columns``: the names of each party's columns, the label holder's first.
+    """
+    own, *others = columns
+    joined = [*columns[own], *(f"{party}.{name}" for party in others for name in columns[party])]
+    groups, start = {}, 0
+    for party, names in columns.items():
+        groups["*" if party == own else f"{party}.*"] = range(start, start + len(names))
+        start += len(names)
+
+    def places(name: str | int) -> Sequence[int]:
+        if isinstance(name, int):
+            return [name]
+        if name in joined:
+            return [joined.index(name)]
+        if name in groups:
+            return groups[name]
+        return [place for place, column in enumerate(joined) if column.startswith(f"{name}=")]
+
+    constraints: dict[str, Any] = {}
+    if params.monotone_constraints:
+        signs = (params.monotone_constraints.get(name, 0) for name in joined)
+        constraints["monotone_constraints"] = tuple(signs)
+    if params.interaction_constraints:
+        together = (
+            sorted(set(itertools.chain.from_iterable(map(places, names))))
+            for names in params.interaction_constraints
+        )
+        constraints["interaction_constraints"] = json.dumps(list(together))
+    return constraints

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import OLDEST, Arithmetic, arithmetic_of
+from fedmq.boosting.params import OLDEST, Arithmetic, TrainParams, arithmetic_of
 from fedmq.boosting.xgboost.export import import_xgboost
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError, DataError

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.objectives.logistic import BinaryLogistic
+from fedmq.boosting.objectives.regression import BinaryLogistic
 from fedmq.cli.output import json_option, print_result
 from fedmq.errors import ConfigError, DataError
 from fedmq.leakage.audit import audit as mount_attacks

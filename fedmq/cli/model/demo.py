@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.metrics.curves import auc
+from fedmq.boosting.metrics import auc
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.parity import compare, installed_arithmetic, train_reference
 from fedmq.cli.next_step import print_next_step

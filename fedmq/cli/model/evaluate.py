@@ -14,8 +14,7 @@ import click
 import numpy as np
 from rich.text import Text
 
-from fedmq.boosting.model.departures import departures_in_words
-from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.share import ActiveShare, departures_in_words
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.base_margin import asked_margins, base_margin_option
 from fedmq.cli.model.predict import read_ids, request_scores

@@ -9,11 +9,15 @@ from typing import Any, get_args
 import click
 from rich.text import Text
 
-from fedmq.boosting.model.departures import departures_in_words
-from fedmq.boosting.model.importance import ImportanceKind, owned_importance, split_counts
-from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.shown_model import differences, shown
-from fedmq.boosting.model.tree_nodes import tree_nodes
+from fedmq.boosting.model.share import ActiveShare, departures_in_words
+from fedmq.boosting.model.shown_model import (
+    ImportanceKind,
+    differences,
+    owned_importance,
+    shown,
+    split_counts,
+    tree_nodes,
+)
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.card import card, verify_card
 from fedmq.cli.model.own_shares import OwnShares

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from fedmq.boosting.model.departures import departures_in_words
+from fedmq.boosting.model.share import departures_in_words
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.cli.model.cross_validated import cross_validated_in_words
 from fedmq.cli.next_step import print_next_step

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedmq.boosting.model.withheld import Withheld
+from fedmq.boosting.model.share import Withheld
 from fedmq.errors import DataError
 from fedmq.messages.body import ModelId
 from fedmq.messages.envelope import PartyName

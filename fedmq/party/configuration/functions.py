@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from fedmq.boosting.objectives.named_function import NamedFunction, check_reference
+from fedmq.boosting.objectives.custom import NamedFunction, check_reference
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.toml_file import Section
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import as_stored
+from fedmq.boosting.params import TrainParams, as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.body import ModelId
 from fedmq.messages.envelope import PartyName

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from fedmq.boosting.model.shown_columns import Explain
+from fedmq.boosting.model.lookup_table import Explain
 from fedmq.errors import Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload

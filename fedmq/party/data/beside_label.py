@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.row_weights import base_margins, row_weights
+from fedmq.boosting.gradients import base_margins, row_weights
 from fedmq.party.configuration.data import BesideLabel, DataSection
 from fedmq.party.data.columns import LabelColumn, Where
 from fedmq.party.data.number_spelling import NumberSpelling

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective
-from fedmq.boosting.objectives.named_function import NamedFunction
+from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective, NamedFunction
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import salt_of

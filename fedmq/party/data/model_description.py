@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedmq.boosting.model.importance import owned_importance, split_counts
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.shown_model import differences, shown
-from fedmq.boosting.model.tree_nodes import tree_nodes
+from fedmq.boosting.model.shown_model import (
+    differences,
+    owned_importance,
+    shown,
+    split_counts,
+    tree_nodes,
+)
 from fedmq.errors import DataError
 from fedmq.party.store.column_names import read_column_names
 from fedmq.party.store.model_documents import read_document

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.gradients import first_margins
+from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.model.shown_columns import ShownColumns
-from fedmq.boosting.row_weights import first_margins
 from fedmq.errors import ConfigError, DataError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from fedmq.boosting.model.shown_columns import ShownColumns
+from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import write_atomically
 

@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedmq.boosting.model.record_chains import Chains
-from fedmq.boosting.model.shown_columns import Agreed
+from fedmq.boosting.model.lookup_table import Agreed
+from fedmq.boosting.model.served_forest import Chains
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.atomic_file import write_atomically
 from fedmq.protocol.online.options import Mode

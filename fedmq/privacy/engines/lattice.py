@@ -13,8 +13,7 @@ from typing import Literal, Self, cast, get_args
 import numpy as np
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
 from fedmq.privacy.lattice.active import LatticeActive

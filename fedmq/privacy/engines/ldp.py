@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.privacy.carried_rows import carried_row_pieces

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.privacy.carried_rows import carried_row_pieces
 from fedmq.privacy.cleartext_sums import (
     BYTES_PER_ROW,

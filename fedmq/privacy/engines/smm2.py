@@ -22,14 +22,10 @@ from typing import ClassVar, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.histogram import histograms
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import best, split_gains
-from fedmq.boosting.xgboost.arithmetic import OLDEST, Arithmetic
+from fedmq.boosting.binning import BinMatrix, histograms
+from fedmq.boosting.gradients import FixedPoint, Gradients
+from fedmq.boosting.params import OLDEST, Arithmetic, TrainParams
+from fedmq.boosting.splits import CandidateTable, best, split_gains
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import (
     ActiveHalf,

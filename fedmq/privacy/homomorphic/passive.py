@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.node_numbers import ROOT, parent
+from fedmq.boosting.gradients import RESOLUTION_BITS
+from fedmq.boosting.splits import ROOT, CandidateTable, parent
 from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query

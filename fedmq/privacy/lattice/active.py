@@ -10,9 +10,8 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.node_numbers import ROOT, parent
+from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
+from fedmq.boosting.splits import ROOT, parent
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import (
     ActiveHalf,

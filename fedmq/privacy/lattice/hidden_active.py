@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.fixed_point import RESOLUTION_BITS, FixedPoint
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import RESOLUTION_BITS, FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
 from fedmq.privacy.contest import Contest, Place

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.node_numbers import ROOT, parent, sibling
+from fedmq.boosting.gradients import RESOLUTION_BITS
+from fedmq.boosting.splits import ROOT, CandidateTable, parent, sibling
 from fedmq.errors import MessageError
 from fedmq.privacy.contest import Place
 from fedmq.privacy.lattice.answer import AnswerQuery

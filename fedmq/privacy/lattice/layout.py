@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
+from fedmq.boosting.gradients import RESOLUTION_BITS
 from fedmq.errors import DataError
 
 __all__ = [

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.node_numbers import ROOT
+from fedmq.boosting.gradients import RESOLUTION_BITS
+from fedmq.boosting.splits import ROOT, CandidateTable
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, Extent, PassiveHalf, Query
 from fedmq.privacy.lattice.answer import AnswerQueries, AnswerQuery, PartSums, SumPieces

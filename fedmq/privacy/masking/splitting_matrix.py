@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import Query, Sums
 from fedmq.privacy.masking.null_space import Columns, FewColumnsSpan, is_orthonormal, null_vectors

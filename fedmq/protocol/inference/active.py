@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import Forest
 from fedmq.errors import ProtocolError
 from fedmq.messages import inference
 from fedmq.messages.body import SessionRefuse

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.record_chains import Chains
+from fedmq.boosting.model.served_forest import Chains
 from fedmq.boosting.model.share import PassiveShare
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array, Bitmap

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.callbacks import Callbacks
-from fedmq.boosting.column_mark import UNMARKED, ColumnMark
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import UNMARKED, ColumnMark
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.continued import continued_active, places_digest, places_of
 from fedmq.boosting.model.cross_validated import CrossValidated
-from fedmq.boosting.model.forest import Forest
 from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.model.tree import Forest
 from fedmq.errors import ProtocolError
 from fedmq.messages.inference import HopReply
 from fedmq.messages.training import TrainingOpen

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from fedmq.boosting.node_numbers import ROOT, depth, parent, sibling
+from fedmq.boosting.splits import ROOT, depth, parent, sibling
 from fedmq.errors import ProtocolError
 from fedmq.messages.training import TrainingOpen
 from fedmq.protocol.records import most_nodes

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.training import HistogramReply

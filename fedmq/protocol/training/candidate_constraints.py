@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.interactions import ALONE
+from fedmq.boosting.splits import ALONE
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Bitmap
 from fedmq.messages.training import HistogramReply

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.node_numbers import ROOT, parent
+from fedmq.boosting.splits import ROOT, CandidateTable, parent
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.training.node_candidates import NodeCandidates

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.interactions import ColumnsInPath
+from fedmq.boosting.splits import ColumnsInPath
 from fedmq.protocol.training.candidate_constraints import shown_constraints
 from fedmq.protocol.training.candidate_signs import shown_signs
 from fedmq.protocol.training.column_constraints import KeptConstraints

@@ -9,20 +9,23 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.category_sets import CategorySet, SetScan
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.histogram import histograms
-from fedmq.boosting.interactions import InteractionNode
-from fedmq.boosting.metrics.registry import metric_of
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
+from fedmq.boosting.gradients import FixedPoint, Gradients
+from fedmq.boosting.metrics import metric_of
 from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.monotone import MonotoneNode
 from fedmq.boosting.objectives.objective import BaseScore
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import best, first_order_gains, split_gains
+from fedmq.boosting.splits import (
+    CandidateTable,
+    CategorySet,
+    InteractionNode,
+    MonotoneNode,
+    SetScan,
+    best,
+    first_order_gains,
+    split_gains,
+)
 from fedmq.errors import DataError
 from fedmq.privacy.engine import Best
 from fedmq.protocol.training.tables import ActiveTable

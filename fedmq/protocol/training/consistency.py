@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.column_mark import ColumnMark
+from fedmq.boosting.splits import ColumnMark
 from fedmq.errors import Inconsistent
 from fedmq.privacy.engine import Best, Extent
 from fedmq.protocol.training.computations import ScoreCandidates

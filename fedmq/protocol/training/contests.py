@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import SMALLEST_GAIN
+from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.privacy.contest import Contest, Place
 from fedmq.privacy.engine import Best
 from fedmq.protocol.training.consistency import NodeAnswer

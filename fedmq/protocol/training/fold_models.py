@@ -13,16 +13,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.category_sets import CategorySet
+from fedmq.boosting.callbacks import EarlyStopping
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.metrics.early_stopping import EarlyStopping
-from fedmq.boosting.metrics.registry import watched_maximizes
+from fedmq.boosting.metrics import watched_maximizes
 from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.share import Withheld
 from fedmq.boosting.model.tree import Tree
-from fedmq.boosting.model.withheld import Withheld
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan
 from fedmq.protocol.records import ActiveTree

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.category_sets import CategorySet, first_named
-from fedmq.boosting.node_numbers import ROOT
+from fedmq.boosting.splits import ROOT, CategorySet, first_named
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import payload_bytes, unpack_payload

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import most_value_bits
-from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
+from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, unpack_payload

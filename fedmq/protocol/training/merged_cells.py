@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.splits import CandidateTable
 from fedmq.protocol.training.candidate_order import count_cells
 
 __all__ = ["MergeCells", "Siblings", "kept_candidates"]

@@ -8,17 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.callbacks import Callbacks
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.category_sets import CategorySet
+from fedmq.boosting.callbacks import Callbacks, EarlyStopping
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.metrics.early_stopping import EarlyStopping
-from fedmq.boosting.metrics.registry import watched_maximizes
-from fedmq.boosting.model.share import ActiveShare
+from fedmq.boosting.metrics import watched_maximizes
+from fedmq.boosting.model.share import ActiveShare, Withheld
 from fedmq.boosting.model.tree import Tree
-from fedmq.boosting.model.withheld import Withheld
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single

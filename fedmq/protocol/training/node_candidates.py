@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.sampling import ColumnSampler, salt_of
+from fedmq.boosting.splits import CandidateTable, depth
 
 __all__ = ["ColumnTerms", "NodeCandidates"]
 
@@ -58,13 +58,15 @@ class NodeCandidates:
         """Those of a node by its heap number."""
         if not self.narrows:
             return self.of_tree
-        return CandidateTable.of(self._cuts, self._features(self._sampler.of_node(node)))
+        return CandidateTable.of(
+            self._cuts, self._features(self._sampler.of_node(node, depth(node)))
+        )
 
     def places(self, node: int) -> NDArray[np.intp]:
         """Where those of a node stand among the tree's."""
         if not self.narrows:
             return np.arange(len(self.of_tree))
-        drawn = self._features(self._sampler.of_node(node))
+        drawn = self._features(self._sampler.of_node(node, depth(node)))
         return np.flatnonzero(np.isin(self.of_tree.feature, drawn))
 
     def _features(self, columns: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.node_numbers import ROOT, children, depth
+from fedmq.boosting.splits import ROOT, children, depth
 
 __all__ = ["NodeRows"]
 

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.category_sets import CategorySet, first_named
-from fedmq.boosting.interactions import ColumnsInPath
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnsInPath, first_named
 from fedmq.privacy.engine import Best
 from fedmq.protocol.training.computations import ScoreOwnCandidates
 from fedmq.protocol.training.node_candidates import NodeCandidates

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.model.lookup_table import LookupTable
-from fedmq.boosting.model.withheld import Withheld
+from fedmq.boosting.model.share import Withheld
+from fedmq.boosting.splits import CandidateTable
 from fedmq.computation import Computation
 from fedmq.errors import FedmqError, Refused, SourceAway
 from fedmq.messages import training

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
-from fedmq.boosting.node_numbers import ROOT, children, parent
+from fedmq.boosting.splits import ROOT, children, parent
 from fedmq.errors import ProtocolError
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.training.candidate_order import CandidateOrders, RootCells

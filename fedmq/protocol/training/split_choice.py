@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fedmq.boosting.driver import Driver
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import Driver
 from fedmq.privacy.engine import Best
 from fedmq.protocol.training.level import Level
 

@@ -7,15 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.column_mark import UNMARKED, ColumnMark
 from fedmq.boosting.gradients import Gradients
-from fedmq.boosting.interactions import InteractionNode, InteractionPath
 from fedmq.boosting.model.tree import GrowingTree, Tree
-from fedmq.boosting.monotone import UNBOUNDED, MonotoneNode, WeightBounds
-from fedmq.boosting.node_numbers import ROOT, children, parent
-from fedmq.boosting.objectives.intercept import quantile
+from fedmq.boosting.objectives.objective import quantile
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import leaf_weights, node_weights, split_gains, vector_leaf_weights
+from fedmq.boosting.splits import (
+    ROOT,
+    UNBOUNDED,
+    UNMARKED,
+    ColumnMark,
+    InteractionNode,
+    InteractionPath,
+    MonotoneNode,
+    WeightBounds,
+    children,
+    leaf_weights,
+    node_weights,
+    parent,
+    split_gains,
+    vector_leaf_weights,
+)
 
 __all__ = ["Residuals", "TreeBuilder"]
 

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 import fedmq
-from fedmq.boosting.model.explainer import Explainer, Player
-from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.contributions import Explainer, Player
+from fedmq.boosting.model.lookup_table import LookupTable, ShownColumns, text_of
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.shown_columns import ShownColumns, text_of
 from fedmq.boosting.model.tree import LEAF
 from tests.boosting.tables import scattered
 

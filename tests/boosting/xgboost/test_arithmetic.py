@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedmq.boosting import params
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.dart import Dart
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import ActiveShare
 from fedmq.boosting.objectives.registry import objective_of
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import leaf_weights, split_gains, vector_leaf_weights
-from fedmq.boosting.xgboost import arithmetic
-from fedmq.boosting.xgboost.arithmetic import Arithmetic, arithmetic_of, default_arithmetic
+from fedmq.boosting.params import Arithmetic, TrainParams, arithmetic_of, default_arithmetic
+from fedmq.boosting.splits import leaf_weights, split_gains, vector_leaf_weights
 from fedmq.boosting.xgboost.parity import installed_arithmetic, train_reference
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.job import TrainingJob
@@ -45,8 +44,8 @@ def test_left_out_it_is_that_of_the_installed_xgboost() -> None:
 
 
 def test_without_xgboost_it_is_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arithmetic, "_PACKAGES", ("no-such-package",))
-    assert default_arithmetic.__wrapped__() == arithmetic.NEWEST
+    monkeypatch.setattr(params, "_PACKAGES", ("no-such-package",))
+    assert default_arithmetic.__wrapped__() == params.NEWEST
 
 
 def test_a_share_without_one_is_of_the_oldest() -> None:

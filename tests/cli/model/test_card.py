@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from sklearn.metrics import recall_score
 
-from fedmq.boosting.model.importance import split_counts
+from fedmq.boosting.model.shown_model import split_counts
 from fedmq.boosting.params import TrainParams
 from fedmq.party.card.card_file import CardFile
 from fedmq.party.configuration.job import TrainingJob

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.metrics.curves import auc
+from fedmq.boosting.metrics import auc
+from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.feature_order import Partition, best_concordance, inferred_orders
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.instance_spaces import labels_from_spaces

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.boosting.objectives.logistic import BinaryLogistic
+from fedmq.boosting.objectives.regression import BinaryLogistic
 from fedmq.boosting.params import TrainParams
 from fedmq.cli.model.predict import read_ids
 from fedmq.errors import DataError

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.share import Withheld
 from fedmq.boosting.model.tree import GrowingTree
-from fedmq.boosting.model.withheld import Withheld
 from fedmq.errors import Aborted, ConfigError
 from fedmq.party.store import database as database_module
 from fedmq.party.store.checkpoints import checkpoint_of, row_of

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import Best, Engine, Query, Sums
 from fedmq.privacy.engines.smm1 import Smm1

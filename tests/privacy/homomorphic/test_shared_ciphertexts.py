@@ -7,10 +7,9 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.fixed_point import RESOLUTION_BITS
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import BroadcastPiece, Sums
 from fedmq.privacy.engines.paillier import Paillier

@@ -7,8 +7,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from fedmq.boosting.candidates import CandidateTable
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable
 from fedmq.privacy.engine import Sums
 from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
 from fedmq.privacy.engines.paillier import Paillier

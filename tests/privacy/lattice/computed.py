@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.histogram import histograms
+from fedmq.boosting.binning import BinMatrix, Cuts, histograms
+from fedmq.boosting.splits import CandidateTable
 from fedmq.privacy.lattice.answer import AnswerQuery, SumPieces
 from fedmq.privacy.lattice.decryption import DecryptAnswer
 from fedmq.privacy.lattice.hint import JoinHints, MakeHints, TurnMasks

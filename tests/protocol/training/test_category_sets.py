@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import FedmqError, Inconsistent, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.training import HistogramReply

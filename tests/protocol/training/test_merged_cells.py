@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
-from fedmq.boosting.node_numbers import children
+from fedmq.boosting.splits import CandidateTable, children
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
 from fedmq.protocol.training.candidate_order import count_cells
 from fedmq.protocol.training.merged_cells import _longest_chain, kept_candidates

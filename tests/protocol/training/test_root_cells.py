@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.boosting.candidates import CandidateTable
+from fedmq.boosting.splits import CandidateTable
 from fedmq.protocol.training.candidate_order import RootCells, count_cells
 
 VALUES = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Set
 
-from fedmq.boosting.model.record_places import RecordPlaces
+from fedmq.boosting.model.served_forest import RecordPlaces
 from fedmq.errors import ProtocolError, RateLimited, Refused, RowsUnavailable
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header

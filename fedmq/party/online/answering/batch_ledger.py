@@ -12,8 +12,8 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.record_places import RecordPlaces, is_below
-from fedmq.boosting.node_numbers import ROOT
+from fedmq.boosting.model.served_forest import RecordPlaces, is_below
+from fedmq.boosting.splits import ROOT
 from fedmq.errors import RateLimited
 from fedmq.messages.online import OnlineHop, OnlineRows
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedmq.boosting.model.record_chains import Chains
-from fedmq.boosting.model.record_places import RecordPlaces
+from fedmq.boosting.model.lookup_table import ShownColumns
+from fedmq.boosting.model.served_forest import Chains, RecordPlaces
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.model.shown_columns import ShownColumns
 from fedmq.errors import DaemonError
 from fedmq.party.online.answering.rate_limits import AskedShare
 from fedmq.party.online.rows.lookup import Lookup

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from fedmq.boosting.model.explainer import Player
+from fedmq.boosting.model.contributions import Player
 from fedmq.party.online.scoring.scorer import ScoredRequest
 
 __all__ = ["PredictResponse", "Prediction", "RowScore", "Score", "ScoreReason"]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting.model.explainer import Explainer, Player
+from fedmq.boosting.gradients import first_margins
+from fedmq.boosting.model.contributions import Explainer, Player
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.row_weights import first_margins
 from fedmq.errors import DataError, Overloaded, PeerSilent, TooManyRows
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from fedmq.boosting.model.explainer import Explainer
+from fedmq.boosting.model.contributions import Explainer
+from fedmq.boosting.model.lookup_table import Agreed
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.shown_columns import Agreed
 from fedmq.party.online.rows.rows import ServedRows
 from fedmq.protocol.online.options import Mode
 

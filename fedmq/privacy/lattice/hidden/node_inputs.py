@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import SMALLEST_GAIN, node_gains
+from fedmq.boosting.splits import SMALLEST_GAIN, node_gains
 from fedmq.errors import DataError
 from fedmq.privacy.garbling.float_bits import float_bits
 from fedmq.privacy.lattice.hidden.field import Field

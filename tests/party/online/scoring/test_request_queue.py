@@ -10,7 +10,7 @@ from typing import Any
 import aio_pika
 import pytest
 
-from fedmq.boosting.model.explainer import Explainer
+from fedmq.boosting.model.contributions import Explainer
 from fedmq.errors import LinkError
 from fedmq.party.configuration.online import RequestsSection
 from fedmq.party.online.scoring.prediction_service import PredictionService

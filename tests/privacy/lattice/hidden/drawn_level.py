@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmq.boosting.fixed_point import FixedPoint
-from fedmq.boosting.params import TrainParams
-from fedmq.boosting.split import best, is_worthwhile, split_gains
-from fedmq.boosting.xgboost.arithmetic import OLDEST
+from fedmq.boosting.gradients import FixedPoint
+from fedmq.boosting.params import OLDEST, TrainParams
+from fedmq.boosting.splits import best, is_worthwhile, split_gains
 from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.oblivious_transfer.wide_integers import Wide, subtract
 

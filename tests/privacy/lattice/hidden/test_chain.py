@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from fedmq.boosting.split import SMALLEST_GAIN, is_worthwhile
+from fedmq.boosting.splits import SMALLEST_GAIN, is_worthwhile
 from fedmq.errors import MessageError
 from fedmq.privacy.contest import ALONE, Place
 from fedmq.privacy.garbling.clear import in_the_clear

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.boosting.fixed_point import FixedPoint
+from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
 from fedmq.privacy.lattice.hidden.field import Field

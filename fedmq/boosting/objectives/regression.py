@@ -1,0 +1,437 @@
+"""Objectives of one number a row: squared errors, logistic and exponential links, quantiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting import single_precision
+from fedmq.boosting.objectives.objective import (
+    Objective,
+    RegressionLoss,
+    Untransformed,
+    newton_step,
+    pairs,
+    quantile,
+    sample_mean,
+)
+from fedmq.errors import DataError
+
+__all__ = [
+    "AbsoluteError",
+    "BinaryLogistic",
+    "Gamma",
+    "LogitRaw",
+    "Poisson",
+    "PseudoHuberError",
+    "QuantileError",
+    "RegLogistic",
+    "SmoothAbsoluteError",
+    "SmoothQuantileError",
+    "SquaredError",
+    "SquaredLogError",
+    "Tweedie",
+]
+
+_ONE = np.float32(1)
+_LEAST_PREDICTION = np.float32(-1 + 1e-6)
+_LEAST_HESSIAN = np.float32(1e-6)
+
+
+@dataclass(frozen=True)
+class SquaredError(Untransformed, RegressionLoss):
+    """Half the squared error of real labels; predictions are the margins."""
+
+    wanted = "reg:squarederror takes finite numbers"
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels)
+
+    def _derivatives(
+        self, margins: NDArray[np.float32], labels: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """g = p - y and h = 1."""
+        return np.stack((margins - labels, np.ones_like(margins)), axis=1)
+
+
+class _FromZero(Untransformed):
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """One step of Newton's method from 0."""
+        return self._newton_score(labels, weight)
+
+
+@dataclass(frozen=True)
+class SquaredLogError(_FromZero):
+    """Half the squared error of ``log(1 + y)``."""
+
+    wanted = "reg:squaredlogerror takes finite numbers above -1"
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels) & (labels > -1)
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """g = (log(1+p) - log(1+y)) / (1+p), h = max((1 - log(1+p) + log(1+y)) / (1+p)^2, 1e-6).
+
+        The square of h is taken in float64, as C++ takes ``pow(float, int)``.
+        """
+        p: NDArray[np.float32] = np.maximum(margins, _LEAST_PREDICTION)
+        predicted, true = single_precision.log1p(p), single_precision.log1p(labels)
+        g = (predicted - true) / (p + _ONE)
+        squares = (p + _ONE).astype(np.float64) ** 2
+        h = (-predicted + true + _ONE).astype(np.float64) / squares
+        return pairs(g, np.maximum(h.astype(np.float32), _LEAST_HESSIAN), weight)
+
+
+@dataclass(frozen=True)
+class PseudoHuberError(_FromZero):
+    """Squared near 0, absolute beyond ``slope`` (XGBoost's ``huber_slope``)."""
+
+    slope: float = 1.0
+
+    wanted = "reg:pseudohubererror takes finite numbers"
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels)
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """With z = p - y and r = sqrt(1 + z^2/s^2): g = z / r and h = s^2 / ((s^2 + z^2) r)."""
+        z = margins - labels
+        squared = np.float32(self.slope) * np.float32(self.slope)
+        root = np.sqrt(_ONE + np.square(z) / squared)
+        h = squared / ((squared + np.square(z)) * root)
+        return pairs(z / root, h, weight)
+
+
+_SMALLEST_HESSIAN = np.float32(1e-16)
+_BASE_SCORE_MARGIN = np.float32(1e-6)  # XGBoost's kRtEps
+
+
+def _within(score: np.float32) -> np.float32:
+    return np.float32(np.clip(score, _BASE_SCORE_MARGIN, _ONE - _BASE_SCORE_MARGIN))
+
+
+@dataclass(frozen=True)
+class RegLogistic(RegressionLoss):
+    """Log loss of shares between 0 and 1; predictions are probabilities."""
+
+    wanted = "reg:logistic takes shares from 0 to 1"
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return (labels >= 0) & (labels <= 1)
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """As all regression losses have it, but as far from 0 and 1 as the margin takes it."""
+        return _within(super().base_score(labels, weight))
+
+    def base_margin(self, base_score: float) -> np.float32:
+        """``logit(base_score)``, kept 1e-6 away from 0 and 1 as XGBoost does."""
+        score = _within(np.float32(base_score))
+        return -single_precision.log_of(_ONE / score - _ONE)
+
+    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``1 / (1 + exp(-margin))``."""
+        return single_precision.sigmoid(margins)
+
+    def _derivatives(
+        self, margins: NDArray[np.float32], labels: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """g = p - y and h = max(p (1 - p), 1e-16)."""
+        p = single_precision.sigmoid(margins)
+        return np.stack((p - labels, np.maximum(p * (_ONE - p), _SMALLEST_HESSIAN)), axis=1)
+
+
+@dataclass(frozen=True)
+class BinaryLogistic(RegLogistic):
+    """Log loss of labels 0 and 1; predictions are probabilities."""
+
+    wanted = "binary:logistic takes 0 and 1"
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isin(labels, (0, 1))
+
+
+@dataclass(frozen=True)
+class LogitRaw(Untransformed, BinaryLogistic):
+    """Log loss of labels 0 and 1; predictions are the margins, and so is the base score."""
+
+    wanted = "binary:logitraw takes 0 and 1"
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """The mean label, as if it were a margin; XGBoost has it so."""
+        return RegressionLoss.base_score(self, labels, weight)
+
+
+class _LogLink(Objective):
+    """Predictions are the exponential of the margin."""
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels) & (labels >= 0)
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """As other objectives have it.
+
+        Raises:
+            DataError: all labels are 0, which has no logarithm.
+        """
+        score = super().base_score(labels, weight)
+        if not score > 0:
+            raise DataError("label: all are 0, so there is nothing to learn")
+        return score
+
+    def base_margin(self, base_score: float) -> np.float32:
+        """``log(base_score)``."""
+        return single_precision.log_of(base_score)
+
+    def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``exp(margin)``."""
+        return single_precision.exp(margins)
+
+
+@dataclass(frozen=True)
+class Poisson(_LogLink):
+    """Negative log likelihood of counts; ``max_delta_step`` makes h larger, and steps smaller."""
+
+    max_delta_step: float = 0.7
+
+    wanted = "count:poisson takes finite numbers from 0 on"
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """g = exp(p) - y and h = exp(p + max_delta_step)."""
+        h = single_precision.exp(margins + np.float32(self.max_delta_step))
+        return pairs(single_precision.exp(margins) - labels, h, weight)
+
+
+@dataclass(frozen=True)
+class Gamma(_LogLink, RegressionLoss):
+    """Deviance of the gamma distribution."""
+
+    wanted = "reg:gamma takes finite numbers above 0"
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels) & (labels > 0)
+
+    def _derivatives(
+        self, margins: NDArray[np.float32], labels: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """g = 1 - y/p and h = y/p, of the prediction p."""
+        h = labels / single_precision.exp(margins)
+        return np.stack((_ONE - h, h), axis=1)
+
+
+@dataclass(frozen=True)
+class Tweedie(_LogLink):
+    """Negative log likelihood of a Tweedie distribution of this ``variance_power``, 1 to 2."""
+
+    variance_power: float = 1.5
+
+    wanted = "reg:tweedie takes finite numbers from 0 on"
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """With power r: g = -y exp((1-r) p) + exp((2-r) p), and h is its derivative."""
+        one, two = _ONE - np.float32(self.variance_power), 2 - np.float32(self.variance_power)
+        below, above = single_precision.exp(one * margins), single_precision.exp(two * margins)
+        g = -labels * below + above
+        h = -labels * one * below + two * above
+        return pairs(g, h, weight)
+
+
+_MEDIAN = 0.5
+
+
+class _Adaptive(Untransformed):
+    """Absolute and quantile errors of XGBoost 3.2, whose leaves are quantiles of residuals.
+
+    h is a constant here, so that a leaf's weight from sums would be a poor one. XGBoost refreshes
+    the leaves of each tree with a quantile of the residuals in them ("adaptive trees"). The active
+    party does so alone: it knows labels, margins and which rows stand in which leaf.
+    """
+
+    leaf_quantile: float
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels)
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """The quantile of the labels."""
+        return quantile(labels, self.leaf_quantile, weight)
+
+
+@dataclass(frozen=True)
+class AbsoluteError(_Adaptive):
+    """The absolute error of real labels."""
+
+    leaf_quantile: float = field(default=_MEDIAN, init=False)
+
+    wanted = "reg:absoluteerror takes finite numbers"
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """The median label, times the sum of weights and divided by it, in float32 each."""
+        total = float(len(labels)) if weight is None else float(np.sum(weight, dtype=np.float64))
+        median = float(super().base_score(labels, weight))
+        return np.float32(float(np.float32(median * total)) * (1.0 / total))
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """g is the sign of p - y, and h = 1."""
+        return pairs(np.sign(margins - labels), np.ones_like(labels), weight)
+
+
+@dataclass(frozen=True)
+class QuantileError(_Adaptive):
+    """The pinball loss of one quantile (XGBoost's ``quantile_alpha``)."""
+
+    leaf_quantile: float = _MEDIAN
+
+    wanted = "reg:quantileerror takes finite numbers"
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """g = 1 - alpha where p >= y, else -alpha; h = 1."""
+        alpha = np.float32(self.leaf_quantile)
+        g = np.where(margins - labels >= 0, np.float32(1) - alpha, -alpha)
+        return pairs(g, np.ones_like(labels), weight)
+
+
+_HALF, _ONE = np.float32(0.5), np.float32(1)
+_WIDTH = np.float32(0.04)  # XGBoost's kSmoothingScale
+_LEAST_RATIO = np.float32(3e-4)  # XGBoost's kMinSurrogateRatio
+_NO_WEIGHT = 1e-6  # XGBoost's kRtEps
+
+
+class _Smoothed(Untransformed):
+    """Absolute and quantile errors of XGBoost 3.4: smooth, so that g and h make the leaves.
+
+    Both are as wide as residuals are off in the mean: their mean root squared, over all rows and
+    anew in each round. h is that of a parabola above the loss, so that no step goes too far.
+    """
+
+    def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
+        return np.isfinite(labels)
+
+
+@dataclass(frozen=True)
+class SmoothAbsoluteError(_Smoothed):
+    """The absolute error of real labels, as a hyperbola that is round near 0."""
+
+    wanted = "reg:absoluteerror takes finite numbers"
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """One step of Newton's method from the mean label."""
+        mean = sample_mean(labels, weight)
+        gradients = self.gradients(np.full_like(labels, mean), labels, weight)
+        return np.float32(newton_step(gradients) + mean)
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """With r = p - y and the width d: h = d / sqrt(d^2 + r^2), which is 1 at 0, and g = r h."""
+        residuals = margins - labels
+        width = _width(residuals, weight)
+        norm = single_precision.hypot(np.full_like(residuals, width), residuals)
+        h = np.where(norm > 0, width / np.where(norm > 0, norm, _ONE), _ONE)
+        rows = _counts(labels, weight)
+        return np.stack((rows * residuals * h, rows * h), axis=1)
+
+
+@dataclass(frozen=True)
+class SmoothQuantileError(_Smoothed):
+    """The pinball loss of one quantile (XGBoost's ``quantile_alpha``), smoothed by a logistic."""
+
+    alpha: float
+
+    wanted = "reg:quantileerror takes finite numbers"
+
+    def base_score(
+        self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
+    ) -> np.float32:
+        """The quantile of the labels."""
+        return quantile(labels, self.alpha, weight)
+
+    def gradients(
+        self,
+        margins: NDArray[np.float32],
+        labels: NDArray[np.float32],
+        weight: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """With the width s and x = (p - y) / 0.04 s: g = s/2 (tanh x + 1 - 2 alpha).
+
+        h = tanh(x) / 0.08 x, no less than 0.0003 of its value at 0; both are 0 where s is.
+        """
+        residuals = margins - labels
+        rows = _counts(labels, weight)
+        width = _width(residuals, weight)
+        if width <= 0:
+            return np.zeros((len(labels), 2), np.float32)
+        x = residuals / (_WIDTH * width)
+        tanh = single_precision.tanh(x)
+        ratio = np.where(x == 0, _ONE, tanh / np.where(x == 0, _ONE, x))
+        alpha = np.float32(self.alpha)
+        g = _HALF * width * (tanh + _ONE - np.float32(2) * alpha)
+        h = _HALF / _WIDTH * np.maximum(ratio, _LEAST_RATIO)
+        return np.stack((rows * g, rows * h), axis=1)
+
+
+def _counts(labels: NDArray[np.float32], weight: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    return np.ones_like(labels) if weight is None else weight
+
+
+def _width(residuals: NDArray[np.float32], weight: NDArray[np.float32] | None) -> np.float32:
+    """The mean of sqrt |r| over rows, squared; 0 where no row counts."""
+    roots = _counts(residuals, weight) * np.sqrt(np.abs(residuals))
+    counted = float(len(roots)) if weight is None else _total(weight)
+    if counted < _NO_WEIGHT:
+        return np.float32(0)
+    mean = _total(roots) / counted
+    return np.float32(mean * mean)
+
+
+def _total(values: NDArray[np.float32]) -> float:
+    """The sum, one after the other as XGBoost adds on one thread."""
+    return float(np.cumsum(values, dtype=np.float64)[-1])
