@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fedmq.boosting.model.lookup_table import LookupTable
+from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.model.tree import Tree
-from fedmq.boosting.model.withheld import WITHHELD_NOTHING, Withheld
 from fedmq.errors import DataError
 from fedmq.messages.body import Body
 from fedmq.messages.codec import pack_body

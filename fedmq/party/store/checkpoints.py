@@ -10,7 +10,7 @@ import numpy as np
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.model.share import WITHHELD_NOTHING, Withheld
 from fedmq.boosting.model.tree import Tree
-from fedmq.protocol.checkpoint import ActiveTree, Checkpoint, PassiveTree
+from fedmq.protocol.records import ActiveTree, Checkpoint, PassiveTree
 
 __all__ = ["Row", "checkpoint_of", "row_of"]
 
