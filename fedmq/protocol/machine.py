@@ -8,11 +8,11 @@ lacks raises and changes nothing. Arithmetic is a plan, which is run elsewhere.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, TypeVar
+from types import MethodType
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from fedmq.computation import Computation
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
@@ -40,19 +40,20 @@ __all__ = [
     "ASKS_OWNER",
     "REFUSES",
     "UNLOADED",
-    "AsksOwner",
-    "AwaitedConsent",
-    "AwaitsConsent",
     "Done",
     "Handler",
     "Key",
     "Machine",
+    "OwnConsent",
+    "Part",
+    "PeerConsents",
     "PlanRun",
     "Rows",
     "RunningPlan",
     "Table",
     "Transition",
     "When",
+    "Witness",
     "Yields",
     "event_type",
     "handlers_of",
@@ -220,11 +221,42 @@ class RunningPlan:
         self.about = about
 
 
+class Witness(Protocol):
+    """Sees every message of a machine before its table does, and before it leaves."""
+
+    def received(self, sender: str, body: Body) -> None:
+        """A body came. Raises the error that ends the session if it must not have come."""
+
+    def sending(self, recipient: str, body: Body) -> Body:
+        """A body is to leave; returns the body that does."""
+
+
+class Part:
+    """The handlers of some states of a machine, with what they alone know.
+
+    It acts by the verbs of its machine, which are its own: send, emit, run, resume, move, fail. A
+    machine names the kinds of its parts in ``PARTS``, and attaches each; a part may live for the
+    whole session, or for one tree.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._send = machine._send
+        self._emit = machine._emit
+        self._run = machine._run
+        self._resume = machine._resume
+        self._move = machine._move
+        self._fail = machine._fail
+        self._at_end = machine._at_end
+
+
 class Machine:
     """A synchronous, deterministic state machine: ``handle(event)`` returns the effects."""
 
     TABLE: ClassVar[Table]
+    PARTS: ClassVar[tuple[type[Part], ...]] = ()
     HANDLERS: ClassVar[Mapping[type, Handler]]
+    """Its own handlers and those of its parts, by event."""
+    _OWN_HANDLERS: ClassVar[Mapping[type, Handler]]
 
     state: Enum
     failed_state: ClassVar[Enum]
@@ -234,11 +266,19 @@ class Machine:
     """Whether its end counts only once every peer has taken it."""
 
     def __init_subclass__(cls) -> None:
-        cls.HANDLERS = handlers_of(cls)
+        cls._OWN_HANDLERS = handlers_of(cls)
+        cls.HANDLERS = dict(cls._OWN_HANDLERS)
+        for part in cls.PARTS:
+            cls.HANDLERS |= handlers_of(part)
 
     def __init__(self, state: Enum, peers: Sequence[str]) -> None:
         self.state = state
         self.peers = tuple(peers)
+        self.witness: Witness | None = None
+        self._attached: dict[type, Handler] = {}
+        """The handlers of parts, by event."""
+        self._ending: list[Callable[[], None]] = []
+        """What is done once, after the event that is handled."""
         self._effects: list[Effect] = []
         self._plans: dict[int, RunningPlan] = {}
         """The plans that are computed elsewhere, by ticket."""
@@ -252,11 +292,13 @@ class Machine:
             ProtocolError: the event is illegal in this state, which is left as it was. Its notes
                 list which events came before; they are for this party alone.
         """
-        before, self._effects = self.state, []
+        before, self._effects, self._ending = self.state, [], []
         try:
             taken = self._take(event)
-            if self.state not in (self.failed_state, self.interrupted_state):
-                self._settle()
+            if self._ending and self.state not in (self.failed_state, self.interrupted_state):
+                for work in self._ending:
+                    work()
+                self._ending.clear()
         except BaseException:
             self.state = before
             raise
@@ -275,6 +317,11 @@ class Machine:
         """Whether it waits for the consent of an owner: this party's, or a peer's."""
         return False
 
+    def _attach(self, part: Part) -> None:
+        """Let ``part`` take its events from now on, in place of an earlier part of its kind."""
+        for event, handler in handlers_of(type(part)).items():
+            self._attached[event] = MethodType(handler, part)
+
     def is_done_with(self, peer: str) -> bool:
         """Whether nothing more is expected of ``peer``, which may have forgotten the session."""
         return False
@@ -285,6 +332,8 @@ class Machine:
     def _take(self, event: Event) -> str:
         """Handle ``event``; what it was, or nothing where it was ignored."""
         key = event_type(event)
+        if self.witness is not None and isinstance(event, Received):
+            self.witness.received(event.sender, event.body)
         transition = self.TABLE.get((self.state, key))
         if transition is None:
             if not isinstance(event, PlanReturned) or event.ticket not in self._plans:
@@ -295,11 +344,11 @@ class Machine:
         if transition.ignored:
             return ""
         self.state = transition.to
-        handler = self.HANDLERS[key]
+        handler = self._attached.get(key) or MethodType(self._OWN_HANDLERS[key], self)
         if isinstance(event, Received):
-            handler(self, event.sender, event.body)
+            handler(event.sender, event.body)
         else:
-            handler(self, event)
+            handler(event)
         return _described(event)
 
     def _move(self, key: Done | Yields | When) -> None:
@@ -320,13 +369,17 @@ class Machine:
         error.add_note(f"before it came: {', '.join(self._last_events) or 'nothing'}")
         return error
 
-    def _settle(self) -> None:
-        """Send what was collected while an event was handled."""
+    def _at_end(self, work: Callable[[], None]) -> None:
+        """Have ``work`` done once after the event that is handled, unless the session ends."""
+        if work not in self._ending:
+            self._ending.append(work)
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
 
     def _send(self, recipient: str, body: Body) -> None:
+        if self.witness is not None:
+            body = self.witness.sending(recipient, body)
         self._emit(Send(recipient, body))
 
     # Endings: a party that fails sends the others the reason.
@@ -423,28 +476,36 @@ def _described(event: Event) -> str:
     return f"{name} from {event.sender}" if isinstance(event, Received) else name
 
 
-# Consent: of this party's owner, and of the peers' owners.
+# Consent: this party's owner may have to agree, or the owners of peers.
 
 
-class AsksOwner(Machine, ABC):
-    """A feature holder's machine whose owner may have to agree to what another party asks."""
+class OwnConsent(Part):
+    """Of a passive party's machine: its owner may have to agree before it reads any data.
 
-    asking_state: ClassVar[Enum]
-    _consent_within: int
-    """Seconds within which the owner answers; 0: nobody is asked."""
+    ``within``: seconds within which the owner answers; 0: nobody is asked. Then ``prepare`` reads
+    this party's own data, or ``refuse`` takes no part.
+    """
 
-    @property
-    def awaits_consent(self) -> bool:
-        return self.state is self.asking_state
+    def __init__(
+        self,
+        machine: Machine,
+        within: int,
+        prepare: Callable[[], None],
+        refuse: Callable[[FedmqError], None],
+    ) -> None:
+        super().__init__(machine)
+        self._within = within
+        self._prepare = prepare
+        self._refuse = refuse
 
-    def _with_consent(self, asked_by: str) -> None:
+    def begin(self, asked_by: str) -> None:
         """Prepare at once, or after the owner's yes; ``asked_by`` is told that it waits."""
-        if self._consent_within:
-            self._move(ASKS_OWNER)
-            self._emit(AskOwner())
-            self._send(asked_by, ConsentAwaited(seconds=self._consent_within))
-        else:
+        if not self._within:
             self._prepare()
+            return
+        self._move(ASKS_OWNER)
+        self._emit(AskOwner())
+        self._send(asked_by, ConsentAwaited(seconds=self._within))
 
     @on(OwnerDecided)
     def _on_owner_decided(self, event: OwnerDecided) -> None:
@@ -453,54 +514,32 @@ class AsksOwner(Machine, ABC):
         else:
             self._prepare()
 
-    @abstractmethod
-    def _prepare(self) -> None:
-        """Nobody has to be asked any more: read this party's own data."""
 
-    @abstractmethod
-    def _refuse(self, error: FedmqError) -> None:
-        """Take no part, because of ``error``."""
+class PeerConsents(Part):
+    """Of the active party's machine: the peers whose owners are asked, and have not answered."""
 
-
-class AwaitedConsent:
-    """The peers that have said that they ask, and have not answered since."""
-
-    def __init__(self) -> None:
-        self._peers: set[str] = set()
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self._asked: set[str] = set()
         self._answered: set[str] = set()
 
     def __bool__(self) -> bool:
         """Whether anybody is still asked."""
-        return bool(self._peers)
-
-    def asked(self, peer: str, seconds: int) -> AwaitConsent:
-        """The owner of ``peer`` is asked; ProtocolError where that comes twice, or too late."""
-        if peer in self._peers | self._answered:
-            raise ProtocolError("its owner was asked before")
-        self._peers.add(peer)
-        return AwaitConsent(peer, seconds)
-
-    def answered(self, peer: str) -> list[AwaitConsent]:
-        """``peer`` takes part; what follows if its owner was asked."""
-        self._answered.add(peer)
-        if peer not in self._peers:
-            return []
-        self._peers.discard(peer)
-        return [AwaitConsent(peer, 0)]
-
-
-class AwaitsConsent(Machine):
-    """A label holder's machine whose peers may have to ask their owners."""
-
-    _awaited_consent: AwaitedConsent
-
-    @property
-    def awaits_consent(self) -> bool:
-        return bool(self._awaited_consent)
+        return bool(self._asked)
 
     @on_message(ConsentAwaited)
     def _on_consent_awaited(self, peer: str, body: ConsentAwaited) -> None:
-        self._emit(self._awaited_consent.asked(peer, body.seconds))
+        if peer in self._asked | self._answered:  # twice, or too late
+            raise ProtocolError("its owner was asked before")
+        self._asked.add(peer)
+        self._emit(AwaitConsent(peer, body.seconds))
+
+    def answered(self, peer: str) -> None:
+        """``peer`` takes part: its owner is no longer waited for, if it was asked."""
+        self._answered.add(peer)
+        if peer in self._asked:
+            self._asked.discard(peer)
+            self._emit(AwaitConsent(peer, 0))
 
 
 # How a plan is run, without I/O: what runs a machine's `RunPlan`.

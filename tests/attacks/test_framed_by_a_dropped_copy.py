@@ -17,10 +17,10 @@ from fedmq.party.sessions.checkpointing import NullCheckpointer
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.protocol import session as mailbox_module
 from fedmq.protocol.events import SaveMessage
-from fedmq.protocol.machine import Table, Transition, on_message
+from fedmq.protocol.machine import Machine, Table, Transition, on_message
 from fedmq.protocol.records import RunningHash, Signing, message_hash
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
-from fedmq.protocol.training.transcribed import TranscribedMachine
+from fedmq.protocol.training.transcripts import Transcripts
 
 
 class _State(Enum):
@@ -28,7 +28,7 @@ class _State(Enum):
     FAILED = 1
 
 
-class _Taking(TranscribedMachine):
+class _Taking(Machine):
     """Telco's machine, which takes the ends of trees."""
 
     TABLE: ClassVar[Table] = {(_State.TAKING, TreeFinished): Transition(_State.TAKING)}
@@ -36,12 +36,14 @@ class _Taking(TranscribedMachine):
 
     def __init__(self) -> None:
         signing = Signing("0123", 1, lambda _: b"", lambda *_: True)
-        super().__init__(_State.TAKING, "telco", ("bank",), signing, active="bank")
+        super().__init__(_State.TAKING, ("bank",))
+        self._transcripts = Transcripts(self, "telco", ("bank",), signing, active="bank")
+        self.witness = self._transcripts
         self.taken: list[Body] = []
 
     @property
     def questions(self) -> RunningHash:
-        return self._transcripts["bank"].questions
+        return self._transcripts.by_peer["bank"].questions
 
     @on_message(TreeFinished)
     def _on_finished(self, _: str, body: TreeFinished) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import ClassVar
+
 import pytest
 
 from fedmq.computation import Computation
 from fedmq.errors import ProtocolError, Refused
 from fedmq.messages.body import ConsentAwaited, SessionRefuse
 from fedmq.messages.training import SessionAccept
-from fedmq.protocol.events import AwaitConsent
-from fedmq.protocol.machine import AwaitedConsent
+from fedmq.protocol.events import AwaitConsent, Effect, Received
+from fedmq.protocol.machine import Machine, PeerConsents, Table, Transition
 from tests.protocol.alignment import alignments
 from tests.protocol.federation import ACTIVE, ran, shares, small
 from tests.simulator import Link, Simulation
@@ -81,14 +84,41 @@ def test_a_refusal_reaches_the_label_holder_alone() -> None:
     assert not any(isinstance(body, SessionAccept) for body in bodies)
 
 
+class _Phase(Enum):
+    OPENING = "peers are asked"
+    FAILED = "no session"
+
+
+class _Opening(Machine):
+    """An active party's machine that does nothing but wait for what its peers say."""
+
+    TABLE: ClassVar[Table] = {(_Phase.OPENING, ConsentAwaited): Transition(_Phase.OPENING)}
+    PARTS = (PeerConsents,)
+    failed_state = _Phase.FAILED
+
+    def __init__(self) -> None:
+        super().__init__(_Phase.OPENING, ("telco", "shop"))
+        self.consents = PeerConsents(self)
+        self._attach(self.consents)
+
+    def hears_that_the_owner_is_asked(self, peer: str) -> list[Effect]:
+        return self.handle(Received(peer, ConsentAwaited(seconds=60)))
+
+    def hears_that_it_takes_part(self, peer: str) -> list[Effect]:
+        self._effects = []
+        self.consents.answered(peer)
+        return self._effects
+
+
 def test_who_asks_twice_or_after_its_answer_breaks_the_protocol() -> None:
-    consent = AwaitedConsent()
-    consent.asked("telco", 60)
+    bank = _Opening()
+    assert bank.hears_that_the_owner_is_asked("telco") == [AwaitConsent("telco", 60)]
+    assert bank.consents
     with pytest.raises(ProtocolError, match="asked before"):
-        consent.asked("telco", 60)
-    assert consent.answered("telco") == [AwaitConsent("telco", 0)]
-    assert consent.answered("shop") == []
+        bank.hears_that_the_owner_is_asked("telco")
+    assert bank.hears_that_it_takes_part("telco") == [AwaitConsent("telco", 0)]
+    assert bank.hears_that_it_takes_part("shop") == []
     for party in ("telco", "shop"):
         with pytest.raises(ProtocolError, match="asked before"):
-            consent.asked(party, 60)
-    assert not consent
+            bank.hears_that_the_owner_is_asked(party)
+    assert not bank.consents

@@ -116,7 +116,9 @@ def test_a_machine_handles_what_its_table_has_and_nothing_else(machine: type[Mac
 
 @tables
 def test_every_handler_is_marked(machine: type[Machine]) -> None:
-    handlers = {name for name in dir(machine) if name.startswith("_on_")} - {"_on_exchange"}
+    kinds = (machine, *machine.PARTS)
+    handlers = {name for kind in kinds for name in dir(kind) if name.startswith("_on_")}
+    handlers -= {"_on_exchange"}
     assert handlers == {handler.__name__ for handler in machine.HANDLERS.values()}
 
 
@@ -124,7 +126,8 @@ def test_every_handler_is_marked(machine: type[Machine]) -> None:
 def test_every_plan_and_condition_of_a_table_is_one_of_its_machine(machine: type[Machine]) -> None:
     keys = {key for _, key in machine.TABLE if not isinstance(key, type)}
     ground = sys.modules[Machine.__module__]
-    modules = {sys.modules[base.__module__] for base in machine.__mro__ if base is not object}
+    kinds = [*machine.__mro__[:-1], *machine.PARTS]
+    modules = {sys.modules[kind.__module__] for kind in kinds}
     modules -= {ground}
     named = {key for module in modules for key in vars(module).values() if isinstance(key, Done)}
     named |= {Yields(key.plan) for key in named}
@@ -388,22 +391,26 @@ def test_what_comes_after_the_end_changes_nothing(machine: type[Machine]) -> Non
 
 def snapshot(machine: Machine) -> Any:
     """All that a machine holds, in a form that can be compared, and shares nothing with it."""
-    return _frozen({name: value for name, value in vars(machine).items() if name != "handle"}, 0)
+    held = {name: value for name, value in vars(machine).items() if name != "handle"}
+    return _frozen(held, set())
 
 
-def _frozen(value: Any, depth: int) -> Any:
-    assert depth < 40
+def _frozen(value: Any, seen: set[int]) -> Any:
+    """``seen``: objects that were met before, as the parts of a machine know the machine."""
     if isinstance(value, np.ndarray):
         return (value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, dict):
-        return [(key, _frozen(held, depth + 1)) for key, held in value.items()]
+        return [(key, _frozen(held, seen)) for key, held in value.items()]
     if isinstance(value, list | tuple):
-        return [_frozen(held, depth + 1) for held in value]
+        return [_frozen(held, seen) for held in value]
     if isinstance(value, set | frozenset):
         return sorted(map(repr, value))
     if type(value).__module__.startswith(("fedmq", "tests")) and not isinstance(value, Enum):
+        if id(value) in seen:
+            return type(value).__name__
+        seen.add(id(value))
         held = {name: getattr(value, name, None) for name in _fields(value)}
-        return (type(value).__name__, _frozen(held, depth + 1))
+        return (type(value).__name__, _frozen(held, seen))
     return copy.copy(value) if isinstance(value, int | float | str | bytes) else id(value)
 
 

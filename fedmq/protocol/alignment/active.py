@@ -24,14 +24,14 @@ from fedmq.protocol.alignment.states import (
     ActiveAlignmentState,
 )
 from fedmq.protocol.events import Finish, Start
-from fedmq.protocol.machine import AwaitedConsent, AwaitsConsent, on, on_message
+from fedmq.protocol.machine import PeerConsents, on, on_message
 
 __all__ = ["ActiveAlignment"]
 
 State = ActiveAlignmentState
 
 
-class ActiveAlignment(AwaitsConsent, Alignment):
+class ActiveAlignment(Alignment):
     """Aligns ``ids`` with all other ``parties``; finishes with what ``keep`` computes.
 
     ``normalise`` names the steps that the ids have been through. With fewer than ``fewest`` common
@@ -39,6 +39,7 @@ class ActiveAlignment(AwaitsConsent, Alignment):
     """
 
     TABLE = ACTIVE_ALIGNMENT
+    PARTS = (PeerConsents,)
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
 
@@ -61,7 +62,12 @@ class ActiveAlignment(AwaitsConsent, Alignment):
         self._own_places: NDArray[np.uint32] | None = None
         self._ready: set[str] = set()
         self._storing = set(self.peers)
-        self._awaited_consent = AwaitedConsent()
+        self._consents = PeerConsents(self)
+        self._attach(self._consents)
+
+    @property
+    def awaits_consent(self) -> bool:
+        return bool(self._consents)
 
     @on(Start)
     def _on_start(self, _: Start) -> None:
@@ -75,7 +81,7 @@ class ActiveAlignment(AwaitsConsent, Alignment):
     def _on_accept(self, peer: str, body: alignment.AlignmentAccept) -> None:
         if peer in self._fewest:
             raise ProtocolError("the alignment was accepted twice")
-        self._effects += self._awaited_consent.answered(peer)
+        self._consents.answered(peer)
         self._fewest[peer] = body.fewest
         self._total += body.rows
         if len(self._fewest) == len(self._parties):

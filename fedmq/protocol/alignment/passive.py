@@ -26,7 +26,7 @@ from fedmq.protocol.alignment.states import (
     PassiveAlignmentState,
 )
 from fedmq.protocol.events import ComputationFailed, Fail, Finish, UseConsent
-from fedmq.protocol.machine import REFUSES, AsksOwner, on_message
+from fedmq.protocol.machine import REFUSES, OwnConsent, on_message
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 
@@ -44,7 +44,7 @@ class OwnIds(Protocol):
         """The computation that stores the alignment: these of the ids, in this order."""
 
 
-class PassiveAlignment(AsksOwner, Alignment):
+class PassiveAlignment(Alignment):
     """Aligns with all other ``parties``; ``load`` computes this party's :class:`OwnIds`.
 
     ``agree`` raises Refused where the terms do not suit this party. With fewer than ``fewest``
@@ -54,9 +54,9 @@ class PassiveAlignment(AsksOwner, Alignment):
     """
 
     TABLE = PASSIVE_ALIGNMENT
+    PARTS = (OwnConsent,)
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
-    asking_state = State.ASKING
 
     def __init__(
         self,
@@ -74,11 +74,16 @@ class PassiveAlignment(AsksOwner, Alignment):
         self._agree = agree
         self._fewest = fewest
         self._longest = longest
-        self._consent_within = consent_within
+        self._consent = OwnConsent(self, consent_within, self._prepare, self._refuse)
+        self._attach(self._consent)
         self._own: OwnIds
         self._list_origin: NDArray[np.uint32] | None = None
         """Where each row of the active party's list stood before this party sorted it."""
         self._own_places: NDArray[np.uint32]
+
+    @property
+    def awaits_consent(self) -> bool:
+        return self.state is State.ASKING
 
     # Opening
 
@@ -91,7 +96,7 @@ class PassiveAlignment(AsksOwner, Alignment):
         except Refused as error:
             self._refuse(error)
             return
-        self._with_consent(self._active)
+        self._consent.begin(self._active)
 
     def _prepare(self) -> None:
         self._run(IDS, single(self._load), self._with_ids)

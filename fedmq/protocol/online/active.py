@@ -25,6 +25,7 @@ from fedmq.privacy.plan import single
 from fedmq.protocol.events import (
     Answer,
     CancelTimer,
+    Event,
     Fail,
     Finish,
     PeerLost,
@@ -222,7 +223,11 @@ class OnlineBatch(Machine):
             for index in touched.tolist():
                 self._sum_when_arrived(index)
 
-    def _settle(self) -> None:
+    def _take(self, event: Event) -> str:
+        self._at_end(self._ask_next_round)
+        return super()._take(event)
+
+    def _ask_next_round(self) -> None:
         """Ask the next round, once the last one is answered and nothing walks any more."""
         if not self._questions:
             self._impatient = False

@@ -284,7 +284,11 @@ class ActiveTraining(ActiveContests):
             self._run(OFFER, plan, then, partial(self._on_exchange, peer, nodes[0]), about)
         for node, parts in question.parts().items():
             for number, part in enumerate(parts):
-                self._run(QUESTION, part, partial(self._level.add_part, node, number))
+                self._run(QUESTION, part, partial(self._with_part, node, number))
+
+    def _with_part(self, node: int, number: int, pieces: Sequence[Values]) -> None:
+        self._level.add_part(node, number, pieces)
+        self._at_end(self._send_requests)
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         """Everybody reads of sums that cannot be true, and whose they are."""
@@ -302,8 +306,9 @@ class ActiveTraining(ActiveContests):
         rows = {asked: len(self._builder.carrying(asked)) for asked in step.later or (node,)}
         largest = {asked: self._engine.largest_reply(most, held) for asked, held in rows.items()}
         self._level.ask(peer, largest, step, run)
+        self._at_end(self._send_requests)
 
-    def _settle(self) -> None:
+    def _send_requests(self) -> None:
         """The exchanges that came up together travel as one request per peer and round."""
         for peer, body in self._level.requests():
             self._send(peer, body)

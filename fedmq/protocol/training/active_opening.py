@@ -16,7 +16,7 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Values
 from fedmq.protocol.events import Start
-from fedmq.protocol.machine import AwaitedConsent, AwaitsConsent, on, on_message
+from fedmq.protocol.machine import Machine, PeerConsents, on, on_message
 from fedmq.protocol.records import ActiveTree, Signing
 from fedmq.protocol.training.column_constraints import ColumnConstraints
 from fedmq.protocol.training.continuation import continuing
@@ -25,14 +25,14 @@ from fedmq.protocol.training.handshake import Handshake, keyed, opening_of
 from fedmq.protocol.training.model_builder import ModelBuilder
 from fedmq.protocol.training.states import ACTIVE_TRAINING, KEYS, PEER_SETUP, ActiveTrainingState
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.training.transcribed import TranscribedMachine
+from fedmq.protocol.training.transcripts import Transcripts
 
 __all__ = ["ActiveOpening"]
 
 State = ActiveTrainingState
 
 
-class ActiveOpening(AwaitsConsent, TranscribedMachine):
+class ActiveOpening(Machine):
     """Makes keys, sends the terms, and takes what each peer accepts and sets up.
 
     Raises:
@@ -40,6 +40,7 @@ class ActiveOpening(AwaitsConsent, TranscribedMachine):
     """
 
     TABLE = ACTIVE_TRAINING
+    PARTS = (PeerConsents,)
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
     ends_everywhere = True
@@ -63,7 +64,10 @@ class ActiveOpening(AwaitsConsent, TranscribedMachine):
         self._earlier = earlier
         engine.check(params)
         table.check_engine(engine)
-        super().__init__(State.READY, party, peers, signing, active=party)
+        super().__init__(State.READY, peers)
+        if signing is not None:
+            self.witness = Transcripts(self, party, peers, signing, active=party)
+        self._party = party
         self._constraints = ColumnConstraints(party, peers, table, params, engine)
         self._model_id = model
         self._parties = (party, *peers)
@@ -76,12 +80,17 @@ class ActiveOpening(AwaitsConsent, TranscribedMachine):
         )
         self._bins: BinMatrix
         self._handshake = Handshake(peers)
-        self._awaited_consent = AwaitedConsent()
+        self._consents = PeerConsents(self)
+        self._attach(self._consents)
         self._model: ModelBuilder | FoldModels
         if table.folds:
             self._model = FoldModels(table, params, engine, saved)
         else:
             self._model = ModelBuilder(table, params, engine, saved, callbacks)
+
+    @property
+    def awaits_consent(self) -> bool:
+        return bool(self._consents)
 
     @abstractmethod
     def _opened(self) -> None:
@@ -114,7 +123,7 @@ class ActiveOpening(AwaitsConsent, TranscribedMachine):
 
     @on_message(training.SessionAccept)
     def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
-        self._effects += self._awaited_consent.answered(peer)
+        self._consents.answered(peer)
         self._handshake.accept(peer, body, self._engine.largest_setup)
         self._set_up(peer)
 

@@ -17,12 +17,11 @@ from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.hops import AnswerHop
-from fedmq.protocol.machine import on_message
+from fedmq.protocol.machine import Machine, on_message
 from fedmq.protocol.records import PassiveTree
 from fedmq.protocol.training.continuation import check_earlier
 from fedmq.protocol.training.states import EARLIER_DIRECTIONS
 from fedmq.protocol.training.tables import PassiveTable
-from fedmq.protocol.training.transcribed import TranscribedMachine
 
 __all__ = ["FindShare", "PassiveContinuing"]
 
@@ -30,7 +29,7 @@ FindShare = Callable[[str], Computation]
 """Finds this party's share of a model by its name; None where there is none."""
 
 
-class PassiveContinuing(TranscribedMachine):
+class PassiveContinuing(Machine):
     """Says where rows go in the earlier trees; no tree has begun in this attempt."""
 
     _find_share: FindShare | None

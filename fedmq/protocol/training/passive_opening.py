@@ -17,7 +17,7 @@ from fedmq.messages.body import SessionRefuse
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.events import ComputationFailed, Interrupted, SaveCommitment
-from fedmq.protocol.machine import REFUSES, UNLOADED, AsksOwner, on_message
+from fedmq.protocol.machine import REFUSES, UNLOADED, OwnConsent, on_message
 from fedmq.protocol.records import AnsweredSums, PassiveTree, Signing
 from fedmq.protocol.training.candidate_order import RootCells
 from fedmq.protocol.training.category_columns import category_places
@@ -35,13 +35,14 @@ from fedmq.protocol.training.states import (
 )
 from fedmq.protocol.training.sums_counter import SumsCounter, check_sums_bytes
 from fedmq.protocol.training.tables import PassiveTable
+from fedmq.protocol.training.transcripts import Transcripts
 
 __all__ = ["PassiveOpening"]
 
 State = PassiveTrainingState
 
 
-class PassiveOpening(AsksOwner, PassiveContinuing):
+class PassiveOpening(PassiveContinuing):
     """Reads the terms, prepares for them, and accepts or refuses them.
 
     ``load`` computes the :class:`PassiveTable`. ``engine`` finds an engine by its name, or raises
@@ -59,9 +60,9 @@ class PassiveOpening(AsksOwner, PassiveContinuing):
     """
 
     TABLE = PASSIVE_TRAINING
+    PARTS = (OwnConsent,)
     failed_state = State.FAILED
     interrupted_state = State.INTERRUPTED
-    asking_state = State.ASKING
 
     def __init__(
         self,
@@ -83,7 +84,10 @@ class PassiveOpening(AsksOwner, PassiveContinuing):
         consent_within: int = 0,
         others: Sequence[str] = (),
     ) -> None:
-        super().__init__(State.READY, party, (peer, *others), signing, active=peer)
+        super().__init__(State.READY, (peer, *others))
+        if signing is not None:
+            self.witness = Transcripts(self, party, (peer,), signing, active=peer)
+        self._party = party
         self._peer = peer
         self._load = load
         self._find_engine = engine
@@ -100,7 +104,8 @@ class PassiveOpening(AsksOwner, PassiveContinuing):
             self._withheld = self._withheld.and_of(tree.withheld)
         self._most_sums_bytes = most_sums_bytes
         self._find_share = find_share
-        self._consent_within = consent_within
+        self._consent = OwnConsent(self, consent_within, self._prepare, self._refuse)
+        self._attach(self._consent)
         self._saved: tuple[PassiveTree, ...] | None = tuple(saved)
         """The trees of earlier attempts, until the active party has chosen which of them stay."""
         self._next_tree = saved[-1].number + 1 if saved else 0
@@ -111,6 +116,10 @@ class PassiveOpening(AsksOwner, PassiveContinuing):
         self._records: LookupTable
         self._places: list[tuple[int, int]] = []
         """Tree and node of each record."""
+
+    @property
+    def awaits_consent(self) -> bool:
+        return self.state is State.ASKING
 
     @property
     def table(self) -> PassiveTable:
@@ -125,7 +134,7 @@ class PassiveOpening(AsksOwner, PassiveContinuing):
         except FedmqError as error:
             self._refuse(Refused(str(error)))
             return
-        self._with_consent(self._peer)
+        self._consent.begin(self._peer)
 
     def _prepare(self) -> None:
         self._run(PREPARED, self._preparing(self._spec), self._accept)
@@ -164,7 +173,7 @@ class PassiveOpening(AsksOwner, PassiveContinuing):
         root = RootCells(int(np.count_nonzero(learning)))
         showing = Showing(bins, self._secret, self._smallest_cell, learning, root)
         commitment = None
-        if self._transcripts:
+        if self.witness is not None:
             limits = (self._smallest_node, self._smallest_cell)
             commitment = yield from committed(spec, table, bins, self._secret, *limits)
         return PreparedTraining(

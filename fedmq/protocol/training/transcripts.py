@@ -3,61 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.body import Body
-from fedmq.protocol.events import Event, Received, SaveMessage, SaveStatement
+from fedmq.protocol.events import SaveMessage, SaveStatement
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.records import SignedStatement, Signing, Transcript, message_hash
 
-__all__ = ["TranscribedMachine"]
+__all__ = ["Transcripts"]
 
 _TRANSCRIBED = frozenset(training.BODIES) - {training.CircuitPiece, training.BestSoFar}
 """Circuits are drawn at random and told nobody afterwards: nothing is proved by them."""
 
 
-class TranscribedMachine(Machine):
-    """With ``signing`` it keeps a transcript with each peer: of all messages of the training.
+class Transcripts:
+    """The witness of ``machine``: it keeps a transcript with each peer, of all messages.
 
     A passive party signs as it says that a tree is saved, the ``active`` one as it goes on. The
     passive party keeps what was hashed, and nothing else: an auditor hashes it again.
     """
 
     def __init__(
-        self,
-        state: Enum,
-        party: str,
-        peers: Sequence[str],
-        signing: Signing | None,
-        *,
-        active: str,
+        self, machine: Machine, party: str, peers: Sequence[str], signing: Signing, *, active: str
     ) -> None:
-        super().__init__(state, peers)
+        self._emit = machine._emit
         self._party = party
-        self._transcripts: dict[str, Transcript] = {}
-        if signing is not None:
-            for peer in peers if party == active else (active,):
-                passive = peer if party == active else party
-                self._transcripts[peer] = Transcript(signing, active, passive)
+        self.by_peer: dict[str, Transcript] = {}
+        for peer in peers:
+            passive = peer if party == active else party
+            self.by_peer[peer] = Transcript(signing, active, passive)
         self._hashed: tuple[Body | None, bytes] = (None, b"")
 
-    def _send(self, recipient: str, body: Body) -> None:
-        transcript = self._transcripts.get(recipient)
+    def sending(self, recipient: str, body: Body) -> Body:
+        """Note ``body``, and sign where a signature is due; the body that leaves."""
+        transcript = self.by_peer.get(recipient)
         if transcript is not None and type(body) in _TRANSCRIBED:
             body = self._signed(transcript, body)
             self._keep(transcript, False, transcript.answers.count, body)
-        super()._send(recipient, body)
+        return body
 
-    def _take(self, event: Event) -> str:
-        if isinstance(event, Received) and type(event.body) in _TRANSCRIBED:
-            transcript = self._transcripts.get(event.sender)
-            if transcript is not None:
-                transcript.note(event.sender, self._hash(event.body))
-                self._keep(transcript, True, transcript.questions.count, event.body)
-                self._verify(transcript, event.sender, event.body)
-        return super()._take(event)
+    def received(self, sender: str, body: Body) -> None:
+        """Note ``body``; raises as `_verify` where its signature does not hold."""
+        transcript = self.by_peer.get(sender)
+        if transcript is not None and type(body) in _TRANSCRIBED:
+            transcript.note(sender, self._hash(body))
+            self._keep(transcript, True, transcript.questions.count, body)
+            self._verify(transcript, sender, body)
 
     def _signed(self, transcript: Transcript, body: Body) -> Body:
         """``body`` as it is sent: noted, and signed where something is due to be."""
@@ -83,7 +75,7 @@ class TranscribedMachine(Machine):
         if isinstance(body, training.SessionAccept):
             transcript.commitment = body.commitment
             if not body.commitment:  # it answers for nothing, which is for its own policy to say
-                del self._transcripts[sender]
+                del self.by_peer[sender]
         elif isinstance(body, training.TreeSaved):
             statement = transcript.state(body.tree)
             if not transcript.signing.verifies(sender, statement.to_bytes(), body.signature):
