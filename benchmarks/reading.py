@@ -32,8 +32,7 @@ from benchmarks.page import write_page
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.data.table import ReadTable
-from fedmq.party.online.rows.rows import ServedRows
-from fedmq.party.online.rows.source import ServingSource
+from fedmq.party.online.rows import ServedRows, ServingSource
 from fedmq.simulation.memory_watch import MemoryWatch
 from tests.postgres_server import PostgresServer
 

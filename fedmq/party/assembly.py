@@ -303,15 +303,15 @@ def _http_server(
     if section is None:
         return None
     try:
-        from fedmq.party.http.health import health_router
-        from fedmq.party.http.metrics import metrics_router
-        from fedmq.party.http.predict import predict_router
-        from fedmq.party.http.score_metrics import (
+        from fedmq.party.http.monitoring import (
             AnsweringCollector,
             DriftCollector,
             LookupCollector,
             ScoreCollector,
+            health_router,
+            metrics_router,
         )
+        from fedmq.party.http.predict import predict_router
         from fedmq.party.http.server import HttpServer
     except ImportError:
         raise ConfigError("[http] needs more packages; run: pip install 'fedmq[http]'") from None

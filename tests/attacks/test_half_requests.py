@@ -15,8 +15,7 @@ from pydantic import SecretStr
 
 from fedmq.cli.daemon.repeated_warnings import RepeatedWarnings
 from fedmq.party.configuration.http import HttpSection
-from fedmq.party.http.connections import ConnectionLimits
-from fedmq.party.http.server import HttpServer
+from fedmq.party.http.server import ConnectionLimits, HttpServer
 from fedmq.transport.rabbitmq.certificates import Authority
 
 TOKEN = "a-token-of-sixteen-characters"

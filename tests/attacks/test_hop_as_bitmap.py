@@ -15,10 +15,8 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header
 from fedmq.messages.online import OnlineExits, OnlineHop, OnlineRefusal
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.online.answering.answering import Answering
-from fedmq.party.online.answering.batch_ledger import BatchLedger
-from fedmq.party.online.answering.hosted_share import HostedShare
-from fedmq.party.online.rows.rows import Rows, RowsInMemory
+from fedmq.party.online.answering import Answering, BatchLedger, HostedShare
+from fedmq.party.online.rows import Rows, RowsInMemory
 from fedmq.protocol.online.passive import AnsweringShare
 from tests.party.online.serving_harness import ServingHarness, hosted
 from tests.protocol.online.test_online import World

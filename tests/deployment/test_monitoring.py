@@ -15,12 +15,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedmq.party.http.metrics import metrics_router
-from fedmq.party.http.score_metrics import (
+from fedmq.party.http.monitoring import (
     AnsweringCollector,
     DriftCollector,
     LookupCollector,
     ScoreCollector,
+    metrics_router,
 )
 from fedmq.party.telemetry.metrics import Counters, Gauges, LookupCounters, ScoreCounters
 from tests.deployment.helm import ROOT

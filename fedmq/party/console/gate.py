@@ -24,7 +24,7 @@ from fedmq.party.console.routes import Changes, Route, Shows
 from fedmq.party.console.sign_in.one_time_tokens import Grant, OneTimeTokens
 from fedmq.party.console.sign_in.sign_ins import SIGN_IN_SECONDS, SignIn, SignIns
 from fedmq.party.console.visit import Change, Visit
-from fedmq.party.http.client_certificates import certificate_name
+from fedmq.party.http.access import certificate_name
 from fedmq.party.services.service import PartyContext
 
 __all__ = ["Endpoint", "Gate"]

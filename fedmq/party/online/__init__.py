@@ -1,1 +1,1 @@
-"""How is a score made while somebody waits? Scoring, answering, and the rows of both."""
+"""How is a score made while somebody waits? Requests, scores, answers, and the rows of both."""

@@ -1,10 +1,16 @@
-"""Who takes what comes on the online lane: a scorer at the label holder, elsewhere an answerer."""
+"""Who takes what comes on the online lane, and how does an answer leave?
+
+At the active party a scorer takes answers, elsewhere an answerer takes questions.
+"""
 
 from __future__ import annotations
 
+import itertools
+import logging
 from collections.abc import Callable, Set
 from typing import TYPE_CHECKING
 
+from fedmq.errors import LinkError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import OnlineHop, OnlineRows
@@ -14,15 +20,13 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.consent import Consent
 from fedmq.party.consent.question_log import QuestionLog
 from fedmq.party.data.id_column import comparable
-from fedmq.party.identity.sealer import Sealer
-from fedmq.party.online.answering.answering import Answering
-from fedmq.party.online.drift.watch import DriftWatch
+from fedmq.party.identity.sealer import Clear, Sealer
+from fedmq.party.online.answering import Answering
+from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.model_loader import ModelLoader
-from fedmq.party.online.rows.source import ServingSource
-from fedmq.party.online.scoring.prediction_service import PredictionService
-from fedmq.party.online.scoring.request_queue import RequestQueue
-from fedmq.party.online.scoring.scorer import Scorer
-from fedmq.party.online.scoring.sender import OnlineSender
+from fedmq.party.online.requests import PredictionService, RequestQueue
+from fedmq.party.online.rows import ServingSource
+from fedmq.party.online.scoring import Scorer
 from fedmq.party.store.deployments import Deployments
 from fedmq.party.store.models import ModelStore
 from fedmq.transport.background_tasks import BackgroundTasks
@@ -31,7 +35,10 @@ from fedmq.transport.link import Link
 if TYPE_CHECKING:
     from fedmq.party.telemetry.spans import OnlineSpans
 
-__all__ = ["OnlineLane"]
+__all__ = ["OnlineLane", "OnlineSender"]
+
+
+log = logging.getLogger(__name__)
 
 
 class OnlineLane:
@@ -162,3 +169,42 @@ class OnlineLane:
         if answer is not None:
             seconds = body.budget if isinstance(body, OnlineHop | OnlineRows) else 1.0
             self._sender.send(header.sender, answer, header.session, seconds)
+
+
+class OnlineSender:
+    """Sends the online messages of one party, each once: whoever misses an answer asks again.
+
+    ``sealer`` makes the bytes of an envelope; without one they are in the clear.
+    """
+
+    def __init__(self, federation: str, link: Link, sealer: Sealer | None = None) -> None:
+        self.lost = 0
+        """Messages that the link did not take."""
+        self._federation = federation
+        self._link = link
+        self._sealer = sealer or Clear()
+        self._numbers = itertools.count(1)
+        self._tasks = BackgroundTasks()
+
+    def send(self, recipient: str, body: Body, session: str, seconds: float) -> None:
+        """Send ``body``, which is of use for ``seconds``, in the background."""
+        party = self._link.party
+        header = Header.unsequenced(
+            f"{session}/{party}/{next(self._numbers)}",
+            federation=self._federation,
+            session=session,
+            attempt=1,
+            sender=party,
+            recipient=recipient,
+            kind=body.kind,
+        )
+        self._tasks.spawn(self._post(header, body, max(seconds, 0.05)))
+
+    async def _post(self, header: Header, body: Body, seconds: float) -> None:
+        try:
+            await self._sealer.ready(header, seconds)
+            data = self._sealer.seal(Envelope(header, body))
+            await self._link.post(header.recipient, data, message_id=header.id, expires=seconds)
+        except LinkError as error:
+            self.lost += 1
+            log.debug("%s was not sent: %s", header.id, error)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedmq.party.consent.spent_limits import spent_sums
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.online.drift.watch import DriftWatch
+from fedmq.party.online.drift import DriftWatch
 from fedmq.party.operations.certificate_expiry import certificate_expiry
 from fedmq.party.operations.dead_letters import Redelivery
 from fedmq.party.operations.ended_sessions import ended_sessions

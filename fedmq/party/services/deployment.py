@@ -16,9 +16,9 @@ from fedmq.errors import ConfigError, DaemonError, FedmqError, Refused, error_of
 from fedmq.messages.body import NAME_OF_MODEL, Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.online import ModelDeploy, ModelReady
-from fedmq.party.online.answering.hosted_share import LoadedShare
+from fedmq.party.online.answering import LoadedShare
 from fedmq.party.online.lane import OnlineLane
-from fedmq.party.online.scoring.request import PredictRequest, RequestError
+from fedmq.party.online.requests import PredictRequest, RequestError
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.checkpointing import HostingCheckpointer
 from fedmq.party.sessions.recovery import Opening

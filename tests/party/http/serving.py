@@ -10,7 +10,7 @@ import httpx
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.requests import PredictionService
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 
 TOKEN = "a-token-of-sixteen-characters"

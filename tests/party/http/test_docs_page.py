@@ -12,10 +12,10 @@ from fastapi import APIRouter
 
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.docs_page import docs_page
-from fedmq.party.http.health import health_router
+from fedmq.party.http.monitoring import health_router
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.requests import PredictionService
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 

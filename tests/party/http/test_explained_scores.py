@@ -108,7 +108,7 @@ async def test_many_rows_are_explained_beside_the_event_loop_to_the_same_values(
     harness = ServingHarness(world, mode="bitmap", agreed=agreed(world), batch_rows=100)
     at_once = (await harness.scorer.score("production", world.ids, explain=True)).contributions
     assert at_once is not None
-    monkeypatch.setattr("fedmq.party.online.scoring.scorer._FACTORS_AT_ONCE", 0)
+    monkeypatch.setattr("fedmq.party.online.scoring._FACTORS_AT_ONCE", 0)
     beside = (await harness.scorer.score("production", world.ids, explain=True)).contributions
     np.testing.assert_array_equal(at_once, beside)
     np.testing.assert_allclose(at_once.sum(axis=1), world.margins, atol=1e-5)

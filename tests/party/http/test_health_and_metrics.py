@@ -12,8 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fedmq.computation import Given
 from fedmq.party.configuration.http import HttpSection
-from fedmq.party.http.health import health_router
-from fedmq.party.http.metrics import metrics_router
+from fedmq.party.http.monitoring import health_router, metrics_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.operations.health import Health
 from fedmq.party.telemetry.metrics import Counters, Gauges

@@ -18,9 +18,8 @@ from fedmq.errors import ConfigError, DaemonError, DataError, PeerSilent, RowsUn
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.online.rows.rows import Rows, ServedRows
-from fedmq.party.online.scoring.prediction_service import PredictionService
-from fedmq.party.online.scoring.request import PredictRequest, RequestError
+from fedmq.party.online.requests import PredictionService, PredictRequest, RequestError
+from fedmq.party.online.rows import Rows, ServedRows
 from tests.party.http.serving import PREDICT, TOKEN, serving
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World

@@ -14,7 +14,7 @@ from fedmq import AsyncClient
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.predict import ARROW, predict_router
 from fedmq.party.http.server import HttpServer
-from fedmq.party.online.scoring.prediction_service import PredictionService
+from fedmq.party.online.requests import PredictionService
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 

@@ -9,13 +9,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fedmq.party.configuration.http import HttpSection
-from fedmq.party.http.metrics import metrics_router
+from fedmq.party.http.monitoring import AnsweringCollector, ScoreCollector, metrics_router
 from fedmq.party.http.predict import predict_router
-from fedmq.party.http.score_metrics import AnsweringCollector, ScoreCollector
 from fedmq.party.http.server import HttpServer
-from fedmq.party.online.scoring.prediction_service import PredictionService
-from fedmq.party.online.scoring.request import RequestError
-from fedmq.party.telemetry.metrics import Counters, Gauges, ScoreCounters
+from fedmq.party.online.requests import PredictionService, RequestError
+from fedmq.party.telemetry.counters import Counters, Gauges
+from fedmq.party.telemetry.serving_counters import ScoreCounters
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 

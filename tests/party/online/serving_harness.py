@@ -15,13 +15,11 @@ from fedmq.messages.body import Body
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.online.answering.answering import Answering
-from fedmq.party.online.answering.hosted_share import HostedShare
-from fedmq.party.online.drift.watch import DriftWatch
-from fedmq.party.online.rows.rows import Rows, RowsInMemory
-from fedmq.party.online.scoring.scorer import Scorer
-from fedmq.party.online.scoring.served_model import ServedModel
-from fedmq.party.telemetry.spans import OnlineSpans
+from fedmq.party.online.answering import Answering, HostedShare
+from fedmq.party.online.drift import DriftWatch
+from fedmq.party.online.rows import Rows, RowsInMemory
+from fedmq.party.online.scoring import Scorer, ServedModel
+from fedmq.party.telemetry.serving_spans import OnlineSpans
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.online.passive import AnsweringShare
 from fedmq.transport.background_tasks import BackgroundTasks

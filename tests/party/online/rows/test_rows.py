@@ -17,12 +17,17 @@ from fedmq.errors import ConfigError, DataError, RowsUnavailable
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.data.sources.sql_pool import SqlPool
-from fedmq.party.online.rows.looked_up import LookedUpRows
-from fedmq.party.online.rows.lookup import Lookup, PlanLookup
-from fedmq.party.online.rows.row_cache import RowCache
-from fedmq.party.online.rows.rows import Rows, RowsInMemory, ServedRows
-from fedmq.party.online.rows.source import ServingSource
-from fedmq.party.telemetry.metrics import LookupCounters
+from fedmq.party.online.rows import (
+    LookedUpRows,
+    Lookup,
+    PlanLookup,
+    RowCache,
+    Rows,
+    RowsInMemory,
+    ServedRows,
+    ServingSource,
+)
+from fedmq.party.telemetry.serving_counters import LookupCounters
 from tests.party.data.sources.test_sources import as_csv, as_sql
 from tests.postgres_server import PostgresServer
 

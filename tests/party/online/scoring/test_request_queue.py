@@ -13,8 +13,7 @@ import pytest
 from fedmq.boosting.model.contributions import Explainer
 from fedmq.errors import LinkError
 from fedmq.party.configuration.online import RequestsSection
-from fedmq.party.online.scoring.prediction_service import PredictionService
-from fedmq.party.online.scoring.request_queue import RequestQueue
+from fedmq.party.online.requests import PredictionService, RequestQueue
 from fedmq.transport.rabbitmq.connection import BrokerConnection
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World

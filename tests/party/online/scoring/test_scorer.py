@@ -14,7 +14,7 @@ from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, Refused
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
-from fedmq.party.online.rows.rows import Rows, ServedRows
+from fedmq.party.online.rows import Rows, ServedRows
 from fedmq.protocol.online.options import Mode
 from tests.party.online.serving_harness import ServingHarness
 from tests.protocol.online.test_online import MODES, World

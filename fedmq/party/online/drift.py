@@ -1,4 +1,4 @@
-"""Do the people who are scored drift from those of the training? Counted beside the event loop.
+"""Are the people who are scored like those that the model learned from?
 
 While somebody waits for a score, values are only put aside; every few seconds a thread counts them.
 """
@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.population_stability import BinnedColumn, stability_index
 from fedmq.errors import FedmqError
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.online import DriftSection
-from fedmq.party.online.drift.window import DriftWindow
 from fedmq.party.store.trained_counts import TrainedCounts, drift_files
 from fedmq.transport.background_tasks import BackgroundTasks
 
-__all__ = ["Drift", "DriftWatch"]
+__all__ = ["Drift", "DriftWatch", "DriftWindow"]
+
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ _COUNT_SECONDS = 5.0
 _SAVE_SECONDS = 60.0
 _MOST_WAITING = 100_000  # rows that wait to be counted; more are left out
 _BATCHES = 256  # of which it is known who was put aside
+_BLOCKS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,48 +50,6 @@ class Drift:
     index: float
     rows: int
     alarm: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PutAside:
-    """Values (rows, columns) that wait to be counted; ``scores``: they are margins."""
-
-    model: str
-    scores: bool
-    values: NDArray[np.float32]
-
-
-class _WatchedModel:
-    """The windows of one model; ``file`` keeps their counts over restarts."""
-
-    def __init__(self, trained: TrainedCounts, file: Path, rows: int) -> None:
-        self.columns = DriftWindow(trained.columns, rows)
-        self.scores = DriftWindow(trained.scores, rows)
-        self.unsaved = False
-        self._file = file
-        self._trained = hashlib.sha256(trained.model_dump_json().encode()).hexdigest()
-
-    def read(self) -> None:
-        """Go on with what was counted before, if it was counted in these bins."""
-        try:
-            saved = json.loads(self._file.read_text(encoding="utf-8"))
-            if saved["trained"] == self._trained:
-                self.columns.restore(saved["columns"])
-                self.scores.restore(saved["scores"])
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, KeyError, TypeError):
-            log.warning("%s: cannot be read; drift is counted anew", self._file)
-
-    def write(self) -> None:
-        """Keep the counts; OSError if the disk refuses."""
-        saved = {
-            "trained": self._trained,
-            "columns": self.columns.saved(),
-            "scores": self.scores.saved(),
-        }
-        write_atomically(self._file, json.dumps(saved), 0o600)
-        self.unsaved = False
 
 
 class DriftWatch:
@@ -246,3 +206,103 @@ class DriftWatch:
         model = _WatchedModel(trained, scored, self._section.rows)
         model.read()
         return model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PutAside:
+    """Values (rows, columns) that wait to be counted; ``scores``: they are margins."""
+
+    model: str
+    scores: bool
+    values: NDArray[np.float32]
+
+
+class _WatchedModel:
+    """The windows of one model; ``file`` keeps their counts over restarts."""
+
+    def __init__(self, trained: TrainedCounts, file: Path, rows: int) -> None:
+        self.columns = DriftWindow(trained.columns, rows)
+        self.scores = DriftWindow(trained.scores, rows)
+        self.unsaved = False
+        self._file = file
+        self._trained = hashlib.sha256(trained.model_dump_json().encode()).hexdigest()
+
+    def read(self) -> None:
+        """Go on with what was counted before, if it was counted in these bins."""
+        try:
+            saved = json.loads(self._file.read_text(encoding="utf-8"))
+            if saved["trained"] == self._trained:
+                self.columns.restore(saved["columns"])
+                self.scores.restore(saved["scores"])
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError):
+            log.warning("%s: cannot be read; drift is counted anew", self._file)
+
+    def write(self) -> None:
+        """Keep the counts; OSError if the disk refuses."""
+        saved = {
+            "trained": self._trained,
+            "columns": self.columns.saved(),
+            "scores": self.scores.saved(),
+        }
+        write_atomically(self._file, json.dumps(saved), 0o600)
+        self.unsaved = False
+
+
+class DriftWindow:
+    """About the last ``rows`` rows, counted in the bins of ``columns``."""
+
+    def __init__(self, columns: Sequence[BinnedColumn], rows: int) -> None:
+        self.columns = tuple(columns)
+        self._most = rows
+        self._blocks: deque[list[NDArray[np.int64]]] = deque([self._empty()])
+        self._sizes: deque[int] = deque([0])
+
+    @property
+    def rows(self) -> int:
+        """How many rows are in the window."""
+        return sum(self._sizes)
+
+    def add(self, values: NDArray[np.float32]) -> None:
+        """Count ``values``, float32 (rows, columns); the oldest block leaves for a new one."""
+        step = max(1, self._most // _BLOCKS)
+        while len(values):
+            if self._sizes[-1] >= step:
+                self._blocks.append(self._empty())
+                self._sizes.append(0)
+            part, values = np.split(values, [step - self._sizes[-1]])
+            for at, column in enumerate(self.columns):
+                self._blocks[-1][at] += column.count(part[:, at])
+            self._sizes[-1] += len(part)
+        while self.rows - self._sizes[0] >= self._most:
+            self._blocks.popleft()
+            self._sizes.popleft()
+
+    def indices(self) -> dict[str, float]:
+        """The population stability index of each column, by its name."""
+        return {
+            column.name: stability_index(
+                column.counts, np.sum([block[at] for block in self._blocks], axis=0)
+            )
+            for at, column in enumerate(self.columns)
+        }
+
+    def saved(self) -> list[Any]:
+        """What :meth:`restore` takes, as plain data."""
+        return [
+            [size, [counts.tolist() for counts in block]]
+            for size, block in zip(self._sizes, self._blocks, strict=True)
+        ]
+
+    def restore(self, saved: list[Any]) -> None:
+        """Go on with what was ``saved``; ValueError where it was counted in other bins."""
+        blocks = [[np.array(counts, np.int64) for counts in block] for _, block in saved]
+        shapes = [(len(column.counts),) for column in self.columns]
+        if any([counts.shape for counts in block] != shapes for block in blocks):
+            raise ValueError("other bins")
+        self._blocks = deque(blocks or [self._empty()])
+        self._sizes = deque([int(size) for size, _ in saved] or [0])
+
+    def _empty(self) -> list[NDArray[np.int64]]:
+        return [np.zeros(len(column.counts), np.int64) for column in self.columns]

@@ -1,27 +1,33 @@
-"""Whom the HTTP server lets in, and with how long a body.
+"""Whom does the HTTP server let in, and with how long a body?
 
 Plain ASGI, so that a prediction pays for nothing else.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import ssl
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["BodyGuard", "HostGuard", "TokenGuard", "is_stranger"]
+from fedmq.transport.rabbitmq.certificates import common_name
+
+__all__ = ["BodyGuard", "HostGuard", "TokenGuard", "certificate_name", "certified", "is_stranger"]
+
 
 _OPEN = ("/docs", "/openapi.json")
 """Answered without a token, as a browser sends none. They show nothing of data, models or peers."""
+
 _OPEN_BELOW = ("/health/", "/console/")
 """Health says no more than yes or no to a stranger; the console asks people to sign in."""
-
-
 _STRANGER = "fedmq.stranger"
+_KEY = "fedmq.certificate"
 
 
 def is_stranger(request: Request) -> bool:
@@ -97,3 +103,37 @@ def _header(scope: Scope, name: bytes) -> bytes:
 
 def _refusal(status: int, reason: str) -> JSONResponse:
     return JSONResponse({"error": reason}, status_code=status)
+
+
+def certificate_name(request: Request) -> str | None:
+    """The common name in the caller's certificate, which TLS has verified; None without one."""
+    name = request.scope.get(_KEY)
+    return None if name is None else str(name)
+
+
+def certified(protocol: type[Any]) -> type[Any]:
+    """uvicorn's ``protocol``, whose requests carry the name in the connection's certificate."""
+
+    class Certified(protocol):  # type: ignore[misc]  # a base that is known at run time only
+        app: ASGIApp
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            encryption = transport.get_extra_info("ssl_object")
+            shown = None if encryption is None else encryption.getpeercert(binary_form=True)
+            name = None if shown is None else common_name(ssl.DER_cert_to_PEM_cert(shown).encode())
+            if name is not None:
+                self.app = _Named(self.app, name)
+
+    return Certified
+
+
+class _Named:
+    """Hands requests on to ``app`` with the ``name`` of a certificate."""
+
+    def __init__(self, app: ASGIApp, name: str) -> None:
+        self._app = app
+        self._name = name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, _KEY: self._name}, receive, send)

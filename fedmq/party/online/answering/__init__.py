@@ -1,1 +1,0 @@
-"""What does a feature holder answer to an online question, and how often?"""

@@ -1,1 +1,0 @@
-"""Are the people who are scored like those that the model learned from?"""

@@ -1,0 +1,453 @@
+"""Which values has a row? In memory, or looked up in a database by id.
+
+A table is read once and held. The rows of an SQL source are looked up when somebody asks for them,
+and kept for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import DataError, RowsUnavailable
+from fedmq.party.configuration.data import ColumnType, DataSection
+from fedmq.party.configuration.online import OnlineSection
+from fedmq.party.data.id_column import comparable
+from fedmq.party.data.loading import model_columns, served_columns
+from fedmq.party.data.sources.fetched import Fetched
+from fedmq.party.data.sources.opening import source_of
+from fedmq.party.data.sources.source import Batch
+from fedmq.party.data.sources.sql_engine import driver_line
+from fedmq.party.data.sources.sql_pool import SqlPool
+from fedmq.party.data.table import Roles, table_of
+from fedmq.party.telemetry.serving_counters import LookupCounters
+
+__all__ = [
+    "Known",
+    "LoadRows",
+    "LookedUpRows",
+    "Lookup",
+    "PlanLookup",
+    "Reading",
+    "RowCache",
+    "Rows",
+    "RowsInMemory",
+    "ServedRows",
+    "ServingSource",
+]
+
+
+log = logging.getLogger(__name__)
+
+_IDS_PER_STATEMENT = 500  # the smallest limit of a database in use, SQLite's of old, is 999
+
+Known = Mapping[str, NDArray[np.float32] | None]
+"""By id, the values of its row; None where there is no such row."""
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes it
+_LARGEST = 2**63 - 1  # of a database's whole numbers
+_TEXT = re.compile(r"[^\0]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How rows are read at ``party``: by a computation, which runs in another process."""
+
+    party: str
+    data: DataSection
+    by_id: bool
+
+    def of(self, features: tuple[str, ...], model: str) -> LoadRows | PlanLookup:
+        """A computation: read the ``features`` of ``model``, or plan how to look them up."""
+        kind = PlanLookup if self.by_id else LoadRows
+        return kind(self.party, self.data, features, model)
+
+
+class ServingSource:
+    """Gives every model its rows; those that look them up share one pool of connections."""
+
+    def __init__(self, party: str, data: DataSection, section: OnlineSection) -> None:
+        self.counters = LookupCounters()
+        self.reading = Reading(party, data, data.type == "sql" and section.lookup.enabled)
+        self._section = section
+        self._pool: SqlPool | None = None
+
+    async def open(self) -> None:
+        """Connect to a database; it may still be away.
+
+        Raises:
+            ConfigError: its driver is not installed, or its URL is none.
+        """
+        if not self.reading.by_id:
+            return
+        data, section = self.reading.data, self._section.lookup
+        assert data.url is not None
+        # In a thread: the driver has to be imported.
+        self._pool = await asyncio.to_thread(
+            SqlPool,
+            f"{self.reading.party}: {data.place}",
+            data.url,
+            section.connections,
+            section.timeout,
+        )
+        with contextlib.suppress(DataError):
+            await self._pool.run(lambda _: None)  # so that the first question finds a connection
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be looked up now; empty while all is well."""
+        return "" if self._pool is None else self._pool.trouble
+
+    def served(self, loaded: Rows | Lookup) -> ServedRows:
+        """The rows of a model, from the result of the computation of :class:`Reading`."""
+        if isinstance(loaded, Rows):
+            return RowsInMemory(loaded)
+        section = self._section.lookup
+        if self._pool is None:
+            data = self.reading.data
+            assert data.url is not None
+            name = f"{self.reading.party}: {data.place}"
+            self._pool = SqlPool(name, data.url, section.connections, section.timeout)
+        return LookedUpRows(
+            loaded, self._pool, self.counters, section.entries, self._section.max_age
+        )
+
+    def stamp(self) -> Any:
+        """Changes when rows in memory are out of date; None while the source cannot be seen."""
+        path = self.reading.data.path
+        if path is None:
+            # Whether the result of a query has changed cannot be seen: no two stamps are equal.
+            return "" if self.reading.by_id else object()
+        try:
+            seen = path.stat()
+        except OSError:
+            return None
+        return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._pool is not None:
+            self._pool.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Values of rows: ``values`` is float32 (rows + 1, features), ``row_of`` has the row of an id.
+
+    The last row is all missing (NaN); it stands for unknown ids.
+    """
+
+    features: tuple[str, ...]
+    values: NDArray[np.float32]
+    row_of: Mapping[str, int]
+
+    @classmethod
+    def of(cls, features: tuple[str, ...], values: NDArray[np.float32], ids: Sequence[str]) -> Rows:
+        """Rows of ``ids`` with ``values``, float32 (ids, features), and one for unknown ids."""
+        unknown = np.full((1, len(features)), np.nan, np.float32)
+        row_of = {name: row for row, name in enumerate(ids)}
+        return cls(features, np.vstack([values, unknown]), row_of)
+
+    def places(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id, int64 (ids,); -1, the row without values, where it is unknown."""
+        return np.array([self.row_of.get(name, -1) for name in ids], dtype=np.int64)
+
+
+class ServedRows(ABC):
+    """Where a model's values of a row come from, at one party."""
+
+    features: tuple[str, ...]
+    """The names of the values, in the order of the model's share."""
+
+    @abstractmethod
+    async def about(self, ids: Sequence[str], seconds: float) -> Rows:
+        """Rows that have those of ``ids`` which the source knows, and perhaps others.
+
+        Raises:
+            RowsUnavailable: the source cannot be read, or not within ``seconds``.
+        """
+
+
+class RowsInMemory(ServedRows):
+    """All rows of the source, as they were when it was read."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.features = rows.features
+        self._rows = rows
+
+    async def about(self, ids: Sequence[str], seconds: float) -> Rows:
+        return self._rows
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRows:
+    """Read ``data`` at ``party``: the columns ``features``, in that order, for model ``model``."""
+
+    label: ClassVar[str] = "LoadRows"
+    party: str
+    data: DataSection
+    features: tuple[str, ...]
+    model: str
+
+    def run(self) -> Rows:
+        """All rows of the source.
+
+        Raises:
+            DataError: naming party, source and column.
+        """
+        values, row_of = served_columns(self.party, self.data, self.features, self.model)
+        return Rows.of(self.features, values, tuple(row_of))
+
+
+class LookedUpRows(ServedRows):
+    """The rows that ``lookup`` finds through ``pool``, kept in a cache, unknown ids among them.
+
+    All who ask for an id that is being fetched wait for the one statement: questions that are
+    repeated because a database is slow do not make it slower.
+    """
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        pool: SqlPool,
+        counters: LookupCounters,
+        entries: int,
+        max_age: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.features = lookup.features
+        self._lookup = lookup
+        self._pool = pool
+        self._counters = counters
+        self._cache = RowCache(entries, max_age, clock)
+        self._fetching: dict[str, asyncio.Task[Known | None]] = {}
+
+    async def about(self, ids: Sequence[str], seconds: float) -> Rows:
+        asked = dict.fromkeys(ids)
+        known = dict(self._cache.find(asked))
+        missing = [name for name in asked if name not in known]
+        self._counters.hits += len(known)
+        self._counters.misses += len(missing)
+        for part in _parts([name for name in missing if name not in self._fetching]):
+            self._fetching |= dict.fromkeys(part, asyncio.create_task(self._fetch(part)))
+        fetches = {self._fetching[name] for name in missing}
+        if fetches:
+            done, failed = await asyncio.wait(fetches, timeout=seconds)
+            for fetch in done:
+                fetched = None if fetch.cancelled() else fetch.result()
+                if fetched is None:
+                    failed.add(fetch)
+                else:
+                    known |= fetched
+            if failed:
+                raise RowsUnavailable(f"{self._lookup.party}: its rows cannot be looked up now")
+        rows = {name: row for name in asked if (row := known[name]) is not None}
+        shape = len(rows), len(self.features)
+        values = np.array(list(rows.values()), np.float32).reshape(shape)
+        return Rows.of(self.features, values, tuple(rows))
+
+    async def _fetch(self, ids: Sequence[str]) -> Known | None:
+        """The rows of ``ids``; None if the database does not answer, which is in the log."""
+        with self._counters.lookup():
+            try:
+                known = await self._pool.run(partial(self._lookup.read, ids=ids))
+            except DataError:
+                self._counters.failures += 1
+                return None
+            finally:
+                for name in ids:
+                    del self._fetching[name]
+        self._cache.put(known)
+        return known
+
+
+def _parts(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), _IDS_PER_STATEMENT):
+        yield ids[start : start + _IDS_PER_STATEMENT]
+
+
+class RowCache:
+    """At most ``entries`` ids, each for ``max_age`` seconds of ``clock``; the oldest go first."""
+
+    def __init__(self, entries: int, max_age: float, clock: Callable[[], float]) -> None:
+        self._most_entries = entries
+        self._max_age = max_age
+        self._clock = clock
+        self._entries: dict[str, tuple[float, NDArray[np.float32] | None]] = {}
+        """By id, in the order in which they came: when its row was looked up, and its values."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, ids: Iterable[str]) -> Known:
+        """Those of ``ids`` that are here and fresh."""
+        oldest = self._clock() - self._max_age
+        found = {}
+        for name in ids:
+            entry = self._entries.get(name)
+            if entry is not None and entry[0] > oldest:
+                found[name] = entry[1]
+        return found
+
+    def put(self, known: Known) -> None:
+        """Keep ``known`` from now on."""
+        now = self._clock()
+        for name, values in known.items():
+            self._entries.pop(name, None)  # so that it goes to the end
+            self._entries[name] = now, values
+        while len(self._entries) > self._most_entries:
+            del self._entries[next(iter(self._entries))]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLookup:
+    """Find out how to look up the ``features`` of model ``model`` in ``data`` at ``party``."""
+
+    label: ClassVar[str] = "PlanLookup"
+    party: str
+    data: DataSection
+    features: tuple[str, ...]
+    model: str
+
+    def run(self) -> Lookup:
+        """Read the first rows: what is wrong with the source as a whole shows now.
+
+        Raises:
+            DataError: naming party, source, column, and what to do.
+        """
+        data = self.data
+        where = f"{self.party}: {data.place}"
+        if "sha256" in data.normalise and not data.hashed:
+            raise DataError(
+                f"{where}: ids are compared as their SHA-256, by which they cannot be found here; "
+                "let the query yield that and say hashed = true, or keep the rows in memory with "
+                "online.lookup.enabled = false"
+            )
+        with source_of(self.party, data) as source:
+            roles = Roles.of(source, data, labelled=False).narrowed(self.features)
+            first = next(source.batches(roles.all), None)
+        if first is None:
+            raise DataError(f"{where}: there are no rows")
+        # The model's features show of what type a column is; a few rows do not.
+        types = {**_types(self.features, roles.features), **data.types}
+        ids = first.cells[roles.id]
+        lookup = Lookup(
+            self.party,
+            data.model_copy(update={"types": types}),
+            roles,
+            self.features,
+            self.model,
+            whole=isinstance(ids[0], int),
+        )
+        _known(where, first, lookup)
+        for name, compared in zip(ids, comparable(list(map(str, ids)), data), strict=True):
+            if str(name) != compared:
+                raise DataError(
+                    f"{where}: the id {str(name)[:40]!r} is compared as {compared[:40]!r}, by "
+                    "which it cannot be found; let the query yield ids in that form, or keep the "
+                    "rows in memory with online.lookup.enabled = false"
+                )
+        return lookup
+
+
+def _types(features: Sequence[str], columns: Sequence[str]) -> Mapping[str, ColumnType]:
+    """The types of ``columns``: a number's feature is named COLUMN, a category's COLUMN=VALUE."""
+    return {column: "number" if column in features else "category" for column in columns}
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The columns ``roles`` of ``data`` at ``party`` make the ``features`` of model ``model``.
+
+    ``whole`` says that the id column holds whole numbers, not text.
+    """
+
+    party: str
+    data: DataSection
+    roles: Roles
+    features: tuple[str, ...]
+    model: str
+    whole: bool
+
+    def read(self, connection: Any, ids: Sequence[str]) -> Known:
+        """The rows of ``ids``, by one statement if all is well.
+
+        An id counts as unknown if its row cannot be read, or if it has several rows where the
+        data section allows one. That is logged; all others get their answer.
+        """
+        # A database reports an error for an id that no column of this type can hold.
+        wanted = [name for name in ids if self._fits_column(name)]
+        known = dict.fromkeys(ids)
+        rows = self._fetched(connection, wanted) if wanted else []
+        if rows:
+            known |= {name: row for name, row in self._read(rows).items() if name in known}
+        return known
+
+    def _fits_column(self, name: str) -> bool:
+        if not self.whole:
+            return _TEXT.fullmatch(name) is not None
+        return _WHOLE.fullmatch(name) is not None and -_LARGEST <= int(name) <= _LARGEST
+
+    def _fetched(self, connection: Any, ids: Sequence[str]) -> Sequence[Sequence[Any]]:
+        from sqlalchemy.exc import DataError as DatabaseDataError
+
+        try:
+            rows: Sequence[Sequence[Any]] = connection.execute(self._statement(ids)).all()
+        except DatabaseDataError as error:
+            # The database cannot represent an id, or the query fails on one row; halving finds it.
+            if len(ids) == 1:
+                self._log_unknown(ids[0], driver_line(error))
+                return []
+            half = len(ids) // 2
+            first = self._fetched(connection, ids[:half])
+            return [*first, *self._fetched(connection, ids[half:])]
+        return rows
+
+    def _log_unknown(self, name: str, reason: str) -> None:
+        log.warning("%s: id %r counts as unknown: %s", self.party, name, reason)
+
+    def _statement(self, ids: Sequence[str]) -> Any:
+        import sqlalchemy as sql
+
+        assert self.data.query is not None
+        query = self.data.query.rstrip().removesuffix(";") + "\n"  # it may end in a comment
+        asked = sql.text(query).columns(*map(sql.column, self.roles.all)).subquery("asked")
+        keys = [int(name) for name in ids] if self.whole else ids
+        columns = [asked.c[column] for column in self.roles.all]
+        return sql.select(*columns).where(asked.c[self.roles.id].in_(keys))
+
+    def _read(self, rows: Sequence[Sequence[Any]]) -> Known:
+        try:
+            return self._values(rows)
+        except DataError:
+            by_id: dict[str, list[Sequence[Any]]] = {}
+            for row in rows:
+                by_id.setdefault(str(row[0]), []).append(row)
+            known: dict[str, Any] = {}
+            for name, own_rows in by_id.items():
+                try:
+                    known |= self._values(own_rows)
+                except DataError as error:
+                    self._log_unknown(name, str(error))
+            return known
+
+    def _values(self, rows: Sequence[Sequence[Any]]) -> Known:
+        cells = dict(zip(self.roles.all, zip(*rows, strict=True), strict=True))
+        batch = Batch(range(1, len(rows) + 1), cells)
+        return _known(f"{self.party}: {self.data.place}", batch, self)
+
+
+def _known(name: str, batch: Batch, lookup: Lookup) -> Known:
+    table = table_of(Fetched(name, batch), lookup.data, lookup.roles)
+    values = model_columns(lookup.party, lookup.data, table, lookup.features, lookup.model)
+    return dict(zip(table.ids, values, strict=True))

@@ -1,1 +1,0 @@
-"""Which values has a row? In memory, or looked up in a database."""

@@ -1,0 +1,878 @@
+"""How does the active party make scores?
+
+A request is admitted, cut into pieces, and its pieces go through batches. A lone piece starts at
+once. Under load, pieces wait for others: for the window at most, or until a running batch ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedmq.boosting.model.explainer import Explainer, Player
+from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.shown_columns import Agreed
+from fedmq.boosting.row_weights import first_margins
+from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, ProtocolError, TooManyRows
+from fedmq.messages.body import Body
+from fedmq.messages.envelope import Envelope
+from fedmq.messages.online import OnlineBitmaps, OnlineExits, OnlinePing, OnlineRefusal
+from fedmq.party.configuration.online import OnlineSection
+from fedmq.party.online.drift import DriftWatch
+from fedmq.party.online.rows import ServedRows
+from fedmq.protocol.events import (
+    Answer,
+    CancelTimer,
+    Event,
+    Fail,
+    Finish,
+    Received,
+    RunPlan,
+    Send,
+    SetTimer,
+    Start,
+    TimerFired,
+)
+from fedmq.protocol.online.active import OnlineBatch
+from fedmq.protocol.online.computations import OnlineScores
+from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
+from fedmq.protocol.plan_runner import run_inline
+from fedmq.transport.background_tasks import end
+from fedmq.transport.priority import PriorityGate
+
+if TYPE_CHECKING:
+    from fedmq.party.telemetry.serving_spans import BatchSpans, OnlineSpans
+
+__all__ = [
+    "BatchCounts",
+    "BatchRunner",
+    "Batcher",
+    "CircuitBreaker",
+    "PeerAvailability",
+    "RequestCounts",
+    "RequestPiece",
+    "RequestRow",
+    "ScoredRequest",
+    "Scorer",
+    "ServedModel",
+    "features_of_request",
+]
+
+
+log = logging.getLogger(__name__)
+
+_FACTORS_AT_ONCE = 50_000
+"""Of Shapley values: about a millisecond. More are computed beside the event loop, in a thread."""
+
+RequestRow = Mapping[str, float | str | None]
+"""A number by feature, or the category by column; None is missing."""
+
+_RETURN_SECONDS = 0.005
+"""Kept of a request's time, to bring the answer back to the caller."""
+_PROBE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServedModel:
+    """What is scored with: immutable, so that a batch goes on with what it began with.
+
+    ``explainer`` gives reasons for scores; None where there are none, and ``unexplained`` says why.
+    """
+
+    forest: ServedForest
+    rows: ServedRows
+    mode: Mode
+    explainer: Explainer | None = None
+    unexplained: str = "no reasons are given for its scores"
+
+    @property
+    def id(self) -> str:
+        """The model's id."""
+        return self.forest.share.model_id
+
+    def explained(self, agreed: Agreed, texts: Mapping[str, str]) -> Self:
+        """The same with reasons, as far as the owners ``agreed``; ``texts``: the own ones."""
+        if self.mode == "hop":
+            reason = (
+                "it is served in mode hop, and reasons need the directions beside a person's own "
+                "way: activate it with --mode bitmap"
+            )
+        elif agreed.refusing:
+            reason = f'explain = "none" in the [policy] of {", ".join(agreed.refusing)}'
+        elif self.forest.share.params.outputs > 1:
+            reason = "its scores are several numbers a row: use fedmq predict --explain"
+        else:
+            explainer = Explainer.of(self.forest, agreed.columns, texts)
+            return replace(self, explainer=explainer, unexplained="")
+        return replace(self, unexplained=reason)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredRequest:
+    """Scores of one request, by which model, and in which mode they were made.
+
+    ``scores.unknown`` has the rows that the label holder itself does not know, too.
+    ``contributions`` float32 (rows, players + 1): what each of ``players`` added to the margin, the
+    bias last; None where nobody asked for reasons, or a score is guessed in part.
+    """
+
+    model: str
+    mode: Mode
+    scores: OnlineScores
+    players: tuple[Player, ...] = ()
+    contributions: NDArray[np.float32] | None = None
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    """What has happened to requests since the start."""
+
+    requests: int = 0
+    rows: int = 0
+    failed: int = 0
+    degraded: int = 0
+    turned_away: int = 0
+
+
+class Scorer:
+    """Scores rows with the models in ``models``, asking other parties through ``send``.
+
+    ``send`` takes (recipient, body, session, seconds for which it is of use). ``on_not_served``
+    takes a party and the model that it does not serve, though it should.
+    """
+
+    def __init__(
+        self,
+        party: str,
+        section: OnlineSection,
+        send: Callable[[str, Body, str, float], None],
+        on_not_served: Callable[[str, str], None] = lambda _, __: None,
+        spans: OnlineSpans | None = None,
+        priority_gate: PriorityGate | None = None,
+        drift: DriftWatch | None = None,
+    ) -> None:
+        self.models: dict[str, ServedModel] = {}
+        """By name and by model id."""
+        self.counts = RequestCounts()
+        self.session = f"online-{secrets.token_hex(6)}"
+        self._party = party
+        self._section = section
+        self._closing = False
+        self._drift = drift
+        self._priority_gate = priority_gate or PriorityGate()
+        self._send_in_session = send
+        self._peers = PeerAvailability(self._send)
+        self.batcher = Batcher(self.session, section, self._peers, self._send, on_not_served, spans)
+
+    async def score(
+        self,
+        name: str,
+        ids: Sequence[str],
+        features: Sequence[RequestRow] | None = None,
+        seconds: float | None = None,
+        explain: bool = False,
+        base_margin: ArrayLike | None = None,
+    ) -> ScoredRequest:
+        """Scores of ``ids`` by the model or name ``name``, within ``seconds``.
+
+        ``features`` replace this party's own values of the rows; what they leave out is missing.
+        With ``explain`` the scores have contributions. ``base_margin``, (rows,) or (rows, classes),
+        is where the rows start, if not at the base score.
+
+        Raises:
+            DataError: the model is not served or not explained, a feature is none of its own, or
+                margins do not fit.
+            Overloaded: too many rows, at once or in this request.
+            AnswerRefused, PeerSilent: a party does not answer, and nothing may be guessed; or this
+                party's own rows cannot be looked up.
+        """
+        model = self.models.get(name)
+        if model is None:
+            served = ", ".join(sorted(self.models)) or "none"
+            raise DataError(f"model: {name!r} is not served; there are: {served}")
+        if explain and model.explainer is None:
+            raise DataError(f"explain: {name}: {model.unexplained}")
+        first = None
+        if base_margin is not None:
+            outputs = model.forest.share.params.outputs
+            first = first_margins(base_margin, len(ids), outputs, self._party)
+        self._admit(len(ids))
+        if seconds is None:
+            seconds = self._section.deadline
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        with self.batcher.reserve(len(ids)):
+            values, is_unknown = await self._own_values(model, ids, features, seconds)
+        self.counts.requests += 1
+        self.counts.rows += len(ids)
+        pieces = [
+            RequestPiece(
+                model,
+                ids[start:stop],
+                values[start:stop],
+                deadline,
+                loop.create_future(),
+                explain,
+                base_margin=None if first is None else first[start:stop],
+            )
+            for start, stop in _pieces(ids, values, self._section.batch_rows)
+        ]
+        self.batcher.put(pieces)
+        try:
+            with self._priority_gate.taken():
+                scores = _concatenated(await self._outcomes(pieces, seconds))
+        except BaseException:
+            self.counts.failed += 1
+            raise
+        if is_unknown.any():
+            unknown = {self._party: is_unknown, **scores.unknown}
+            scores = replace(scores, unknown=unknown)
+        self.counts.degraded += bool(scores.degraded)
+        if self._drift is not None:
+            self._drift.put_aside(model.id, values[~is_unknown])
+            if not scores.degraded:
+                self._drift.put_aside_scores(model.id, scores.margins)
+        if scores.bitmaps is None or model.explainer is None:
+            return ScoredRequest(model.id, model.mode, scores)
+        found = await _contributions(model.forest, model.explainer, values, scores.bitmaps, first)
+        return ScoredRequest(model.id, model.mode, scores, model.explainer.players, found[:, 0])
+
+    async def _outcomes(self, pieces: Sequence[RequestPiece], seconds: float) -> list[OnlineScores]:
+        outcomes = [piece.outcome for piece in pieces]
+        try:
+            # A batch keeps the deadline itself; the time-out is for pieces still in the queue.
+            await asyncio.wait(
+                outcomes,
+                timeout=max(0.0, pieces[0].deadline - asyncio.get_running_loop().time()),
+                return_when=asyncio.FIRST_EXCEPTION,
+            )
+            for outcome in outcomes:
+                if outcome.done() and (error := outcome.exception()) is not None:
+                    raise error
+            if all(outcome.done() for outcome in outcomes):
+                return [outcome.result() for outcome in outcomes]
+            raise PeerSilent(
+                f"no score within {seconds:g} s: {self._party} has too much to do; ask again later"
+            )
+        finally:
+            for outcome in outcomes:
+                if not outcome.cancel() and not outcome.cancelled():
+                    outcome.exception()  # read it, or asyncio logs it as never retrieved
+
+    def forget_all_but(self, kept: Set[str]) -> None:
+        """Keep the models with these ids, by whatever name; running requests keep theirs too."""
+        for name, served in list(self.models.items()):
+            if served.id not in kept:
+                del self.models[name]
+
+    def receive(self, envelope: Envelope) -> None:
+        """Take an answer that came on the online lane."""
+        self._peers.record_answer(envelope.header.sender)
+        if self._drift is not None and isinstance(envelope.body, OnlineExits | OnlineBitmaps):
+            self._drift.others[envelope.header.sender] = envelope.body.drifts
+        if envelope.header.session == self.session:
+            self.batcher.receive(envelope.header.sender, envelope.body)
+
+    @property
+    def breakers(self) -> Mapping[str, CircuitBreaker]:
+        """The circuit breakers, by party that is asked."""
+        return self._peers.breakers
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows one request may have."""
+        return self._section.request_rows
+
+    @property
+    def queued_rows(self) -> int:
+        """Rows that wait for a batch."""
+        return self.batcher.queued_rows
+
+    @property
+    def away(self) -> list[str]:
+        """Names of the parties that do not answer, sorted."""
+        return sorted(self._peers.away)
+
+    def status(self) -> dict[str, Any]:
+        """What is served, what is under way and what has happened, as plain data."""
+        counts = {**asdict(self.counts), **asdict(self.batcher.counts)}
+        counts["breakers_opened"] = sum(breaker.times_opened for breaker in self.breakers.values())
+        return {
+            "models": {
+                name: {"model": model.id, "mode": model.mode, "rounds": model.forest.rounds}
+                for name, model in sorted(self.models.items())
+                if name != model.id
+            },
+            "away": self.away,
+            "queued_rows": self.queued_rows,
+            "batches_under_way": self.batcher.under_way,
+            "counts": counts,
+        }
+
+    async def close(self) -> None:
+        """Admit no more requests, and wait up to two seconds for those that are under way."""
+        self._closing = True
+        for _ in range(100):
+            if self.batcher.idle:
+                break
+            await asyncio.sleep(0.02)
+        await self._peers.close()
+
+    def _send(self, recipient: str, body: Body, seconds: float) -> None:
+        self._send_in_session(recipient, body, self.session, seconds)
+
+    def _admit(self, rows: int) -> None:
+        if self._closing:
+            raise Overloaded(f"{self._party} is shutting down; ask again in a moment")
+        if rows > self._section.request_rows:
+            raise TooManyRows(
+                f"ids: {rows} rows in one request, at most {self._section.request_rows} are taken"
+            )
+        if self.queued_rows + rows > max(self._section.queue_rows, rows):
+            self.counts.turned_away += 1
+            raise Overloaded(f"{self.queued_rows} rows wait already; ask again later")
+
+    async def _own_values(
+        self,
+        model: ServedModel,
+        ids: Sequence[str],
+        features: Sequence[RequestRow] | None,
+        seconds: float,
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """This party's values of the rows, and which rows it does not know."""
+        if features is not None:
+            values = features_of_request(self._party, model.rows.features, features)
+            return values, np.zeros(len(ids), np.bool_)
+        rows = await model.rows.about(ids, seconds)
+        places = rows.places(ids)
+        return rows.values[places], places < 0
+
+
+async def _contributions(
+    forest: ServedForest,
+    explainer: Explainer,
+    values: NDArray[np.float32],
+    bitmaps: Mapping[int, NDArray[np.bool_]],
+    first: NDArray[np.float32] | None,
+) -> NDArray[np.float32]:
+    def explain() -> NDArray[np.float32]:
+        return explainer.contributions(forest.directions(values, bitmaps), first)
+
+    if len(values) * explainer.factors <= _FACTORS_AT_ONCE:
+        return explain()
+    return await asyncio.to_thread(explain)
+
+
+def _concatenated(pieces: Sequence[OnlineScores]) -> OnlineScores:
+    """The scores of a request, from those of its pieces in their order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    sizes = [len(piece.margins) for piece in pieces]
+    unknown = {
+        party: np.concatenate(
+            [
+                piece.unknown.get(party, np.zeros(size, np.bool_))
+                for piece, size in zip(pieces, sizes, strict=True)
+            ]
+        )
+        for party in {party for piece in pieces for party in piece.unknown}
+    }
+    degraded = {
+        party: float(
+            np.average([piece.degraded.get(party, 0.0) for piece in pieces], weights=sizes)
+        )
+        for party in {party for piece in pieces for party in piece.degraded}
+    }
+    bitmaps = [piece.bitmaps for piece in pieces if piece.bitmaps is not None]
+    return OnlineScores(
+        np.concatenate([piece.margins for piece in pieces]),
+        np.concatenate([piece.predictions for piece in pieces]),
+        unknown,
+        degraded,
+        {owner: np.concatenate([bits[owner] for bits in bitmaps]) for owner in bitmaps[0]}
+        if len(bitmaps) == len(pieces)
+        else None,
+        {
+            party: max(piece.waited.get(party, 0.0) for piece in pieces)
+            for party in {party for piece in pieces for party in piece.waited}
+        },
+    )
+
+
+def _pieces(
+    ids: Sequence[str], values: NDArray[np.float32], most: int
+) -> Iterator[tuple[int, int]]:
+    """Where pieces of at most ``most`` rows begin and end; a person has the same values in each."""
+    start, people = 0, dict[str, bytes]()
+    for place, name in enumerate(ids):
+        own = values[place].tobytes()
+        if place - start == most or people.get(name, own) != own:
+            yield start, place
+            start, people = place, {}
+        people[name] = own
+    if len(ids):
+        yield start, len(ids)
+
+
+def features_of_request(
+    party: str, features: Sequence[str], rows: Sequence[RequestRow]
+) -> NDArray[np.float32]:
+    """The values of ``features`` by row, float32 (rows, features); NaN where one is left out.
+
+    A category column COLUMN comes as its text, ``{COLUMN: CATEGORY}``, or as the features that it
+    was made into, ``{COLUMN=CATEGORY: 1}``. A category that the training did not see is none.
+
+    Raises:
+        DataError: a name is none of ``party``'s, or a value is no finite float32; the message names
+            row and feature.
+    """
+    places = {name: place for place, name in enumerate(features)}
+    categories = _categories(features)
+    values = np.full((len(rows), len(places)), np.nan, np.float64)
+    for number, row in enumerate(rows):
+        for name, value in row.items():
+            where = f"features.{number}.{name}"
+            if name in places:
+                values[number, places[name]] = _number(value, where)
+            elif name not in categories:
+                raise DataError(f"{where}: the model has no such feature of {party}")
+            elif value is not None:
+                values[number, list(categories[name].values())] = 0
+                place = categories[name].get(_text(value))
+                if place is not None:
+                    values[number, place] = 1
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    if np.isinf(narrow).any():
+        number, column = np.argwhere(np.isinf(narrow))[0].tolist()
+        what = "infinite" if np.isinf(values[number, column]) else "beyond float32"
+        raise DataError(f"features.{number}.{features[column]}: {what}")
+    return narrow
+
+
+def _categories(features: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
+    """By column: the place of each of its categories among ``features``, named COLUMN=CATEGORY.
+
+    Where a name has several ``=``, each may be the one between column and category.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for place, name in enumerate(features):
+        for at, letter in enumerate(name):
+            if letter == "=":
+                found.setdefault(name[:at], {})[name[at + 1 :]] = place
+    return found
+
+
+def _number(value: float | str | None, where: str) -> float:
+    if isinstance(value, str):
+        raise DataError(f"{where}: string is no number: {value[:40]!r}")
+    return np.nan if value is None else value
+
+
+def _text(value: float | str) -> str:
+    """A category as it is written in a table: whole numbers without a decimal point."""
+    if isinstance(value, str):
+        return value.strip()
+    return str(int(value)) if float(value).is_integer() else str(value)
+
+
+@dataclass(slots=True, eq=False)
+class RequestPiece:
+    """Rows of one request, at most ``batch_rows``, that go through one batch together."""
+
+    model: ServedModel
+    ids: Sequence[str]
+    values: NDArray[np.float32]
+    """The label holder's own values, (rows, features)."""
+    deadline: float
+    """By the event loop's clock."""
+    outcome: asyncio.Future[OnlineScores]
+    explain: bool = False
+    arrived: int = field(default_factory=time.time_ns)
+    """Nanoseconds since the epoch."""
+    base_margin: NDArray[np.float32] | None = None
+    """Where the rows start, if not at the base score."""
+
+    def by_id(self) -> dict[str, bytes]:
+        """The values of each person, as bytes."""
+        return dict(zip(self.ids, map(np.ndarray.tobytes, self.values), strict=True))
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody still waits for the scores."""
+        return not self.outcome.done() and self.deadline > asyncio.get_running_loop().time()
+
+
+@dataclass(slots=True)
+class BatchCounts:
+    """What has happened to batches since the start."""
+
+    batches: int = 0
+    batch_rows: int = 0
+    stray_answers: int = 0
+
+
+class Batcher:
+    """Runs batches of ``session``, asking the parties of ``peers`` through ``send``.
+
+    ``send`` takes (recipient, body, seconds for which it is of use). ``on_not_served`` takes a
+    party and the model that it does not serve, though it should.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        section: OnlineSection,
+        peers: PeerAvailability,
+        send: Callable[[str, Body, float], None],
+        on_not_served: Callable[[str, str], None],
+        spans: OnlineSpans | None = None,
+    ) -> None:
+        self.counts = BatchCounts()
+        self._session = session
+        self._section = section
+        self._peers = peers
+        self._send = send
+        self._on_not_served = on_not_served
+        self._spans = spans
+        self._numbers = itertools.count(1)
+        self._runners: dict[int, BatchRunner] = {}
+        self._queue: deque[RequestPiece] = deque()
+        self._reserved_rows = 0
+        self._rows_in_queue = 0
+        self._dispatching: asyncio.TimerHandle | None = None
+
+    @property
+    def queued_rows(self) -> int:
+        """Rows that wait for a batch, or have a place reserved."""
+        return self._reserved_rows + self._rows_in_queue
+
+    @property
+    def under_way(self) -> int:
+        """How many batches run."""
+        return len(self._runners)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no batch runs and no piece waits."""
+        return not self._runners and not self._queue
+
+    @contextmanager
+    def reserve(self, rows: int) -> Iterator[None]:
+        """Count ``rows`` among the queued ones, while their values are looked up."""
+        self._reserved_rows += rows
+        try:
+            yield
+        finally:
+            self._reserved_rows -= rows
+
+    def put(self, pieces: Sequence[RequestPiece]) -> None:
+        """Queue ``pieces`` for the next batches."""
+        self._queue.extend(pieces)
+        self._rows_in_queue += sum(len(piece.ids) for piece in pieces)
+        self._schedule()
+
+    def receive(self, sender: str, body: Body) -> None:
+        """Take an answer of ``sender``."""
+        runner = self._runners.get(getattr(body, "batch", -1))
+        if runner is None:
+            return
+        if isinstance(body, OnlineRefusal) and body.cause == "model":
+            # It lost what it served, or its disk. It is told again which model to serve, and the
+            # question is repeated meanwhile.
+            self._on_not_served(sender, runner.machine.model)
+            return
+        try:
+            runner.receive(sender, body)
+        except ProtocolError as error:
+            self.counts.stray_answers += 1
+            log.warning("an answer of %s was left aside: %s", sender, error)
+
+    def _schedule(self) -> None:
+        if self._dispatching is not None or not self._queue:
+            return
+        if len(self._runners) >= self._section.batches:
+            return
+        loop = asyncio.get_running_loop()
+        first_rows = sum(len(piece.ids) for piece in itertools.islice(self._queue, 8))
+        at_once = not self._runners or first_rows >= self._section.batch_rows
+        delay = 0 if at_once else self._section.window
+        self._dispatching = loop.call_later(delay, self._dispatch)
+
+    def _dispatch(self) -> None:
+        self._dispatching = None
+        while self._queue and len(self._runners) < self._section.batches:
+            first = self._take()
+            if not first.is_wanted:
+                continue
+            pieces, rows, people = [first], len(first.ids), first.by_id()
+            while (
+                self._queue
+                and self._queue[0].model is first.model
+                and rows + len(self._queue[0].ids) <= self._section.batch_rows
+                and _same_ways(people, self._queue[0])
+            ):
+                piece = self._take()
+                if piece.is_wanted:
+                    pieces.append(piece)
+                    rows += len(piece.ids)
+                    people.update(piece.by_id())
+            self._begin(pieces)
+
+    def _take(self) -> RequestPiece:
+        piece = self._queue.popleft()
+        self._rows_in_queue -= len(piece.ids)
+        return piece
+
+    def _begin(self, pieces: list[RequestPiece]) -> None:
+        now = asyncio.get_running_loop().time()
+        model = pieces[0].model
+        asked, rows = [], 0
+        for piece in pieces:
+            seconds = max(piece.deadline - now - _RETURN_SECONDS, 0.001)
+            asked.append(
+                AskedRows(rows, rows + len(piece.ids), seconds, piece.explain, piece.base_margin)
+            )
+            rows += len(piece.ids)
+        section = self._section
+        number = next(self._numbers)
+        self._peers.expect(model.forest.asked.values())
+        machine = OnlineBatch(
+            number,
+            model.forest,
+            [name for piece in pieces for name in piece.ids],
+            np.concatenate([piece.values for piece in pieces]),
+            asked,
+            model.mode,
+            section.degrade,
+            Timeouts(section.ask_again, None if section.degrade == "fail" else section.away),
+            self._peers.away,
+        )
+        self.counts.batches += 1
+        self.counts.batch_rows += rows
+
+        def on_answer(index: int, result: Any) -> None:
+            outcome = pieces[index].outcome
+            if outcome.done():
+                return
+            if isinstance(result, Exception):
+                outcome.set_exception(result)
+            else:
+                outcome.set_result(replace(result, waited=dict(runner.waited)))
+
+        runner = self._runners[number] = BatchRunner(
+            machine,
+            self._send,
+            max(rows_of_piece.seconds for rows_of_piece in asked),
+            on_answer,
+            lambda runner: self._on_end(number, runner),
+            self._spans_of(number, pieces),
+        )
+        runner.start()
+
+    def _on_end(self, number: int, runner: BatchRunner) -> None:
+        self._runners.pop(number, None)
+        for party in runner.machine.silent:
+            self._peers.record_miss(party)
+        self._schedule()
+
+    def _spans_of(self, number: int, pieces: list[RequestPiece]) -> BatchSpans | None:
+        if self._spans is None:
+            return None
+        model = pieces[0].model
+        arrived = [(piece.arrived, len(piece.ids)) for piece in pieces]
+        return self._spans.batch(self._session, number, model.id, model.mode, arrived)
+
+
+def _same_ways(people: Mapping[str, bytes], piece: RequestPiece) -> bool:
+    """Whether nobody would go two ways in one batch: parties answer about one way a person.
+
+    A person goes two ways who is asked for twice with different values.
+    """
+    return all(people.get(name, values) == values for name, values in piece.by_id().items())
+
+
+class BatchRunner:
+    """Runs ``machine``, for ``seconds`` at most.
+
+    ``send`` takes (recipient, body, seconds for which it is of use), ``on_answer`` the number of
+    a request and its scores or its error, ``on_end`` this runner. ``spans`` trace the batch.
+    """
+
+    def __init__(
+        self,
+        machine: OnlineBatch,
+        send: Callable[[str, Body, float], None],
+        seconds: float,
+        on_answer: Callable[[int, Any], None],
+        on_end: Callable[[BatchRunner], None],
+        spans: BatchSpans | None = None,
+    ) -> None:
+        self.machine = machine
+        self.waited: dict[str, float] = {}
+        """Seconds from a question to its answer, by party, over all rounds so far."""
+        self._asked: dict[str, float] = {}
+        self._loop = asyncio.get_running_loop()
+        self._send = send
+        self._deadline = self._loop.time() + seconds
+        self._on_answer = on_answer
+        self._on_end = on_end
+        self._spans = spans
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        """Ask the first questions."""
+        self._act_on(Start())
+
+    def receive(self, sender: str, body: Body) -> None:
+        """Take an answer of ``sender``.
+
+        Raises:
+            ProtocolError: it fits no open question; nothing has changed.
+        """
+        asked = self._asked.pop(sender, None)
+        if asked is not None:
+            self.waited[sender] = self.waited.get(sender, 0.0) + self._loop.time() - asked
+        if self._spans is not None:
+            self._spans.answered(body)  # before the answer is handled, which may end the batch
+        self._feed(Received(sender, body))
+
+    def _feed(self, first: Event) -> None:
+        events = deque([first])
+        while events:
+            for effect in self.machine.handle(events.popleft()):
+                match effect:
+                    case Send(recipient, body):
+                        if self._spans is not None:
+                            self._spans.asked(recipient, body, self.machine.rounds)
+                        self._asked.setdefault(recipient, self._loop.time())
+                        self._send(recipient, body, max(0.0, self._deadline - self._loop.time()))
+                    case RunPlan():
+                        # Inline: a row of 50 trees takes some 200 microseconds, and a full batch a
+                        # few milliseconds; another process would cost more than it takes over.
+                        events.append(run_inline(effect))
+                    case SetTimer(key, seconds):
+                        self._cancel(key)
+                        self._timers[key] = self._loop.call_later(seconds, self._fire, key)
+                    case CancelTimer(key):
+                        self._cancel(key)
+                    case Answer(request, result):
+                        if self._spans is not None:
+                            self._spans.done(request, result)
+                        self._on_answer(request, result)
+                    case Finish() | Fail():
+                        self._end()
+
+    def _fire(self, key: Hashable) -> None:
+        self._timers.pop(key, None)
+        self._act_on(TimerFired(key))
+
+    def _act_on(self, event: Event) -> None:
+        """As ``_feed``; an unforeseen error ends the batch, which must not keep its place."""
+        try:
+            self._feed(event)
+        except Exception as error:  # a fault in fedmq
+            log.exception("an online batch failed on %s", event)
+            failure = FedmqError(f"internal error: {type(error).__name__}")
+            for request in self.machine.unanswered:
+                self._on_answer(request, failure)
+            self._end()
+
+    def _cancel(self, key: Hashable) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _end(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._spans is not None:
+            self._spans.end()
+        self._on_end(self)
+
+
+class CircuitBreaker:
+    """Opens after ``misses`` batches in a row that waited in vain; any answer closes it."""
+
+    def __init__(self, misses: int = 2) -> None:
+        self._misses_to_open = misses
+        self._misses_in_a_row = 0
+        self.times_opened = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the party counts as away."""
+        return self._misses_in_a_row >= self._misses_to_open
+
+    def record_miss(self) -> None:
+        """A batch waited in vain."""
+        self._misses_in_a_row += 1
+        self.times_opened += self._misses_in_a_row == self._misses_to_open
+
+    def record_answer(self) -> None:
+        """The party sent something."""
+        self._misses_in_a_row = 0
+
+
+class PeerAvailability:
+    """Knows which parties answer, and sends pings to those that do not until they do.
+
+    ``send`` takes (recipient, body, seconds for which it is of use).
+    """
+
+    def __init__(self, send: Callable[[str, Body, float], None]) -> None:
+        self.breakers: dict[str, CircuitBreaker] = {}
+        """By party that was ever asked."""
+        self._send = send
+        self._probing: asyncio.Task[None] | None = None
+
+    def expect(self, parties: Iterable[str]) -> None:
+        """These parties are about to be asked."""
+        for party in parties:
+            self.breakers.setdefault(party, CircuitBreaker())
+
+    @property
+    def away(self) -> list[str]:
+        """The parties that do not answer."""
+        return [party for party, breaker in self.breakers.items() if breaker.is_open]
+
+    def record_answer(self, party: str) -> None:
+        """The party sent something; if it counted as away, it is back."""
+        breaker = self.breakers.get(party)
+        if breaker is not None:
+            if breaker.is_open:
+                log.info("%s answers again", party)
+            breaker.record_answer()
+
+    def record_miss(self, party: str) -> None:
+        """A batch waited in vain for the party, which was expected to answer."""
+        breaker = self.breakers[party]
+        if not breaker.is_open:
+            breaker.record_miss()
+            if breaker.is_open:
+                log.warning("%s does not answer; it counts as away until it does", party)
+        if breaker.is_open and (self._probing is None or self._probing.done()):
+            self._probing = asyncio.create_task(self._probe())
+
+    async def close(self) -> None:
+        """Send no more pings."""
+        if self._probing is not None:
+            await end([self._probing])
+
+    async def _probe(self) -> None:
+        while away := self.away:
+            for party in away:
+                self._send(party, OnlinePing(), _PROBE_SECONDS)
+            await asyncio.sleep(_PROBE_SECONDS)
