@@ -18,8 +18,14 @@ from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.requests import PredictionService
 from fedmq.party.online.scoring import Scorer
 from fedmq.party.operations.health import Health
-from fedmq.party.telemetry.counters import Counters, Gauges
-from fedmq.party.telemetry.serving_counters import BOUNDS, LookupCounters, ScoreCounters, Times
+from fedmq.party.telemetry.metrics import (
+    BOUNDS,
+    Counters,
+    Gauges,
+    LookupCounters,
+    ScoreCounters,
+    Times,
+)
 
 __all__ = [
     "AnsweringCollector",

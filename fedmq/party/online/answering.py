@@ -16,11 +16,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.boosting.model.record_chains import Chains
-from fedmq.boosting.model.record_places import RecordPlaces, is_below
+from fedmq.boosting.model.lookup_table import ShownColumns
+from fedmq.boosting.model.served_forest import Chains, RecordPlaces, is_below
 from fedmq.boosting.model.share import PassiveShare
-from fedmq.boosting.model.shown_columns import ShownColumns
-from fedmq.boosting.node_numbers import ROOT
+from fedmq.boosting.splits import ROOT
 from fedmq.errors import DaemonError, ProtocolError, RateLimited, Refused, RowsUnavailable
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Header

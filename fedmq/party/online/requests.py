@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedmq.boosting.model.explainer import Player
+from fedmq.boosting.model.contributions import Player
 from fedmq.errors import FedmqError, LinkError, PeerSilent
 from fedmq.party.configuration.online import RequestsSection
 from fedmq.party.data.id_column import LONGEST_ID, check_lengths
 from fedmq.party.online.scoring import ScoredRequest, Scorer
-from fedmq.party.telemetry.serving_counters import ScoreCounters
+from fedmq.party.telemetry.metrics import ScoreCounters
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.rabbitmq.address import BrokerAddress

@@ -31,7 +31,7 @@ from fedmq.party.data.sources.source import Batch
 from fedmq.party.data.sources.sql_engine import driver_line
 from fedmq.party.data.sources.sql_pool import SqlPool
 from fedmq.party.data.table import Roles, table_of
-from fedmq.party.telemetry.serving_counters import LookupCounters
+from fedmq.party.telemetry.metrics import LookupCounters
 
 __all__ = [
     "Known",

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmq.boosting.model.explainer import Explainer, Player
+from fedmq.boosting.gradients import first_margins
+from fedmq.boosting.model.contributions import Explainer, Player
+from fedmq.boosting.model.lookup_table import Agreed
 from fedmq.boosting.model.served_forest import ServedForest
-from fedmq.boosting.model.shown_columns import Agreed
-from fedmq.boosting.row_weights import first_margins
 from fedmq.errors import DataError, FedmqError, Overloaded, PeerSilent, ProtocolError, TooManyRows
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
@@ -44,15 +44,15 @@ from fedmq.protocol.events import (
     Start,
     TimerFired,
 )
+from fedmq.protocol.machine import run_inline
 from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.computations import OnlineScores
 from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
-from fedmq.protocol.plan_runner import run_inline
 from fedmq.transport.background_tasks import end
 from fedmq.transport.priority import PriorityGate
 
 if TYPE_CHECKING:
-    from fedmq.party.telemetry.serving_spans import BatchSpans, OnlineSpans
+    from fedmq.party.telemetry.spans import BatchSpans, OnlineSpans
 
 __all__ = [
     "BatchCounts",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmq.party.online.scoring import Scorer
-from fedmq.party.sessions.open_sessions import Sessions
-from fedmq.party.telemetry.counters import Gauges
+from fedmq.party.sessions.sessions import Sessions
+from fedmq.party.telemetry.metrics import Gauges
 from fedmq.transport.link import Link
 
 __all__ = ["Health", "Probe"]

@@ -13,8 +13,7 @@ from fedmq.party.http.monitoring import AnsweringCollector, ScoreCollector, metr
 from fedmq.party.http.predict import predict_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.online.requests import PredictionService, RequestError
-from fedmq.party.telemetry.counters import Counters, Gauges
-from fedmq.party.telemetry.serving_counters import ScoreCounters
+from fedmq.party.telemetry.metrics import Counters, Gauges, ScoreCounters
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 

@@ -19,7 +19,7 @@ from fedmq.party.online.answering import Answering, HostedShare
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.rows import Rows, RowsInMemory
 from fedmq.party.online.scoring import Scorer, ServedModel
-from fedmq.party.telemetry.serving_spans import OnlineSpans
+from fedmq.party.telemetry.spans import OnlineSpans
 from fedmq.protocol.online.options import Mode
 from fedmq.protocol.online.passive import AnsweringShare
 from fedmq.transport.background_tasks import BackgroundTasks

@@ -27,7 +27,7 @@ from fedmq.party.online.rows import (
     ServedRows,
     ServingSource,
 )
-from fedmq.party.telemetry.serving_counters import LookupCounters
+from fedmq.party.telemetry.metrics import LookupCounters
 from tests.party.data.sources.test_sources import as_csv, as_sql
 from tests.postgres_server import PostgresServer
 
