@@ -5,7 +5,7 @@
     python -m benchmarks.console [--seconds 30] [--pairs 5] [--rate 100] [--pages 1] [--json]
 
 The example federation, three daemons around a private RabbitMQ node, with a model that is served.
-First nobody looks at the label holder's console, then ``--pages`` pages are open, all of them on
+First nobody looks at the active party's console, then ``--pages`` pages are open, all of them on
 what runs now, and a training runs: the share of a core that the daemon's own process takes for it,
 and the memory that it has come to. Then pairs of loads of ``--rate`` requests for single scores a
 second, without and with the pages open, in another order each time: the 99th percentile of both,
@@ -44,7 +44,7 @@ _PEOPLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of the label holder's own process: percent of a core, and megabytes at the end."""
+    """Of the active party's own process: percent of a core, and megabytes at the end."""
 
     idle_closed: float
     idle_open: float

@@ -5,7 +5,7 @@
     python -m benchmarks.console_day [--minutes 10] [--json]
 
 The example federation, three daemons around a private RabbitMQ node, with a model that is served.
-At the label holder's console every page is loaded over and over, streams of what runs and of what
+At the active party's console every page is loaded over and over, streams of what runs and of what
 waits are opened and dropped, and beside them two stay open; trainings and scores follow one
 another. The memory of the daemon's own process (resident, megabytes) is taken after an eighth, when
 all has been done once, after a quarter, a half and at the end: what grows with pages, streams or
@@ -66,7 +66,7 @@ _TAKEN = {"eighth": 1 / 8, "quarter": 1 / 4, "half": 1 / 2, "end": 1.0}
 
 
 class Day:
-    """All that somebody does at the console of ``federation``'s label holder, and how often."""
+    """All that somebody does at the console of ``federation``'s active party, and how often."""
 
     def __init__(self, federation: ExampleFederation, client: httpx.AsyncClient) -> None:
         self.done: Counter[str] = Counter()

@@ -47,7 +47,7 @@ HEAD = (
     "Ratios of what `fedmq estimate` says to what two daemons then take: the aim is 0.7 to 1.3. "
     "*s per tree* is what was measured. Traffic is both ways; the estimate knows the passive "
     "party's bins. *Wide* is a made-up table of "
-    f"{WIDE_ROWS:,} rows, {WIDE_COLUMNS[0]} columns at the label holder and {WIDE_COLUMNS[1]} at "
+    f"{WIDE_ROWS:,} rows, {WIDE_COLUMNS[0]} columns at the active party and {WIDE_COLUMNS[1]} at "
     "the other party."
 )
 FEDMQ = str(Path(sys.executable).with_name("fedmq"))

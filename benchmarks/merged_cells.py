@@ -35,7 +35,7 @@ TREES = 30
 MADE_UP_ROWS, MADE_UP_TREES = 6000, 10
 HEAD = (
     "What [`smallest_cell`](../how-to/consent.md#cells-of-few-rows) costs of a model, and how many "
-    "people an honest label holder still places between two cuts. With 0 models are XGBoost's."
+    "people an honest active party still places between two cuts. With 0 models are XGBoost's."
 )
 
 
@@ -98,7 +98,7 @@ def made_up() -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.floa
 
 
 def audited(params: TrainParams, **settings: Any) -> tuple[SimulatedModel, dict[str, Finding]]:
-    """A model of the made-up table, and by target what its label holder's recording tells."""
+    """A model of the made-up table, and by target what its active party's recording tells."""
     active, passive, label = made_up()
     tables = {"passive": passive}
     with tempfile.TemporaryDirectory() as folder:

@@ -196,7 +196,7 @@ def table(figures: dict[str, Any]) -> str:
         [
             *lines,
             "",
-            f"With four reasons p50 is {p50:.2f} times that without, and the label holder's daemon "
+            f"With four reasons p50 is {p50:.2f} times that without, and the active party's daemon "
             f"takes {cpu[1]:.2f} ms of processor time a request in place of {cpu[0]:.2f}. "
             f"Beside the training p99 is {p99:.2f} times that before.",
         ]

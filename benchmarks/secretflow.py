@@ -32,8 +32,8 @@ VERSION = "1.14.0b0"
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = ROOT / ".secretflow"
 HEAD = (
-    f"Seconds per tree; SecretFlow {VERSION}, whose parties also sum the label holder's own "
-    "columns in cipher and show the label holder all sums, as fedmq's engines do but for hidden "
+    f"Seconds per tree; SecretFlow {VERSION}, whose parties also sum the active party's own "
+    "columns in cipher and show the active party all sums, as fedmq's engines do but for hidden "
     "sums. 32 bins, keys of 2048 bits, all parties on the cores of one machine."
 )
 

@@ -5,7 +5,7 @@
     python -m benchmarks.soak_sessions [--trainings 60] [--trees 20] [--rows 300] [--json]
 
 Three daemons over a private RabbitMQ node train model after model with the plain engine. After each
-training the label holder scores fifty people with it; after every fifth the parties
+training the active party scores fifty people with it; after every fifth the parties
 align their ids anew, and one of them loses its broker and comes back. What a round adds is the
 slope of a line through all points, the first third left out: caches fill, and a session that has
 ended answers repetitions for another minute. The table is Markdown.

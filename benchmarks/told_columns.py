@@ -1,4 +1,4 @@
-"""How much is the label holder told of another party's columns, by sums and by directions?
+"""How much is the active party told of another party's columns, by sums and by directions?
 
 ::
 
@@ -34,7 +34,7 @@ CASES: dict[str, dict[str, Any]] = {
     '`lattice`, `sums = "hidden"`': {"engine": "lattice", "engine_options": {"sums": "hidden"}},
 }
 HEAD = (
-    f"What an honest label holder is told of another party's four columns in {TREES} trees of "
+    f"What an honest active party is told of another party's four columns in {TREES} trees of "
     f"depth 3, 32 bins, over {MADE_UP_ROWS:,} made-up rows. *Placed* and *candidate bits* are as "
     "in [Merged cells](merged-cells.md), read from sums. *Directions*: of how many splits of the "
     "other party a row's side is told, in all trees together."

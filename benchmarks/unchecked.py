@@ -2,7 +2,7 @@
 
 What is left out, as long as `unchecked` lasts:
 
-- at the label holder: bounds of candidates, one name for those that tie, the sums of who went left,
+- at the active party: bounds of candidates, one name for those that tie, the sums of who went left,
   the number of a record, the length of a reply;
 - at a passive party: the canonical order of candidates that part as many rows, for which it counts
   its cells, and the slot layout.

@@ -4,8 +4,8 @@
 
     python -m benchmarks.wide_area DATA [--trees 3] [--jobs ou ...] [--json] [--page FILE]
 
-DATA holds ``credit2_*.csv``. The label holder's daemon is beside a private RabbitMQ node; the
-feature holder's reaches it over each of `LINKS`, which a relay makes. Beside Credit 2 stands a
+DATA holds ``credit2_*.csv``. The active party's daemon is beside a private RabbitMQ node; the
+passive party's reaches it over each of `LINKS`, which a relay makes. Beside Credit 2 stands a
 made-up table as large as the one of credit card frauds for which SecretFlow publishes seconds:
 284,807 rows, 30 columns, depth 5. Seconds per tree are the median, the first and the last tree left
 out; bytes are those of all trees.
@@ -41,7 +41,7 @@ JOBS = [
 ONCE = frozenset({"training open", "engine setup"})
 """Sent once a training, so no part of a tree."""
 HEAD = (
-    "The feature holder is behind a link, the label holder beside the broker. *Alone*: megabytes "
+    "The passive party is behind a link, the active party beside the broker. *Alone*: megabytes "
     "of a tree at the rate of the link, so many seconds as they take at least. What is sent once "
     "a training stands last in the second table, and in no tree. The made-up table "
     f"has {CARD_ROWS:,} rows and {CARD_COLUMNS} columns, half of them at either party."
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def trained(job: Job, trees: int, tables: Path, broker: str, link: Link | None) -> Taken:
-    """One training whose feature holder is behind ``link``."""
+    """One training whose passive party is behind ``link``."""
     port = urlsplit(broker).port
     assert port is not None
     with linked(port, link) as far, tempfile.TemporaryDirectory() as folder:

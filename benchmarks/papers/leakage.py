@@ -63,7 +63,7 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
     yield (
         "**Nodes tell labels, and partitions tell the order of features**, under `paillier` and "
         "`ou` alike: both follow from the model that all agreed to train. *Leaf weights, if told* "
-        "is what would follow if they left the label holder: SecureBoost's Theorem 2 counts the "
+        "is what would follow if they left the active party: SecureBoost's Theorem 2 counts the "
         "positives of every leaf of the first tree exactly; without the predictions, Theorem 3 "
         "has little to say of the later ones.\n"
     )
@@ -104,7 +104,7 @@ def explained(datasets: Iterable[Credit]) -> Iterator[str]:
     yield "## Reasons for scores: 25 trees\n"
     yield table(_COLUMNS, rows)
     yield (
-        "In mode `bitmap` the label holder sees all directions of everybody who is scored. "
+        "In mode `bitmap` the active party sees all directions of everybody who is scored. "
         "*Columns guessed* is what it makes of them alone: sides of thresholds that are nested "
         "may be of one column. *Columns shown* is what it knows where an owner says "
         '`explain = "column"`. The share is that of pairs of people in the right order of a '

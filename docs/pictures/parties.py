@@ -15,7 +15,7 @@ from pathlib import Path
 
 WIDTH, HEIGHT = 880, 360
 PARTIES = (20, 250), (630, 860)
-"""From where to where the boxes of the label holder and of the others reach."""
+"""From where to where the boxes of the active party and of the others reach."""
 BROKER = (275, 605)
 TITLE = "Who sends what to whom when a tree grows"
 
