@@ -2,28 +2,47 @@
 
 Several organisations hold different columns about the same people, one of them the label. They
 train one XGBoost-style model together, and nobody shows its table.
+
+This file is the public API: all names are in `PUBLIC`, by what they are for. A name is imported
+when it is first used, so ``import fedmq`` itself costs next to nothing.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from fedmq.boosting.callbacks import TrainingCallback
-from fedmq.boosting.params import TrainParams
-from fedmq.client import AsyncClient, Client
-from fedmq.errors import FedmqError
-from fedmq.leakage.audit import AuditReport, audit
-from fedmq.leakage.encrypted_gradients import encrypted_gradients
-from fedmq.party.sessions.observe import Recording
-from fedmq.simulation.comparison import XGBoostComparison, compare_with_xgboost
-from fedmq.simulation.cross_validation import cv
-from fedmq.simulation.model import SimulatedModel
-from fedmq.simulation.simulate import simulate
-
-if TYPE_CHECKING:
-    from fedmq.estimators.classifier import FederatedClassifier as FederatedClassifier
-    from fedmq.estimators.regressor import FederatedRegressor as FederatedRegressor
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+PUBLIC = {
+    "Train": {
+        "simulate": "fedmq.simulation.simulate",
+        "cv": "fedmq.simulation.cross_validation",
+        "TrainParams": "fedmq.boosting.params",
+        "TrainingCallback": "fedmq.boosting.callbacks",
+        "compare_with_xgboost": "fedmq.simulation.comparison",
+    },
+    "With scikit-learn": {
+        "FederatedClassifier": "fedmq.estimators.classifier",
+        "FederatedRegressor": "fedmq.estimators.regressor",
+    },
+    "Models": {
+        "SimulatedModel": "fedmq.simulation.model",
+        "XGBoostComparison": "fedmq.simulation.comparison",
+    },
+    "Scores from a daemon": {
+        "Client": "fedmq.client",
+        "AsyncClient": "fedmq.client",
+    },
+    "What a party saw": {
+        "audit": "fedmq.leakage.audit",
+        "AuditReport": "fedmq.leakage.audit",
+        "Recording": "fedmq.party.sessions.observe",
+        "encrypted_gradients": "fedmq.leakage.encrypted_gradients",
+    },
+    "Errors": {
+        "FedmqError": "fedmq.errors",
+    },
+}
+"""The public names, and the module that defines each."""
 
 __all__ = [
     "AsyncClient",
@@ -40,20 +59,36 @@ __all__ = [
     "cv",
     "encrypted_gradients",
     "simulate",
-]
+]  # without the estimators: ``from fedmq import *`` works without scikit-learn
 
-_ESTIMATORS = {
-    "FederatedClassifier": "fedmq.estimators.classifier",
-    "FederatedRegressor": "fedmq.estimators.regressor",
-}
-"""Of scikit-learn, which is imported when one of them is asked for."""
+if TYPE_CHECKING:
+    from fedmq import client as client
+    from fedmq import errors as errors
+    from fedmq.boosting.callbacks import TrainingCallback
+    from fedmq.boosting.params import TrainParams
+    from fedmq.client import AsyncClient, Client
+    from fedmq.errors import FedmqError
+    from fedmq.estimators.classifier import FederatedClassifier as FederatedClassifier
+    from fedmq.estimators.regressor import FederatedRegressor as FederatedRegressor
+    from fedmq.leakage.audit import AuditReport, audit
+    from fedmq.leakage.encrypted_gradients import encrypted_gradients
+    from fedmq.party.sessions.observe import Recording
+    from fedmq.simulation.comparison import XGBoostComparison, compare_with_xgboost
+    from fedmq.simulation.cross_validation import cv
+    from fedmq.simulation.model import SimulatedModel
+    from fedmq.simulation.simulate import simulate
+else:  # hidden from type checkers, for which every name would exist otherwise
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ESTIMATORS:
-        return getattr(import_module(_ESTIMATORS[name]), name)
-    raise AttributeError(f"module 'fedmq' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Import a public name, or one of the modules `client` and `errors`, at its first use."""
+        if name in ("client", "errors"):
+            return import_module(f"fedmq.{name}")
+        for modules in PUBLIC.values():
+            if name in modules:
+                value = globals()[name] = getattr(import_module(modules[name]), name)
+                return value
+        raise AttributeError(f"module 'fedmq' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted((*globals(), *_ESTIMATORS))
+    return sorted(["__version__", *(name for names in PUBLIC.values() for name in names)])

@@ -51,6 +51,31 @@ def test_the_package_shows_few_names() -> None:
     ]
 
 
+def test_the_package_shows_public_names_alone() -> None:
+    public = {name: module for names in fedmq.PUBLIC.values() for name, module in names.items()}
+    assert dir(fedmq) == sorted([*public, "__version__"])
+    assert set(fedmq.__all__) == set(public) - set(fedmq.PUBLIC["With scikit-learn"])
+    for name, module in public.items():
+        assert getattr(fedmq, name) is getattr(importlib.import_module(module), name)
+
+
+def test_type_checkers_see_every_public_name_where_it_is_defined() -> None:
+    tree = ast.parse(inspect.getsource(fedmq))
+    hidden = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        name.name: node.module
+        for node in hidden.body
+        if isinstance(node, ast.ImportFrom) and node.module != "fedmq"
+        for name in node.names
+    }
+    assert seen == {name: at for names in fedmq.PUBLIC.values() for name, at in names.items()}
+
+
+def test_the_package_has_no_other_names() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'fedmq' has no attribute 'simulated'$"):
+        fedmq.simulated  # type: ignore[attr-defined]  # noqa: B018
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_every_module_names_what_it_shows_and_shows_what_it_names(module: ModuleType) -> None:
     tree = ast.parse(inspect.getsource(module))
@@ -94,10 +119,10 @@ def test_no_word_of_unfinished_work() -> None:
         assert not marks.search(source.read_text()), source
 
 
-def test_files_are_short_enough_to_hold_one_noun() -> None:
+def test_no_file_is_too_long_to_be_read_from_top_to_bottom() -> None:
     for source in SOURCES:
         lines = len(source.read_text().splitlines())
-        assert lines <= 450, f"{source.relative_to(ROOT)} has {lines} lines"
+        assert lines <= 1000, f"{source.relative_to(ROOT)} has {lines} lines"
 
 
 def test_importing_needs_no_optional_package_and_starts_nothing() -> None:
@@ -113,9 +138,32 @@ def test_importing_needs_no_optional_package_and_starts_nothing() -> None:
     assert (done.stdout, done.stderr) == ("[] 1\n", "")
 
 
-def test_importing_takes_less_than_two_seconds_of_work() -> None:
-    script = "import time, fedmq.cli.main; print(time.process_time())"
+def imported_by(script: str) -> set[str]:
+    """The modules that a new interpreter has imported after ``script``."""
     done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", f"{script}; import sys; print(*sys.modules)"],
+        check=True, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_importing_the_package_imports_no_other_module_of_it() -> None:
+    loaded = imported_by("import fedmq")
+    assert {name for name in loaded if name.startswith("fedmq")} == {"fedmq"}
+    assert "numpy" not in loaded
+
+
+def test_a_public_name_imports_what_it_needs_alone() -> None:
+    loaded = imported_by("import fedmq; fedmq.Client; fedmq.errors.LinkError")
+    assert {name for name in loaded if name.startswith("fedmq")} == {
+        "fedmq", "fedmq.client", "fedmq.errors"
+    }  # fmt: skip
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    loaded = imported_by(
+        "from fedmq.cli.main import cli; cli.main(['--help'], standalone_mode=False)"
     )
-    assert float(done.stdout) < 2
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("fedmq.")}
+    assert rooms == {"cli", "errors"}
+    assert not {"numpy", "pydantic", "asyncio"} & loaded

@@ -95,16 +95,6 @@ PARAMETERS: Mapping[str, str] = {
     "the newest where none is",
 }
 
-INTERFACE: Mapping[str, Sequence[str]] = {
-    "Train": ["simulate", "cv", "TrainParams", "TrainingCallback", "compare_with_xgboost"],
-    "With scikit-learn": ["FederatedClassifier", "FederatedRegressor"],
-    "Models": ["SimulatedModel", "XGBoostComparison"],
-    "Scores from a daemon": ["Client", "AsyncClient"],
-    "What a party saw": ["audit", "AuditReport", "Recording", "encrypted_gradients"],
-    "Errors": ["FedmqError"],
-}
-"""The public names of ``fedmq``, by what they are for."""
-
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
@@ -267,7 +257,9 @@ def commands() -> str:
 
 def every_command(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
     """The commands of a group by their full names, those of its own groups too."""
-    for name, command in group.commands.items():
+    for name in group.commands:
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from every_command(command, f"{before}{name} ")
         else:
@@ -323,7 +315,7 @@ def interface() -> str:
         "# Python\n",
         "All that `import fedmq` offers. What stands in other modules may change without notice.",
     ]
-    for title, names in INTERFACE.items():
+    for title, names in fedmq.PUBLIC.items():
         rows = [[f"`fedmq.{name}`", first_paragraph(getattr(fedmq, name))] for name in names]
         parts += [f"\n## {title}\n", table(["name", "what it is"], rows)]
         parts += [f"\n::: fedmq.{name}" for name in names]

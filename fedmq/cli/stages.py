@@ -1,35 +1,55 @@
-"""The commands by the stage at which they are typed, as ``fedmq --help`` lists them."""
+"""The commands by the stage at which they are typed, as ``fedmq --help`` lists them.
+
+A command's module is imported when the command is typed: the others do not pay for its imports.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import click
 
-__all__ = ["StagedGroup"]
+__all__ = ["Listed", "StagedGroup"]
+
+
+class Listed(click.Command):
+    """Stands for a command that is not imported yet.
+
+    ``at`` is ``module:name``, ``sentence`` the first one of the command's own help.
+    """
+
+    def __init__(self, at: str, sentence: str) -> None:
+        super().__init__(None, help=sentence)
+        self._at = at
+
+    def imported(self) -> click.Command:
+        """The command itself."""
+        module, _, name = self._at.partition(":")
+        command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
 
 
 class StagedGroup(click.Group):
-    """A group whose help has a heading for each stage; `add_stage` says what belongs below it."""
+    """A group whose help has a heading for each of its ``stages``, with its commands below."""
 
-    def __init__(self, *arguments: object, **settings: object) -> None:
-        super().__init__(*arguments, **settings)  # type: ignore[arg-type]  # click's own
-        self._stages: dict[str, Sequence[str]] = {}
+    def __init__(self, *, stages: Mapping[str, Mapping[str, Listed]], **settings: Any) -> None:
+        listed = {name: known for commands in stages.values() for name, known in commands.items()}
+        super().__init__(commands=dict(listed), **settings)
+        self.stages = stages
 
-    @property
-    def stages(self) -> Mapping[str, Sequence[str]]:
-        """The names of the commands by stage."""
-        return self._stages
-
-    def add_stage(self, stage: str, *commands: click.Command) -> None:
-        """List ``commands`` under the heading ``stage``."""
-        for command in commands:
-            self.add_command(command)
-        self._stages[stage] = [command.name or "" for command in commands]
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported if it was only listed before."""
+        command = super().get_command(ctx, cmd_name)
+        if isinstance(command, Listed):
+            command = self.commands[cmd_name] = command.imported()
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for stage, names in self._stages.items():
-            limit = formatter.width - 6 - max(map(len, self.commands))
-            rows = [(name, self.commands[name].get_short_help_str(limit)) for name in names]
+        limit = formatter.width - 6 - max(map(len, self.commands))
+        for stage, listed in self.stages.items():
+            rows = [(name, known.get_short_help_str(limit)) for name, known in listed.items()]
             with formatter.section(stage):
                 formatter.write_dl(rows, col_max=20)

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import inspect
+import re
+
+import click
 import pytest
 
-from fedmq.cli.main import cli
-from fedmq.cli.stages import StagedGroup
+from fedmq.cli.main import STAGES, cli
+from tests.cli.command import fedmq
 from tests.cli.screens.screens import SCREENS, WIDTHS, recorded, shown
 
 
@@ -21,6 +25,22 @@ def test_a_terminal_need_not_wrap_what_is_set(name: str, width: int) -> None:
 
 
 def test_every_command_stands_at_one_stage() -> None:
-    assert isinstance(cli, StagedGroup)
-    listed = [name for names in cli.stages.values() for name in names]
-    assert sorted(listed) == sorted(cli.commands)
+    listed = [name for names in STAGES.values() for name in names]
+    assert sorted(listed) == sorted(set(listed)) == sorted(cli.commands)
+
+
+@pytest.mark.parametrize("name", cli.commands)
+def test_the_list_of_commands_says_what_each_command_says_of_itself(name: str) -> None:
+    [listed] = [known for stage in STAGES.values() for at, known in stage.items() if at == name]
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.name == name
+    paragraph, *_ = inspect.cleandoc(command.help or "").split("\n\n")
+    first, *_ = re.split(r"(?<=[.?])\s", " ".join(paragraph.split()))
+    assert listed.help == first
+
+
+def test_a_misspelt_command_is_told_the_right_one() -> None:
+    outcome = fedmq("statsu")
+    assert outcome.code == 2
+    assert outcome.err.endswith("Error: No such command 'statsu'. Did you mean 'status'?\n")
