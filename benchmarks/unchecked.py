@@ -24,7 +24,7 @@ from fedmq.privacy.engine import Best
 from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.plan import Plan
-from fedmq.protocol.training.candidate_order import CandidateOrders
+from fedmq.protocol.training.candidates import CandidateOrders
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
 
 __all__ = ["unchecked"]

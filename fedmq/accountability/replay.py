@@ -25,8 +25,7 @@ from fedmq.protocol.events import (
 )
 from fedmq.protocol.machine import run_inline
 from fedmq.protocol.records import Commitment, PassiveTree, Signing, message_hash
-from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.prepared import PreparedTraining
+from fedmq.protocol.training.passive import PassiveTraining, PreparedTraining
 from fedmq.protocol.training.tables import PassiveTable
 
 __all__ = ["Replay"]

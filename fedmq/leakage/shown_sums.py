@@ -30,9 +30,7 @@ from fedmq.leakage.attacks.subset_sums import MOST_ROWS, SubsetSums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.training.candidate_order import count_cells
-from fedmq.protocol.training.merged_cells import kept_candidates
-from fedmq.protocol.training.node_candidates import NodeCandidates
+from fedmq.protocol.training.candidates import NodeCandidates, count_cells, kept_candidates
 
 __all__ = ["bins_from_sums"]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
+
+from fedmq.messages.array import Uint32s
 
 __all__ = [
     "BODIES",
@@ -18,8 +20,10 @@ __all__ = [
     "ModelId",
     "Probe",
     "Reason",
+    "RecordColumns",
     "SessionRefuse",
     "SessionUnknown",
+    "Text",
 ]
 
 Count = Annotated[int, Field(ge=0, lt=2**32)]
@@ -29,6 +33,7 @@ ModelId = Annotated[str, Field(pattern=NAME_OF_MODEL)]
 """Safe as a file name: parties store their shares under it."""
 LONGEST_CONSENT = 30 * 24 * 3600
 """Seconds for which a session waits for an owner's consent, at most."""
+Text = Annotated[str, Field(max_length=200)]
 Reason = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
@@ -40,6 +45,18 @@ class Body(BaseModel):
     kind: ClassVar[str]
     in_bulk: ClassVar[bool] = False
     """Whether many megabytes are such, which a broker need not keep over its restart."""
+
+
+class RecordColumns(BaseModel):
+    """Which records share a column: each record's column by number, and a text for each column.
+
+    The text is what the owner publishes as a reason.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    column: Uint32s
+    texts: Annotated[tuple[Text, ...], Field(strict=False), FailFast()]
 
 
 class SessionRefuse(Body):

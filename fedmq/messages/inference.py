@@ -8,8 +8,7 @@ import numpy as np
 from pydantic import FailFast, Field, model_validator
 
 from fedmq.messages.array import Bitmap, Uint32s
-from fedmq.messages.body import Body, Count, Index, ModelId
-from fedmq.messages.record_columns import RecordColumns
+from fedmq.messages.body import Body, Count, Index, ModelId, RecordColumns
 
 __all__ = [
     "BODIES",

@@ -10,9 +10,8 @@ from typing import Annotated, ClassVar
 from pydantic import FailFast, Field
 
 from fedmq.messages.array import Array, Payload, Uint32s
-from fedmq.messages.body import Body, Index, ModelId
+from fedmq.messages.body import Body, Index, ModelId, RecordColumns
 from fedmq.messages.inference import SampleId
-from fedmq.messages.record_columns import RecordColumns
 
 __all__ = [
     "BODIES",

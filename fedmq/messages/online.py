@@ -12,9 +12,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from fedmq.messages.array import Array, Bitmap, Uint32s
-from fedmq.messages.body import Body, Count, Index, ModelId, Reason
+from fedmq.messages.body import Body, Count, Index, ModelId, Reason, RecordColumns
 from fedmq.messages.inference import SampleId
-from fedmq.messages.record_columns import RecordColumns
 
 __all__ = [
     "BODIES",

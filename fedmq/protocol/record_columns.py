@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.errors import ProtocolError
 from fedmq.messages.array import Array
-from fedmq.messages.record_columns import RecordColumns
+from fedmq.messages.body import RecordColumns
 
 __all__ = ["columns_of", "record_columns"]
 

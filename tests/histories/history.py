@@ -43,8 +43,7 @@ from fedmq.protocol.events import (
     Waiting,
 )
 from fedmq.protocol.inference.computations import Scores
-from fedmq.protocol.online.active import Deadline
-from fedmq.protocol.online.questions import AskAgain, GiveUp
+from fedmq.protocol.online.active import AskAgain, Deadline, GiveUp
 from fedmq.protocol.records import PassiveTree
 from fedmq.protocol.session import (
     Acknowledgement,

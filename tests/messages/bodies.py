@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from fedmq.messages import alignment, body, inference, model_request, online, training
 from fedmq.messages.array import Array, Bitmap
-from fedmq.messages.body import Body
+from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.codec import KINDS
 from fedmq.messages.envelope import Envelope, Header
-from fedmq.messages.record_columns import RecordColumns
 
 DTYPES = ("|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f4", "<f8")
 

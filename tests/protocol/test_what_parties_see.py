@@ -18,7 +18,7 @@ from fedmq.messages.inference import HopReply, InferenceHop
 from fedmq.privacy.engine import Engine, Query
 from fedmq.privacy.engines import plain
 from fedmq.privacy.engines.lattice import Lattice
-from fedmq.protocol.training.node_candidates import NodeCandidates
+from fedmq.protocol.training.candidates import NodeCandidates
 from fedmq.protocol.training.tables import Fold, PassiveTable
 from tests.protocol.federation import (
     ACTIVE,

@@ -14,7 +14,7 @@ import fedmq
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.model.tree import LEAF
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
-from fedmq.protocol.training.node_candidates import NodeCandidates
+from fedmq.protocol.training.candidates import NodeCandidates
 from tests.boosting.tables import scattered
 
 HANDS = (4, 3, 5)

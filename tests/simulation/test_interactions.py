@@ -20,7 +20,7 @@ from fedmq.errors import ConfigError, FedmqError, Inconsistent, Refused
 from fedmq.messages.array import Bitmap
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import HistogramReply, TrainingOpen
-from fedmq.protocol.training.candidate_constraints import (
+from fedmq.protocol.training.columns import (
     CandidateConstraints,
     shown_constraints,
 )

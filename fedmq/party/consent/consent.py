@@ -24,8 +24,8 @@ from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.events import AgreeToSums
-from fedmq.protocol.training.column_constraints import ALL_COLUMNS
-from fedmq.protocol.training.earlier_attempts import terms_digest
+from fedmq.protocol.training.columns import ALL_COLUMNS
+from fedmq.protocol.training.continuation import terms_digest
 
 __all__ = ["Consent"]
 

@@ -15,7 +15,7 @@ from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.standing_consent import Particular
 from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
 from fedmq.privacy.engine import Engine
-from fedmq.protocol.training.earlier_attempts import terms_digest
+from fedmq.protocol.training.continuation import terms_digest
 
 __all__ = ["RequestedTerms"]
 

@@ -14,10 +14,9 @@ from fedmq.boosting.gradients import first_margins
 from fedmq.boosting.model.lookup_table import ShownColumns
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.errors import ConfigError, DataError
-from fedmq.messages.body import Body
+from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
-from fedmq.messages.record_columns import RecordColumns
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
 from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows
@@ -26,9 +25,8 @@ from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession
 from fedmq.party.store.alignments import AlignmentStore
-from fedmq.protocol.inference.active import ActiveInference
+from fedmq.protocol.inference.active import ActiveInference, ExplainedInference
 from fedmq.protocol.inference.computations import Scores
-from fedmq.protocol.inference.explained import ExplainedInference
 from fedmq.protocol.inference.passive import PassiveInference
 from fedmq.protocol.record_columns import record_columns
 

@@ -53,8 +53,8 @@ from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.records import ActiveTree, AnsweredSums, PassiveTree, Signing
 from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.continuation import terms_digest
 from fedmq.protocol.training.decoys import DecoyActiveTraining, check_decoys
-from fedmq.protocol.training.earlier_attempts import terms_digest
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 

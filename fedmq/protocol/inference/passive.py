@@ -14,8 +14,7 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused
 from fedmq.messages import inference
 from fedmq.messages.array import Bitmap
-from fedmq.messages.body import SessionRefuse
-from fedmq.messages.record_columns import RecordColumns
+from fedmq.messages.body import RecordColumns, SessionRefuse
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import ComputationFailed, Finish
 from fedmq.protocol.hops import AnswerHop, AnswerRows

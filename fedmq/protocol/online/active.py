@@ -1,4 +1,4 @@
-"""What does the label holder do with a batch of online scores?
+"""What does the active party do with a batch of online scores?
 
 A batch holds the rows of one or several requests, each with its own time. All rows walk down all
 trees at once (SecureBoost, Figure 3): wherever pairs (row, tree) enter another party's records,
@@ -6,50 +6,70 @@ that party is asked, and each answer sets its pairs walking again. What they the
 other parties is collected until all answers of the round are there, so that a round costs every
 party one message; once a party had to be asked again, the others are no longer held up for it.
 One that stays silent too long counts as away, and the rows go on as ``degrade`` says.
+
+`OnlineBatch` is the machine. A `Walk` knows where each pair stands, `OpenQuestions` what was asked,
+and a `Degradation` what was guessed or is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.model.served_forest import ServedForest
+from fedmq.boosting.model.tree import LEAF
 from fedmq.errors import AnswerRefused, DataError, FedmqError, PeerAway, PeerSilent, ProtocolError
 from fedmq.messages import online
 from fedmq.messages.array import Array
+from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.privacy.plan import single
 from fedmq.protocol.events import (
     Answer,
     CancelTimer,
+    Effect,
     Event,
     Fail,
     Finish,
     PeerLost,
+    Send,
     SetTimer,
     Start,
     TimerFired,
 )
 from fedmq.protocol.machine import Machine, on, on_message
-from fedmq.protocol.online.computations import Descended, OnlineScores, SumOnline
-from fedmq.protocol.online.degradation import Degradation
+from fedmq.protocol.online.computations import Descend, Descended, OnlineScores, SumOnline
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
-from fedmq.protocol.online.questions import AskAgain, GiveUp, OpenQuestions
-from fedmq.protocol.online.states import (
-    ALL_ANSWERED,
-    ONLINE_BATCH,
-    SUMS,
-    WALK,
-    OnlineBatchState,
-)
-from fedmq.protocol.online.walk import Walk
+from fedmq.protocol.online.states import ALL_ANSWERED, ONLINE_BATCH, SUMS, WALK, OnlineBatchState
 
-__all__ = ["Deadline", "OnlineBatch"]
+__all__ = [
+    "AskAgain",
+    "Deadline",
+    "Degradation",
+    "GiveUp",
+    "OnlineBatch",
+    "OpenQuestions",
+    "Question",
+    "Walk",
+    "pair_parts",
+    "row_parts",
+]
 
 State = OnlineBatchState
+
+# A message stays below 1 MiB.
+_PAIRS_PER_HOP = 50_000  # 8 bytes each, and ids of up to 256 characters
+_IDS_PER_QUESTION = 500
+_BITS_PER_QUESTION = 4_000_000
+
+# What holds a pair that neither a descent nor a question holds.
+_ARRIVED = 0
+_GATHERING = -1
+_COLLECTED = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,3 +413,317 @@ class OnlineBatch(Machine):
         self._plans.clear()
         self.state = State.FAILED
         self._emit(Fail(error))
+
+
+class Walk:
+    """The pairs (row * trees + tree) of a batch of ``rows`` rows, each at a node of its tree.
+
+    A pair is held by a descent or a question, known by their numbers. What comes late finds the
+    pair held by another one, and leaves it alone.
+    """
+
+    def __init__(self, served: ServedForest, rows: int) -> None:
+        self.nodes = np.tile(served.forest.roots, rows)
+        """The node of each pair: int32 (pairs,)."""
+        self._served = served
+        self._holder = np.full(len(self.nodes), _GATHERING, dtype=np.int64)
+
+    @property
+    def unmoved(self) -> NDArray[np.int64]:
+        """The pairs that have not set out."""
+        return np.flatnonzero(self._holder == _GATHERING)
+
+    @property
+    def collected(self) -> tuple[NDArray[np.int64], NDArray[np.int16]]:
+        """The pairs that stand at records of other owners who were not asked yet; the owners."""
+        pairs = np.flatnonzero(self._holder == _COLLECTED)
+        return pairs, self._served.forest.owner[self.nodes[pairs]]
+
+    def hold(self, pairs: NDArray[np.int64], number: int) -> None:
+        """From now on ``pairs`` are held by the descent or question ``number``."""
+        self._holder[pairs] = number
+
+    def held(self, pairs: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+        """Those of ``pairs`` that ``number`` holds."""
+        held: NDArray[np.int64] = pairs[self._holder[pairs] == number]
+        return held
+
+    def descent(
+        self,
+        number: int,
+        pairs: NDArray[np.int64],
+        values: NDArray[np.float32],
+        bitmaps: Mapping[int, NDArray[np.bool_]],
+        away: frozenset[int],
+    ) -> Descend:
+        """The descent ``number`` of ``pairs``, as far as directions are at hand."""
+        self.hold(pairs, number)
+        return Descend(self._served, values, bitmaps, away, pairs, self.nodes[pairs])
+
+    def descended(
+        self, number: int, done: Descended
+    ) -> tuple[NDArray[np.int64], Mapping[int, NDArray[np.int64]]]:
+        """Take the end of a descent: the pairs that arrived, and the pairs guessed by owner."""
+        mine = self._holder[done.pairs] == number
+        pairs, nodes = done.pairs[mine], done.nodes[mine]
+        guessed = {owner: self.held(pairs_of, number) for owner, pairs_of in done.guessed.items()}
+        self.nodes[pairs] = nodes
+        arrived = pairs[self._served.forest.owner[nodes] == LEAF]
+        self._holder[pairs] = _COLLECTED
+        self._holder[arrived] = _ARRIVED
+        return arrived, guessed
+
+    def moved(
+        self, number: int, pairs: NDArray[np.int64], nodes: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Take the answer to question ``number``: ``pairs`` go on at ``nodes``; those it moved."""
+        mine = self._holder[pairs] == number
+        moved: NDArray[np.int64] = pairs[mine]
+        self.nodes[moved] = nodes[mine]
+        return moved
+
+    def leaves(self, start: int, stop: int) -> NDArray[np.int32] | None:
+        """Where the rows from ``start`` to ``stop`` ended (rows, trees); None while some walk."""
+        trees = self._served.trees
+        pairs = slice(start * trees, stop * trees)
+        if not (self._holder[pairs] == _ARRIVED).all():
+            return None
+        return self.nodes[pairs].reshape(-1, trees)
+
+    def walking(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The pairs of the rows from ``start`` to ``stop`` that have not arrived."""
+        trees = self._served.trees
+        pairs = np.arange(start * trees, stop * trees)
+        walking: NDArray[np.int64] = pairs[self._holder[pairs] != _ARRIVED]
+        return walking
+
+    def restart(self, rows: Sequence[int]) -> NDArray[np.int64]:
+        """Take ``rows`` back to the roots; their pairs."""
+        trees = self._served.trees
+        pairs = (np.array(rows, np.int64)[:, None] * trees + np.arange(trees)).ravel()
+        self.nodes[pairs] = np.tile(self._served.forest.roots, len(rows))
+        return pairs
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """The timer after which question ``number`` is repeated."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The timer after which the party that was asked question ``number`` counts as away."""
+
+    number: int
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """What ``owner`` was asked: about ``pairs`` (in mode hop), or ``rows`` of the batch."""
+
+    owner: int
+    body: OnlineHop | OnlineRows
+    pairs: NDArray[np.int64]
+    rows: slice
+    repeated: int = 0
+
+
+def row_parts(served: ServedForest, owner: int, rows: int) -> Iterator[slice]:
+    """The rows of a batch, in parts whose bitmaps over the records of ``owner`` fit a message."""
+    records = max(1, len(served.node_of[owner]))
+    most = max(1, min(_IDS_PER_QUESTION, _BITS_PER_QUESTION // records))
+    for start in range(0, rows, most):
+        yield slice(start, min(start + most, rows))
+
+
+def pair_parts(
+    pairs: NDArray[np.int64], trees: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]]:
+    """Ascending ``pairs`` in parts; with each, its rows, and the place of each pair among them."""
+    rows = pairs // trees
+    start = 0
+    while start < len(pairs):
+        stop = min(start + _PAIRS_PER_HOP, len(pairs))
+        asked, places = np.unique(rows[start:stop], return_inverse=True)
+        if len(asked) > _IDS_PER_QUESTION:
+            stop = start + int(np.searchsorted(places, _IDS_PER_QUESTION))
+            asked, places = asked[:_IDS_PER_QUESTION], places[: stop - start]
+        yield pairs[start:stop], asked, places.astype(np.uint32)
+        start = stop
+
+
+class OpenQuestions:
+    """Asks about the rows ``ids`` of batch number ``batch``, each question until it is settled.
+
+    ``emit`` takes the messages, and the timers :class:`AskAgain` and :class:`GiveUp`.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        served: ServedForest,
+        ids: Sequence[str],
+        timeouts: Timeouts,
+        emit: Callable[[Effect], None],
+    ) -> None:
+        self._batch = batch
+        self._served = served
+        self._ids = tuple(ids)
+        self._timeouts = timeouts
+        self._emit = emit
+        self._open: dict[int, Question] = {}
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._open
+
+    @property
+    def owners(self) -> set[int]:
+        """Who has not answered yet."""
+        return {question.owner for question in self._open.values()}
+
+    @property
+    def parties(self) -> set[str]:
+        """Who has not answered yet, by name."""
+        return {self._served.asked[owner] for owner in self.owners}
+
+    def check(self) -> None:
+        """Assert what always holds."""
+        assert all(number <= self._last for number in self._open)
+
+    def number(self) -> int:
+        """A number that no question has, or will have."""
+        self._last += 1
+        return self._last
+
+    def ask_rows(self, owner: int, budget: float) -> None:
+        """Ask ``owner`` for its directions of all rows, within ``budget`` seconds."""
+        for part in row_parts(self._served, owner, len(self._ids)):
+            body = OnlineRows(
+                batch=self._batch,
+                hop=self.number(),
+                model=self._served.share.model_id,
+                ids=self._ids[part],
+                budget=budget,
+            )
+            self._ask(Question(owner, body, np.empty(0, np.int64), part))
+
+    def ask_pairs(
+        self, owner: int, pairs: NDArray[np.int64], nodes: NDArray[np.int32], budget: float
+    ) -> Iterator[Question]:
+        """Ask ``owner`` where ``pairs`` go on, which stand at the ``nodes`` of all pairs."""
+        for part, asked, places in pair_parts(pairs, self._served.trees):
+            body = OnlineHop(
+                batch=self._batch,
+                hop=self.number(),
+                model=self._served.share.model_id,
+                ids=tuple(self._ids[row] for row in asked.tolist()),
+                rows=Array.of(places),
+                records=Array.of(self._served.forest.record[nodes[part]].astype(np.uint32)),
+                budget=budget,
+            )
+            question = Question(owner, body, part, slice(0, 0))
+            self._ask(question)
+            yield question
+
+    def repeat(self, number: int) -> None:
+        """Ask once more, and then ever less often, so as not to overload a slow party."""
+        question = self._open[number]
+        self._emit(Send(self._served.asked[question.owner], question.body))
+        question.repeated += 1
+        wait = self._timeouts.ask_again * 2**question.repeated
+        self._emit(SetTimer(AskAgain(number), wait))
+
+    def answered(self, sender: str, body: Any) -> Question | None:
+        """The question behind an answer; None if it was answered, or given up, before.
+
+        Raises:
+            ProtocolError: ``sender`` was not asked this.
+        """
+        question = self._open.get(body.hop)
+        if question is not None and self._served.asked[question.owner] != sender:
+            raise ProtocolError(f"{sender} answers what another party was asked")
+        return question
+
+    def owner(self, number: int) -> int:
+        """Who was asked question ``number``."""
+        return self._open[number].owner
+
+    def settle(self, number: int) -> None:
+        """Wait for its answer no more."""
+        del self._open[number]
+        self._emit(CancelTimer(AskAgain(number)))
+        if self._timeouts.away is not None:
+            self._emit(CancelTimer(GiveUp(number)))
+
+    def settle_all(self) -> None:
+        """Wait for no answer any more."""
+        for number in list(self._open):
+            self.settle(number)
+
+    def withdraw(self, owners: frozenset[int]) -> list[tuple[int, Question]]:
+        """Settle what ``owners`` were asked; those questions with their numbers."""
+        withdrawn = [
+            (number, question)
+            for number, question in self._open.items()
+            if question.owner in owners
+        ]
+        for number, _ in withdrawn:
+            self.settle(number)
+        return withdrawn
+
+    def _ask(self, question: Question) -> None:
+        number = question.body.hop
+        self._open[number] = question
+        self._emit(Send(self._served.asked[question.owner], question.body))
+        self._emit(SetTimer(AskAgain(number), self._timeouts.ask_again))
+        if self._timeouts.away is not None:
+            self._emit(SetTimer(GiveUp(number), self._timeouts.away))
+
+
+class Degradation:
+    """Of ``rows`` rows and their pairs (row * ``trees`` + tree), by index of the owner."""
+
+    def __init__(self, rows: int, trees: int) -> None:
+        self._rows = rows
+        self._trees = trees
+        self._unknown: dict[int, NDArray[np.bool_]] = {}
+        self._guessed: dict[int, NDArray[np.bool_]] = {}
+
+    def unknown(self, owner: int, rows: NDArray[np.int64]) -> None:
+        """``owner`` does not know ``rows``."""
+        if len(rows):
+            self._unknown.setdefault(owner, np.zeros(self._rows, np.bool_))[rows] = True
+
+    def guessed(self, owner: int, pairs: NDArray[np.int64]) -> None:
+        """Directions of ``pairs`` at ``owner`` were guessed."""
+        pairs_in_all = self._rows * self._trees
+        self._guessed.setdefault(owner, np.zeros(pairs_in_all, np.bool_))[pairs] = True
+
+    def forget(self, pairs: NDArray[np.int64]) -> None:
+        """``pairs`` start over."""
+        for guessed in self._guessed.values():
+            guessed[pairs] = False
+
+    def of(
+        self, start: int, stop: int, parties: Sequence[str]
+    ) -> tuple[dict[str, NDArray[np.bool_]], dict[str, float]]:
+        """By party: which rows from ``start`` to ``stop`` it lacks; the share of pairs guessed."""
+        pairs = slice(start * self._trees, stop * self._trees)
+        return (
+            {
+                parties[owner]: mask[start:stop]
+                for owner, mask in self._unknown.items()
+                if mask[start:stop].any()
+            },
+            {
+                parties[owner]: float(mask[pairs].mean())
+                for owner, mask in self._guessed.items()
+                if mask[pairs].any()
+            },
+        )

@@ -35,10 +35,12 @@ from fedmq.protocol.machine import RunningPlan, on, on_message
 from fedmq.protocol.records import ActiveTree, Signing
 from fedmq.protocol.training.active_contests import ActiveContests
 from fedmq.protocol.training.answers import Answers
-from fedmq.protocol.training.candidate_categories import CandidateCategories
-from fedmq.protocol.training.candidate_constraints import CandidateConstraints
-from fedmq.protocol.training.candidate_signs import CandidateSigns
-from fedmq.protocol.training.category_columns import columns_by_sets
+from fedmq.protocol.training.columns import (
+    CandidateCategories,
+    CandidateConstraints,
+    CandidateSigns,
+    columns_by_sets,
+)
 from fedmq.protocol.training.computations import went_left
 from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
 from fedmq.protocol.training.level import Level

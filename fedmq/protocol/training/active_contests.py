@@ -16,10 +16,9 @@ from fedmq.privacy.engine import Best
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Reply
 from fedmq.protocol.machine import RunningPlan, on_message
 from fedmq.protocol.training.active_continuing import ActiveContinuing
-from fedmq.protocol.training.circuits import Circuits
+from fedmq.protocol.training.circuits import Circuits, HandedOn
 from fedmq.protocol.training.consistency import NodeAnswer
 from fedmq.protocol.training.contests import Contests, offer_of
-from fedmq.protocol.training.handed_on import HandedOn
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.states import WINNERS
 from fedmq.protocol.training.tree_builder import TreeBuilder

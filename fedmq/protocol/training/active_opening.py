@@ -18,7 +18,7 @@ from fedmq.privacy.plan import Values
 from fedmq.protocol.events import Start
 from fedmq.protocol.machine import Machine, PeerConsents, on, on_message
 from fedmq.protocol.records import ActiveTree, Signing
-from fedmq.protocol.training.column_constraints import ColumnConstraints
+from fedmq.protocol.training.columns import ColumnConstraints
 from fedmq.protocol.training.continuation import continuing
 from fedmq.protocol.training.fold_models import FoldModels
 from fedmq.protocol.training.handshake import Handshake, keyed, opening_of

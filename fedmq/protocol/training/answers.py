@@ -10,9 +10,11 @@ from fedmq.errors import MessageError
 from fedmq.messages.training import HistogramReply
 from fedmq.privacy.engine import Best, Engine, HiddenSums, Question, Sums
 from fedmq.privacy.plan import Compute, Plan
-from fedmq.protocol.training.candidate_categories import CandidateCategories
-from fedmq.protocol.training.candidate_constraints import CandidateConstraints
-from fedmq.protocol.training.candidate_signs import CandidateSigns
+from fedmq.protocol.training.columns import (
+    CandidateCategories,
+    CandidateConstraints,
+    CandidateSigns,
+)
 from fedmq.protocol.training.computations import ScoreCandidates
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer, ScoreAnswers
 from fedmq.protocol.training.tree_builder import TreeBuilder

@@ -1,7 +1,8 @@
 """What do both halves of an engine say to one another while they find winners by circuits?
 
-Parcels, one after the other, each in pieces that are messages. A half sends and waits as its plan
-says. What has come of a parcel lies in memory alone, until the half reads it.
+Parcels, one after the other, each in pieces that are messages (`Circuits`). A half sends and waits
+as its plan says. What has come of a parcel lies in memory alone, until the half reads it. Where
+several parties compete, each hands the best so far on to the next in the chain (`HandedOn`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from fedmq.messages.array import pack_payload, payload_bytes, unpack_payload
 from fedmq.privacy.plan import PARCELS_AHEAD, Exchange, Reply, Values
 from fedmq.protocol.machine import RunningPlan
 
-__all__ = ["Circuits"]
+__all__ = ["Circuits", "HandedOn"]
+
+_MOST_UNREAD = 2**10  # contests; one at a time is begun unless nodes draw their columns
 
 
 @dataclass(slots=True)
@@ -134,3 +137,34 @@ class Circuits:
         else:
             run, talk.waiting = talk.waiting, None
             self._resume(run, parcel)
+
+
+Key = tuple[str, int]
+"""Who hands on, and the first node of a contest."""
+
+
+class HandedOn:
+    """What came, and who waits, in one tree; ``resume`` takes a plan and what it waits for."""
+
+    def __init__(self, resume: Callable[[RunningPlan, Any], None]) -> None:
+        self._resume = resume
+        self._unread: dict[Key, Sequence[Values]] = {}
+        self._waiting: dict[Key, RunningPlan] = {}
+
+    def wait(self, sender: str, node: int, run: RunningPlan) -> None:
+        """The plan ``run`` goes on with what ``sender`` hands on, when it has come."""
+        key = (sender, node)
+        if key in self._unread:
+            self._resume(run, self._unread.pop(key))
+        else:
+            self._waiting[key] = run
+
+    def take(self, sender: str, node: int, pieces: Sequence[Values]) -> None:
+        """``sender`` hands on ``pieces``. Raises ProtocolError where it has done so before."""
+        key = (sender, node)
+        if key in self._waiting:
+            self._resume(self._waiting.pop(key), pieces)
+        elif key in self._unread or len(self._unread) >= _MOST_UNREAD:
+            raise ProtocolError(f"shares of node {node}, which nobody waits for")
+        else:
+            self._unread[key] = pieces

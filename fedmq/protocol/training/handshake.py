@@ -14,7 +14,7 @@ from fedmq.messages.array import Bitmap, Payload, pack_payload, payload_bytes, u
 from fedmq.messages.training import SessionAccept, TrainingOpen
 from fedmq.privacy.engine import ActiveHalf, Engine, Extent
 from fedmq.privacy.plan import Plan, Values, single
-from fedmq.protocol.training.category_columns import category_places
+from fedmq.protocol.training.columns import category_places
 from fedmq.protocol.training.computations import BinTable
 from fedmq.protocol.training.fold_models import FoldModels
 from fedmq.protocol.training.model_builder import ModelBuilder

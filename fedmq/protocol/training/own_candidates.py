@@ -12,8 +12,8 @@ from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnsInPath, first_named
 from fedmq.privacy.engine import Best
+from fedmq.protocol.training.candidates import NodeCandidates
 from fedmq.protocol.training.computations import ScoreOwnCandidates
-from fedmq.protocol.training.node_candidates import NodeCandidates
 from fedmq.protocol.training.tree_builder import TreeBuilder
 
 __all__ = ["OwnCandidates"]

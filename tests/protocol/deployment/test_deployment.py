@@ -11,8 +11,8 @@ from fedmq.boosting.model.lookup_table import Agreed, ShownColumns
 from fedmq.computation import Given
 from fedmq.errors import Aborted, DataError, Refused
 from fedmq.messages.array import Array
+from fedmq.messages.body import RecordColumns
 from fedmq.messages.online import ModelReady
-from fedmq.messages.record_columns import RecordColumns
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.record_columns import record_columns

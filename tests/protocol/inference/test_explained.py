@@ -15,7 +15,7 @@ from fedmq.boosting.xgboost.pooled_tree import PooledTree, pooled_feature_names
 from fedmq.computation import Given
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.inference import HopReply, InferenceAccept, InferenceHop, InferenceRows
-from fedmq.protocol.inference.explained import ExplainedInference
+from fedmq.protocol.inference.active import ExplainedInference
 from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.record_columns import record_columns
@@ -75,7 +75,7 @@ def contributions_of_xgboost(federation: Federation, shares: Mapping[str, Any]) 
 def test_contributions_are_xgboost_s_whatever_befalls_the_messages(
     monkeypatch: pytest.MonkeyPatch, params: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("fedmq.protocol.inference.explained._ROWS_PER_QUESTION", 30)
+    monkeypatch.setattr("fedmq.protocol.inference.active._ROWS_PER_QUESTION", 30)
     federation = small(num_boost_round=3, max_depth=4, **params)
     if params:
         federation = federation.having(label=np.arange(80, dtype=np.float32) % 3, base_score=None)

@@ -14,7 +14,7 @@ from fedmq.messages.inference import InferenceAccept
 from fedmq.messages.online import ModelReady
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
-from fedmq.protocol.inference.explained import ExplainedInference
+from fedmq.protocol.inference.active import ExplainedInference
 from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.record_columns import record_columns

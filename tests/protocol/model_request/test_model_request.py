@@ -7,7 +7,7 @@ import pytest
 
 from fedmq.errors import Refused
 from fedmq.messages.array import Array
-from fedmq.messages.body import Body
+from fedmq.messages.body import Body, RecordColumns
 from fedmq.messages.model_request import (
     ModelCardOffer,
     ModelCardSigned,
@@ -16,7 +16,6 @@ from fedmq.messages.model_request import (
     ModelDelete,
     ModelDeleted,
 )
-from fedmq.messages.record_columns import RecordColumns
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import PassiveModelRequest
 from tests.simulator import Link, Simulation

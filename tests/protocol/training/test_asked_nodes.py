@@ -9,7 +9,7 @@ import pytest
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.privacy.engines.lattice import Lattice
-from fedmq.protocol.training.asked_nodes import AskedNodes
+from fedmq.protocol.training.passive_growth import AskedNodes
 from tests.protocol.federation import PLAIN, small
 from tests.protocol.hidden_rows_engine import HiddenRows
 

@@ -12,9 +12,8 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import FedmqError, Inconsistent, ProtocolError
 from fedmq.messages.array import Array
 from fedmq.messages.training import HistogramReply
-from fedmq.protocol.training.candidate_categories import CandidateCategories, shown_categories
-from fedmq.protocol.training.candidate_order import count_cells
-from fedmq.protocol.training.merged_cells import kept_candidates
+from fedmq.protocol.training.candidates import count_cells, kept_candidates
+from fedmq.protocol.training.columns import CandidateCategories, shown_categories
 
 
 def numbers(*values: int) -> Array:

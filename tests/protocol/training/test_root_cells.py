@@ -6,7 +6,7 @@ import numpy as np
 
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.splits import CandidateTable
-from fedmq.protocol.training.candidate_order import RootCells, count_cells
+from fedmq.protocol.training.candidates import RootCells, count_cells
 
 VALUES = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 BINS = BinMatrix.of(VALUES, Cuts.of(VALUES, 8))

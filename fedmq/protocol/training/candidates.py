@@ -1,0 +1,403 @@
+"""Which candidates does a party offer in a node, and in which order does it show them?
+
+A party draws columns by its own secret (`NodeCandidates`). Of the candidates that are left, cells
+of too few rows are merged (`MergeCells`), so that no sum tells of few rows; and those that remain
+are shown in a hidden order (`CandidateOrders`), so that a number says nothing of column and bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix, Cuts
+from fedmq.boosting.sampling import ColumnSampler, salt_of
+from fedmq.boosting.splits import ROOT, CandidateTable, depth, parent
+from fedmq.privacy.histogram_subtraction import plan_level
+from fedmq.privacy.plan import Plan, single
+
+__all__ = [
+    "CandidateOrders",
+    "ColumnTerms",
+    "CountLeft",
+    "MergeCells",
+    "NodeCandidates",
+    "RootCells",
+    "Siblings",
+    "count_cells",
+    "kept_candidates",
+    "shown_order",
+]
+
+_FEW_CODES = 1 << 17  # a third of a millisecond, less than to read a piece of a broadcast
+_ROWS_OF_SALT = 256  # nobody guesses so many, and their bytes take no time
+
+
+class ColumnTerms(Protocol):
+    """What a training's parameters and its opening both say of the columns to draw."""
+
+    @property
+    def colsample_bytree(self) -> float: ...
+    @property
+    def colsample_bylevel(self) -> float: ...
+    @property
+    def colsample_bynode(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+
+
+class NodeCandidates:
+    """The candidates of a party in ``tree``: it draws from its own columns, by its own secret.
+
+    Drawn by the seed that all share, the column of a split would be known to all.
+    """
+
+    def __init__(self, bins: BinMatrix, terms: ColumnTerms, tree: int) -> None:
+        self._cuts = bins.cuts
+        self._columns = [np.array(column, np.int32) for column in bins.cuts.columns]
+        self._sampler = ColumnSampler(
+            len(self._columns),
+            terms.colsample_bytree,
+            terms.colsample_bylevel,
+            terms.colsample_bynode,
+            terms.seed,
+            tree,
+            salt_of(*bins.cuts.thresholds, bins.codes[:_ROWS_OF_SALT]),
+        )
+        self.of_tree = CandidateTable.of(self._cuts, self._features(self._sampler.of_tree()))
+
+    @property
+    def narrows(self) -> bool:
+        """Whether a node may have fewer candidates than its tree."""
+        return self._sampler.narrows
+
+    def of_node(self, node: int) -> CandidateTable:
+        """Those of a node by its heap number."""
+        if not self.narrows:
+            return self.of_tree
+        return CandidateTable.of(
+            self._cuts, self._features(self._sampler.of_node(node, depth(node)))
+        )
+
+    def places(self, node: int) -> NDArray[np.intp]:
+        """Where those of a node stand among the tree's."""
+        if not self.narrows:
+            return np.arange(len(self.of_tree))
+        drawn = self._features(self._sampler.of_node(node, depth(node)))
+        return np.flatnonzero(np.isin(self.of_tree.feature, drawn))
+
+    def _features(self, columns: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The features of the drawn ``columns``."""
+        held = [self._columns[column] for column in columns.tolist()]
+        return np.concatenate([np.empty(0, np.int32), *held])
+
+
+# Merged cells. Between two cuts of a column lies a cell. Cells of fewer than ``smallest_cell`` rows
+# are merged with their neighbours: the cuts between them are not shown. One rule serves both
+# children of a node, and a cut that their parent did not show stays hidden: otherwise the sum that
+# a child does not show follows from its parent's and its sibling's. Whatever sums of a tree are
+# added and subtracted within a column, each cell holds no row, or at least ``smallest_cell``.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Siblings:
+    """The root alone, or both children of a node: the ``rows`` (int32) that carry a gradient.
+
+    ``above`` bool (candidates,): what their parent shows.
+    """
+
+    rows: Sequence[NDArray[np.int32]]
+    above: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeCells:
+    """For each of ``families``, the candidates that its nodes show: bool (candidates,)."""
+
+    label: ClassVar[str] = "MergeCells"
+    bins: BinMatrix
+    candidates: CandidateTable
+    families: Sequence[Siblings]
+    smallest_cell: int
+
+    def run(self) -> list[NDArray[np.bool_]]:
+        return [
+            kept_candidates(
+                self.bins.cuts,
+                self.candidates,
+                siblings.above,
+                count_cells(self.bins, self.candidates, siblings.rows),
+                self.smallest_cell,
+            )
+            for siblings in self.families
+        ]
+
+
+def kept_candidates(
+    cuts: Cuts,
+    candidates: CandidateTable,
+    above: NDArray[np.bool_],
+    counts: NDArray[np.int64],
+    smallest_cell: int,
+) -> NDArray[np.bool_]:
+    """Which of the candidates that are shown ``above`` are shown in its children, or in the root.
+
+    ``counts`` int64 (nodes, cells): rows by cell, of the root or of two siblings. With a
+    ``smallest_cell`` of 1 only candidates are left out that part the rows as an earlier one does.
+    The categories of a column that is split by sets are shown all or none: what the others leave of
+    the node would else be the sums of one that is hidden.
+    """
+    shown = np.zeros(len(candidates), dtype=np.bool_)
+    for held in candidates.categories:
+        cells = counts[:, np.append(candidates.stop_cell[held], candidates.missing_cell[held[0]])]
+        shown[held] = above[held].all() and all(_large(cell, smallest_cell) for cell in cells.T)
+    cut = above & ~candidates.is_category
+    for feature in np.unique(candidates.feature[cut]).tolist():
+        own = np.flatnonzero((candidates.feature == feature) & above)
+        cells = counts[:, cuts.first_cell[feature] : cuts.first_cell[feature + 1]]
+        shown[own] = _shown_of_column(
+            candidates.bin[own], candidates.default_left[own], cells, smallest_cell
+        )
+    return shown
+
+
+def _shown_of_column(
+    bins: NDArray[np.int32],
+    default_left: NDArray[np.bool_],
+    cells: NDArray[np.int64],
+    smallest: int,
+) -> NDArray[np.bool_]:
+    """Which of one column's candidates are shown; ``cells`` (nodes, bins + 1), missing rows last.
+
+    Missing rows are a cell of their own, which both default directions tell apart. Where they are
+    too few they belong to the last cell, and go right: only that direction is shown.
+    """
+    present, missing = cells[:, :-1], cells[:, -1]
+    last = present.shape[1] - 1
+    apart = (
+        bool(default_left.any() and missing.any())
+        and _large(missing, smallest)
+        and _large(present.sum(axis=1), smallest)
+    )
+    # Rows left of each cut, of none, and of all: the last cell has the missing rows, unless apart.
+    places = np.unique(bins[(bins >= 0) & (bins < last)])
+    ends = present.sum(axis=1) if apart else cells.sum(axis=1)
+    ranks = np.zeros((len(cells), len(places) + 2), dtype=np.int64)
+    ranks[:, 1:-1] = np.cumsum(present, axis=1)[:, places]
+    ranks[:, -1] = ends
+    # Cuts without rows between them are one: forward its lowest bin, backward its highest.
+    begins = np.flatnonzero(np.append(True, (np.diff(ranks, axis=1) > 0).any(axis=0)))
+    columns = np.concatenate(([-1], places, [last]))
+    chain = np.array(_longest_chain(ranks[:, begins], smallest), dtype=np.intp)
+    if not apart:
+        return ~default_left & np.isin(bins, columns[begins[chain[1:-1]]])
+    # With missing rows apart, all that is present on one side is a candidate as well.
+    forward, backward = columns[begins[chain[1:]]], columns[begins[chain[:-1] + 1] - 1]
+    return np.where(default_left, np.isin(bins, backward), np.isin(bins, forward))
+
+
+def _large(rows: NDArray[np.int64], smallest: int) -> bool:
+    """Whether each node has none of these rows, or enough."""
+    return bool(((rows == 0) | (rows >= smallest)).all())
+
+
+def _longest_chain(ranks: NDArray[np.int64], smallest: int) -> list[int]:
+    """The most of the cuts 0..m-1, first and last among them, with cells that are large enough.
+
+    ``ranks`` (nodes, m), nodes 1 or 2: ascending in each node, and no two cuts alike. Between
+    neighbours of the chain each node has no rows, or ``smallest`` at least. Empty if there is no
+    such chain.
+    """
+    first, second = ranks[0].tolist(), ranks[-1].tolist()
+    count = len(first)
+    length, before = [1] + [0] * (count - 1), [-1] * count
+    # The best end of a chain: among all cuts up to one, and in the runs without rows of a node.
+    best = [0] * count
+    enough = [0, 0]  # so many cuts are far enough to the left in each node
+    run_next, run_best = [0, 0], [-1, -1]
+    for cut in range(1, count):
+        here = (first[cut], second[cut])
+        chosen = -1
+        for node, held in enumerate((first, second)):
+            while held[enough[node]] <= here[node] - smallest:
+                enough[node] += 1
+            if here[node] != held[cut - 1]:
+                run_next[node] = cut
+                run_best[node] = -1
+        reach = min(enough)
+        if reach:
+            chosen = best[reach - 1]
+        for node in (0, 1):
+            # No rows of this node lie between, and enough of the other one.
+            while run_next[node] < min(enough[1 - node], cut):
+                end, kept = run_next[node], run_best[node]
+                if kept < 0 or length[end] > length[kept]:
+                    run_best[node] = end
+                run_next[node] += 1
+            kept = run_best[node]
+            if kept >= 0 and (chosen < 0 or length[kept] > length[chosen]):
+                chosen = kept
+        if chosen >= 0 and length[chosen]:
+            length[cut], before[cut] = length[chosen] + 1, chosen
+        best[cut] = cut if length[cut] > length[best[cut - 1]] else best[cut - 1]
+    if not length[-1]:
+        return []
+    chain = [count - 1]
+    while before[chain[-1]] >= 0:
+        chain.append(before[chain[-1]])
+    return chain[::-1]
+
+
+# The order of candidates: random, but canonical among those that part the node's rows into the same
+# two counts. Candidates that part the rows alike are always among them, so that the lowest number
+# of those whose sums tie is XGBoost's choice.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountLeft:
+    """`count_cells` of ``nodes``: what goes left of each candidate are sums of these."""
+
+    label: ClassVar[str] = "CountLeft"
+    bins: BinMatrix
+    candidates: CandidateTable
+    nodes: Sequence[NDArray[np.int32]]
+
+    @property
+    def codes(self) -> int:
+        """How many bins of rows are looked at."""
+        return sum(map(len, self.nodes)) * self.bins.cuts.n_features
+
+    def run(self) -> NDArray[np.int64]:
+        return count_cells(self.bins, self.candidates, self.nodes)
+
+
+def count_cells(
+    bins: BinMatrix, candidates: CandidateTable, nodes: Sequence[NDArray[np.int32]]
+) -> NDArray[np.int64]:
+    """Rows of each node by cell, of the columns of ``candidates``: int64 (nodes, cells)."""
+    cuts = bins.cuts
+    counts = np.zeros((len(nodes), cuts.n_cells), np.int64)
+    features = np.unique(candidates.feature).tolist()
+    for node, rows in enumerate(nodes):
+        for feature in features:
+            first, stop = cuts.first_cell[feature], cuts.first_cell[feature + 1]
+            counts[node, first:stop] = np.bincount(
+                bins.codes[:, feature].take(rows), minlength=int(stop - first)
+            )
+    return counts
+
+
+class RootCells:
+    """The cells of a root in which all ``rows`` rows stand that may: counted once in a session."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._features = b""
+        self._cells: NDArray[np.int64] | None = None
+
+    def get(self, rows: int, candidates: CandidateTable) -> NDArray[np.int64] | None:
+        """What was kept, for a root of so many rows; None if it may be another one."""
+        same = rows == self._rows and candidates.feature.tobytes() == self._features
+        return self._cells if same else None
+
+    def keep(self, rows: int, candidates: CandidateTable, cells: NDArray[np.int64]) -> None:
+        """``cells`` (cells,) of a root of so many rows, if these are all."""
+        if rows == self._rows:
+            self._features, self._cells = candidates.feature.tobytes(), cells
+
+
+class CandidateOrders:
+    """The orders in which ``candidates`` of ``tree`` are shown, by node: int64 (shown,) each.
+
+    ``secret`` seeds them; it must not be guessable.
+    """
+
+    def __init__(
+        self,
+        tree: int,
+        bins: BinMatrix,
+        candidates: NodeCandidates,
+        secret: int,
+        root: RootCells,
+    ) -> None:
+        self._tree = tree
+        self._bins = bins
+        self._candidates = candidates
+        self._secret = secret
+        self._root = root
+        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._cells: dict[int, NDArray[np.int64]] = {}
+        """Rows of a node by cell."""
+
+    def __contains__(self, node: int) -> bool:
+        return node in self._orders
+
+    def __getitem__(self, node: int) -> NDArray[np.int64]:
+        return self._orders[node]
+
+    def get(self, node: int) -> NDArray[np.int64] | None:
+        """The order of ``node``; None where its candidates were never shown."""
+        return self._orders.get(node)
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """How many candidates were shown of each node."""
+        return [len(order) for order in self._orders.values()]
+
+    def keep(self, node: int, shown: NDArray[np.int64]) -> None:
+        """Show those of the candidates of ``node`` in their canonical order."""
+        self._orders[node] = shown
+
+    def draw(
+        self, nodes: Mapping[int, NDArray[np.int32]], shown: Mapping[int, NDArray[np.int64]]
+    ) -> Plan[None]:
+        """Draw the orders of new ``nodes``, given by the rows that carry a gradient.
+
+        ``shown``: which of a node's candidates are shown, ascending.
+        """
+        if not nodes:
+            return
+        yield from self._count(nodes)
+        cells = np.stack([self._cells[node] for node in nodes])
+        lefts = self._candidates.of_tree.left_sums(cells[..., np.newaxis])[..., 0]
+        for (node, rows), left in zip(nodes.items(), lefts, strict=True):
+            seed = np.random.SeedSequence(self._secret, spawn_key=(self._tree, node))
+            random = np.random.Generator(np.random.Philox(seed))
+            shown_left = left[self._candidates.places(node)][shown[node]]
+            self._orders[node] = shown[node][shown_order(shown_left, len(rows), random)]
+
+    def _count(self, nodes: Mapping[int, NDArray[np.int32]]) -> Plan[None]:
+        candidates = self._candidates.of_tree
+        level = plan_level({node: len(rows) for node, rows in nodes.items()}, self._cells)
+        known = self._root.get(len(nodes[ROOT]), candidates) if ROOT in nodes else None
+        if known is not None:
+            self._cells[ROOT] = known
+        counted = [node for node in level.summed if node not in self._cells]
+        if counted:
+            count = CountLeft(self._bins, candidates, [nodes[node] for node in counted])
+            # The way to the pool takes longer than to count small nodes.
+            counts = count.run() if count.codes <= _FEW_CODES else (yield from single(count))
+            self._cells |= zip(counted, counts, strict=True)
+        if ROOT in counted:
+            self._root.keep(len(nodes[ROOT]), candidates, self._cells[ROOT])
+        for node, other in level.subtracted:
+            self._cells[node] = self._cells[parent(node)] - self._cells[other]
+
+
+def shown_order(
+    left: NDArray[np.int64], rows: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """A permutation of the candidates of a node with ``rows`` rows, ``left`` (candidates,) of each.
+
+    Random, but canonical among those with the same pair of rows left and right, either way round.
+    """
+    order = random.permutation(len(left))
+    smaller = np.minimum(left, rows - left)
+    # Places and candidates, both by class: the places of a class are filled canonically.
+    places = np.argsort(smaller[order], kind="stable")
+    order[places] = np.argsort(smaller, kind="stable")
+    return order
