@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test test-long lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits histories clean release
+.PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
 .PHONY: bench-reading bench-told-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
@@ -39,8 +39,14 @@ lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 pytest: $(VENV)/test.stamp rabbitmq postgresql chromium lint
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
-test-long: $(VENV)/test.stamp rabbitmq chromium ## every command of the docs, and every page of the console in Chromium
+test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed, every command of the docs, every page of the console in Chromium
 	@$(BIN)/pytest -m long --numprocesses 2 --dist loadfile
+
+seeds: $(VENV)/test.stamp ## the tests that take seeds, with other ones than those of the other targets; FIRST=1000
+	@FEDMQ_FIRST_SEED=$(or $(FIRST),1000) $(BIN)/pytest -m seeded --numprocesses 2 --dist loadfile
+
+durations: $(VENV)/test.stamp rabbitmq postgresql chromium ## measure the tests, so that workers take the longest first
+	@$(BIN)/pytest --store-durations --numprocesses 2 --dist loadfile
 
 test-matrix: $(VENV)/test.stamp rabbitmq postgresql ## the tests with each Python, oldest and newest dependencies; PYTHONS= TESTS=
 	@.ci/test-matrix $(TESTS)

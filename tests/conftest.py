@@ -9,11 +9,27 @@ from hypothesis import settings
 
 from tests.left_behind import watch
 from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
+from tests.schedule import LongestFirst, Stopwatch
 
 # How long an example takes depends on what else the machine does; where time matters, tests
 # measure it.
 settings.register_profile("fedmq", deadline=None)
 settings.load_profile("fedmq")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store-durations", action="store_true", help="write durations.json anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--store-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Stopwatch())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> LongestFirst:
+    """Hand out the tests to the workers, the longest first."""
+    return LongestFirst(config)
 
 
 STARTS_A_NODE = {"broker", "node", "own_node"}

@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.differential.fuzz import run
+from tests.seeds import some_seeds
 
 pytest.importorskip("xgboost")
 
 
-@pytest.mark.parametrize("first", range(0, 150, 25))
-def test_every_node_is_xgboosts(first: int) -> None:
-    assert run(first, 25) == []
+@some_seeds(150, block=21, often=24)
+def test_every_node_is_xgboosts(seeds: range) -> None:
+    assert run(seeds.start, len(seeds)) == []

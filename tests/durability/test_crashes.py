@@ -22,6 +22,7 @@ from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
 from fedmq.simulation.training import chained
 from tests.crash_simulator import Build, CrashSimulation, Faults
 from tests.protocol.alignment.alignments import machines, people
+from tests.seeds import each_seed, some_seeds
 
 PARTIES = ("bank", "telco", "retail")
 TREES = 4
@@ -118,13 +119,13 @@ VARIANTS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-@pytest.mark.parametrize("block", range(5))
+@some_seeds(75, block=15)
 def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
-    variant: dict[str, object], block: int
+    variant: dict[str, object], seeds: range
 ) -> None:
     calm = trained(0, Faults(), Plain(), **variant)
     attempts = 0
-    for seed in range(15 * block, 15 * (block + 1)):
+    for seed in seeds:
         faults = Faults(
             drop=0.1 * (seed % 3),
             repeat=0.2 * (seed % 2),
@@ -135,7 +136,7 @@ def test_hundreds_of_schedules_end_with_the_model_of_a_calm_one(
         # No crash costs more than the tree that grew.
         assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
         attempts += shaken.attempts
-    assert attempts >= 25
+    assert attempts >= len(seeds) * 5 / 3
 
 
 FOLDS: list[dict[str, object]] = [
@@ -147,14 +148,15 @@ FOLDS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("variant", FOLDS, ids=str)
+@some_seeds(10)
 def test_a_cross_validation_goes_on_with_the_fold_and_tree_where_it_stood(
-    variant: dict[str, object],
+    variant: dict[str, object], seeds: range
 ) -> None:
     params = TrainParams(**{"max_depth": 3, "max_bin": 8, **variant})
     calm = CrossValidation(params)
     assert calm.results["telco"] is calm.results["retail"] is None
     attempts = 0
-    for seed in range(10):
+    for seed in seeds:
         faults = Faults(
             drop=0.1 * (seed % 3),
             repeat=0.2 * (seed % 2),
@@ -164,7 +166,7 @@ def test_a_cross_validation_goes_on_with_the_fold_and_tree_where_it_stood(
         assert shaken.results["bank"].dumps() == calm.results["bank"].dumps(), f"seed {seed}"
         assert shaken.trees_begun == sorted(shaken.trees_begun), f"seed {seed}"
         attempts += shaken.attempts
-    assert attempts >= 20
+    assert attempts >= len(seeds) * 2
     assert calm.results["bank"].rounds <= params.num_boost_round
     early = params.early_stopping_rounds is not None
     assert (calm.results["bank"].rounds < params.num_boost_round) == early
@@ -178,14 +180,14 @@ class CrossValidation(CrashSimulation):
         self.run()
 
 
-@pytest.mark.parametrize("block", range(3))
-def test_trainings_that_continue_a_model_end_with_the_trees_of_both(block: int) -> None:
+@some_seeds(30, block=12)
+def test_trainings_that_continue_a_model_end_with_the_trees_of_both(seeds: range) -> None:
     settings = {"max_depth": 3, "max_bin": 8}
     params = TrainParams(num_boost_round=2, **settings)
     first = trained(0, Faults(), Plain(), num_boost_round=2)
     whole = trained(0, Faults(), Plain(), num_boost_round=4)
     attempts = 0
-    for seed in range(10 * block, 10 * (block + 1)):
+    for seed in seeds:
         faults = Faults(
             drop=0.1 * (seed % 3),
             repeat=0.2 * (seed % 2),
@@ -196,7 +198,7 @@ def test_trainings_that_continue_a_model_end_with_the_trees_of_both(block: int) 
         simulation.run()
         assert trees_and_records(simulation) == trees_and_records(whole), f"seed {seed}"
         attempts += simulation.attempts
-    assert attempts >= 15
+    assert attempts >= len(seeds) * 3 / 2
 
 
 def trees_and_records(simulation: CrashSimulation) -> list[str]:
@@ -205,7 +207,7 @@ def trees_and_records(simulation: CrashSimulation) -> list[str]:
     return [*trees, share.lookup_table.model_dump_json(), *(other.dumps() for other in others)]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@each_seed(6)
 def test_a_crash_costs_a_lattice_its_hint_and_no_more_than_a_tree(seed: int) -> None:
     """A new attempt makes new secrets, and comes to the same model."""
     settings: dict[str, object] = {"num_boost_round": 3}
@@ -222,7 +224,7 @@ def test_a_crash_costs_a_lattice_its_hint_and_no_more_than_a_tree(seed: int) -> 
     assert shaken.attempts > 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@each_seed(4)
 def test_hidden_sums_begin_anew_after_a_crash_with_other_secrets(seed: int) -> None:
     params = TrainParams(num_boost_round=3, max_depth=3, max_bin=4, xgboost_arithmetic=OLDEST)
     parties = PARTIES[:2]
@@ -244,7 +246,7 @@ def test_hidden_sums_begin_anew_after_a_crash_with_other_secrets(seed: int) -> N
     assert shaken.attempts > 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each_seed(3)
 def test_a_crash_costs_a_chain_of_hidden_sums_no_more_than_a_tree(seed: int) -> None:
     """Base transfers, masks and labels of an attempt are its own; the model is the same."""
     settings: dict[str, object] = {
@@ -262,7 +264,7 @@ def test_a_crash_costs_a_chain_of_hidden_sums_no_more_than_a_tree(seed: int) -> 
     assert shaken.attempts > 1
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_seed(40)
 def test_owners_are_asked_through_crashes_and_the_model_is_that_of_a_calm_run(seed: int) -> None:
     params = TrainParams(num_boost_round=2, max_depth=3, max_bin=8)
     calm = trained(0, Faults(), Plain(), num_boost_round=2)
@@ -304,7 +306,7 @@ class PartiesWithoutStore(CrashSimulation):
         pass
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(60)
 def test_an_alignment_begins_anew_when_a_party_comes_back(seed: int) -> None:
     owners, keys = people(3, seed), itertools.count()
     random = np.random.default_rng([seed, 2])

@@ -12,6 +12,7 @@ from fedmq.privacy.engine import Engine
 from tests.protocol.best_engine import BestOfAll
 from tests.protocol.federation import Federation, shares, small
 from tests.protocol.hidden_rows_engine import HiddenRows
+from tests.seeds import some_seeds
 from tests.simulator import Link
 
 COUNTS = [(2, 3), (2, 2, 1), (0, 3)]
@@ -23,13 +24,14 @@ def engines(federation: Federation) -> list[Engine]:
 
 @pytest.mark.parametrize("counts", COUNTS, ids=str)
 @pytest.mark.parametrize("params", [{}, {"subsample": 0.7}, {"max_depth": 1}], ids=str)
+@some_seeds(8)
 def test_the_model_is_the_one_that_the_plain_engine_learns(
-    counts: tuple[int, ...], params: dict[str, Any]
+    counts: tuple[int, ...], params: dict[str, Any], seeds: range
 ) -> None:
     federation = small(counts=counts, **params)
     plain = shares(federation.train())
     for engine in engines(federation):
-        for seed in range(8):
+        for seed in seeds:
             link = Link(drop=0.1 * (seed % 3), repeat=0.2, delay=1.0 * (seed % 2))
             simulation = federation.having(engine=engine).train(seed=seed, link=link)
             assert shares(simulation) == plain, f"{engine.name}, seed {seed}"

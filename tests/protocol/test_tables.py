@@ -226,8 +226,11 @@ def continuing(federation: Federation) -> Federation:
     return federation.having(earlier=federation.train().results)
 
 
-def watched(see: Callable[[str, Machine, Event], None]) -> None:
-    """Run sessions of many kinds; ``see`` each machine before each event."""
+Watch = Callable[[dict[str, Machine]], dict[str, Machine]]
+
+
+def watched(see: Callable[[str, Machine, Event], None]) -> Iterator[None]:
+    """Run sessions of many kinds, one at each step; ``see`` each machine before each event."""
 
     def watch(machines: dict[str, Machine]) -> dict[str, Machine]:
         for party, machine in machines.items():
@@ -239,23 +242,50 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
             )
         return machines
 
-    for federation, seed in itertools.product(federations(), range(4)):
+    for _ in itertools.zip_longest(
+        disturbed(watch),
+        asked(watch),
+        chained(watch),
+        trained_and_scored(watch),
+        aligned(watch),
+        paused(watch),
+    ):
+        yield
+
+
+def chained(watch: Watch) -> Iterator[None]:
+    """A training whose sums nobody sees, by two passive parties one after the other."""
+    few = {"max_depth": 1, "max_bin": 4, "num_boost_round": 1, "xgboost_arithmetic": OLDEST}
+    hiding = small(counts=(1, 1, 1), **few).having(engine=Lattice(sums="hidden"))
+    ran(watch(hiding.training()))
+    yield
+
+
+def trained_and_scored(watch: Watch) -> Iterator[None]:
+    """Trainings of many kinds, and the scores of their models."""
+    for seed, federation in itertools.product(range(4), federations()):
         link = Link(repeat=0.2, delay=3.0 * (seed % 2))
         simulation = ran(watch(federation.training()), seed=seed, link=link)
         scoring = federation.scoring(simulation.results, [str(row) for row in range(80)])
         ran(watch(scoring), seed=seed, link=link)
         ran(watch(explaining(federation, simulation.results, IDS)), seed=seed, link=link)
-    few = {"max_depth": 1, "max_bin": 4, "num_boost_round": 1, "xgboost_arithmetic": OLDEST}
-    chained = small(counts=(1, 1, 1), **few)
-    ran(watch(chained.having(engine=Lattice(sums="hidden")).training()))
-    for count, seed in itertools.product((2, 3, 4), range(6)):
+        yield
+
+
+def aligned(watch: Watch) -> Iterator[None]:
+    """Alignments over bad links."""
+    for seed, count in itertools.product(range(6), (2, 3, 4)):
         parties = alignments.machines(alignments.people(count, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.2, repeat=0.2, delay=1.0))
+        yield
     for seed in (3, 6):  # here a party hears of the list of the active one before it may begin
         parties = alignments.machines(alignments.people(3, seed))
         ran(watch(parties), seed=seed, link=Link(drop=0.4, repeat=0.2, delay=0.2))
-    paused(watch)
-    asked(watch)
+        yield
+
+
+def disturbed(watch: Watch) -> Iterator[None]:
+    """Sessions at whose beginning a peer does not know of them, or a plan returns at once."""
     federation = small()
     simulation = ran(federation.training())
     for machines in (
@@ -266,16 +296,18 @@ def watched(see: Callable[[str, Machine, Event], None]) -> None:
         for machine in watch(machines).values():
             machine.handle(Received(machine.peers[0], KINDS["session unknown"]()))
             machine.handle(PlanReturned(0, Ended(None)))
+        yield
 
 
-def asked(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:
+def asked(watch: Watch) -> Iterator[None]:
     """Sessions of which the owner of telco has to approve."""
     owners = {"telco": (30.0, "")}
     ran(watch(small().having(asked={"telco": 60}).training()), owners=owners)
     ran(watch(alignments.machines(alignments.people(3), asked={"telco": 60})), owners=owners)
+    yield
 
 
-def paused(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:
+def paused(watch: Watch) -> Iterator[None]:
     """Trainings whose owner pauses them twice, and lets them go on, at all sorts of times."""
     plain = small(num_boost_round=3)
     more = continuing(plain)
@@ -289,6 +321,7 @@ def paused(watch: Callable[[dict[str, Machine]], dict[str, Machine]]) -> None:
         for second in (1.0, 40.0):
             simulation.cause(length + second, ACTIVE, Resume())
         simulation.run()
+        yield
 
 
 def test_every_transition_but_the_failing_and_interrupting_ones_is_taken_by_some_session(
@@ -311,7 +344,6 @@ def test_every_transition_but_the_failing_and_interrupting_ones_is_taken_by_some
         move(machine, key)
 
     monkeypatch.setattr(Machine, "_move", moved)
-    watched(see)
     tabled = {
         (machine, state, key)
         for machine in MACHINES
@@ -320,6 +352,9 @@ def test_every_transition_but_the_failing_and_interrupting_ones_is_taken_by_some
         and state not in over(machine)
         and (key is not ComputationFailed)
     }
+    for _ in watched(see):
+        if tabled <= taken:
+            break
     never = {
         f"{machine.__name__}: {state.name} --{key}-->" for machine, state, key in tabled - taken
     }
@@ -352,10 +387,12 @@ def test_what_a_table_lacks_is_refused_and_leaves_the_machine_as_it_was() -> Non
                     type(machine).handle(machine, event)
                 assert snapshot(machine) == before
 
-    watched(see)
     live = {(machine, state) for machine in MACHINES for state in states(machine)} - {
         (machine, state) for machine in MACHINES for state in over(machine)
     }
+    for _ in watched(see):
+        if met.keys() >= live:
+            break
     assert met.keys() >= live
 
 

@@ -23,6 +23,7 @@ from fedmq.protocol.events import Cancelled, Fail, Received, Start
 from fedmq.protocol.machine import run_inline
 from tests.protocol.alignment.alignments import PARTIES, Own, machines, people
 from tests.protocol.inspection import Texts, leaks
+from tests.seeds import each_seed
 from tests.simulator import Link, Simulation
 
 
@@ -62,7 +63,7 @@ def test_the_common_order_does_not_depend_on_the_order_of_anyones_rows() -> None
     assert owners["bank"].stored == turned["retail"].stored
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_seed(12)
 def test_a_link_that_loses_repeats_and_delays_changes_nothing(
     seed: int, short_pieces: None
 ) -> None:
@@ -139,7 +140,7 @@ class _Broken:
         raise DataError("retail: secret.csv, line 3: the id is empty")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_seed(12)
 def test_a_party_that_dies_at_any_moment_leaves_nobody_waiting_and_the_active_party_stores_last(
     seed: int, short_pieces: None
 ) -> None:

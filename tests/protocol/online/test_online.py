@@ -20,6 +20,7 @@ from fedmq.protocol.online.computations import OnlineScores
 from fedmq.protocol.online.options import AskedRows, Degrade, Mode, Timeouts
 from fedmq.protocol.online.passive import AnsweringShare
 from tests.protocol.online.online_schedule import OnlineSchedule
+from tests.seeds import each_seed
 from tests.simulator import Link
 
 BAD = Link(drop=0.2, repeat=0.2, delay=0.05)
@@ -103,7 +104,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(8))
+@each_seed(8)
 def test_scores_are_xgboosts_over_a_link_that_loses_repeats_and_reorders(
     world: World, mode: Mode, seed: int
 ) -> None:
@@ -311,7 +312,7 @@ def test_fail_names_the_party_that_it_waited_for(world: World, mode: Mode) -> No
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("degrade", ["fail", "partial", "active_only"])
-@pytest.mark.parametrize("seed", range(6))
+@each_seed(6)
 def test_no_request_hangs_past_its_time(
     world: World, mode: Mode, degrade: Degrade, seed: int
 ) -> None:

@@ -6,10 +6,10 @@ A party's own candidates are resolved as XGBoost does: the lossless tests compar
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from tests.protocol.federation import Federation, joined
+from tests.seeds import some_seeds
 
 
 def _table(seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -23,11 +23,11 @@ def _table(seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return X[:, random.permutation(X.shape[1])], random.integers(0, 2, rows).astype(np.float32)
 
 
-@pytest.mark.parametrize("start", range(0, 300, 50))
+@some_seeds(300, block=50, often=50)
 def test_ties_of_a_party_are_resolved_as_if_the_label_holder_had_its_columns(
-    start: int,
+    seeds: range,
 ) -> None:
-    for seed in range(start, start + 50):
+    for seed in seeds:
         X, label = _table(seed)
         params = {"min_child_weight": 0.0, "num_boost_round": 2, "max_depth": 3}
         alone = Federation.dealt(X, label, (6,), **params)

@@ -14,6 +14,7 @@ from fedmq.messages.training import SplitDecision, TreeFinished, TreeStarted
 from fedmq.protocol.events import Cancelled
 from tests.boosting.pooled import joined_cuts
 from tests.protocol.federation import ACTIVE, OU, PAILLIER, Federation, joined, shares, small
+from tests.seeds import some_seeds
 from tests.simulator import Link, Simulation
 
 ROUGH = {"subsample": 0.7, "colsample_bytree": 0.6}
@@ -27,46 +28,55 @@ def made_up(rows: int, columns: int, seed: int, missing: float = 0.1) -> tuple[A
     return X, label
 
 
+def drawn(seed: int, end: float) -> float:
+    """A time before ``end``."""
+    return float(np.random.default_rng([seed, 1]).uniform(0, end))
+
+
 # Schedules
 
 
 @pytest.mark.parametrize("counts", [(2, 3), (2, 2, 1)], ids=["two parties", "three parties"])
 @pytest.mark.parametrize("params", [{}, ROUGH], ids=["all rows", "sampled"])
+@some_seeds(60)
 def test_no_schedule_changes_a_byte_of_the_model(
-    counts: tuple[int, ...], params: dict[str, Any]
+    counts: tuple[int, ...], params: dict[str, Any], seeds: range
 ) -> None:
     federation = small(counts=counts, **params)
     undisturbed = shares(federation.train())
-    for seed in range(60):
+    for seed in seeds:
         link = Link(drop=0.1 * (seed % 4), repeat=0.3, delay=(0.01, 1.0, 5.0)[seed % 3])
         assert shares(federation.train(seed=seed, link=link)) == undisturbed, f"seed {seed}"
 
 
 @pytest.mark.parametrize("counts", [(2, 3), (2, 2, 1)], ids=["two parties", "three parties"])
+@some_seeds(40)
 def test_a_link_that_loses_most_messages_ends_in_a_model_or_an_error_everywhere(
-    counts: tuple[int, ...],
+    counts: tuple[int, ...], seeds: range
 ) -> None:
     federation = small(counts=counts)
     undisturbed = shares(federation.train())
     ended_in_error = 0
-    for seed in range(40):
+    for seed in seeds:
         simulation = federation.train(seed=seed, link=Link(drop=0.65, delay=0.5))
         ended_in_error += bool(simulation.errors)
         for error in simulation.errors.values():
             assert isinstance(error, Aborted | PeerSilent)
         for party, share in simulation.results.items():
             assert share.dumps() == undisturbed[party]
-    assert 0 < ended_in_error < 40
+    assert 0 < ended_in_error < len(seeds)
 
 
 @pytest.mark.parametrize("dead", ["telco", "shop"])
-def test_the_active_party_names_a_passive_party_that_dies_and_tells_the_others(dead: str) -> None:
+@some_seeds(25)
+def test_the_active_party_names_a_passive_party_that_dies_and_tells_the_others(
+    dead: str, seeds: range
+) -> None:
     federation = small()
     end = federation.train(link=Link(delay=1.0)).ended
-    random = np.random.default_rng(1)
     (other,) = {"telco", "shop"} - {dead}
-    for seed in range(25):
-        deaths = {dead: float(random.uniform(0, end))}
+    for seed in seeds:
+        deaths = {dead: drawn(seed, end)}
         simulation = federation.train(seed=seed, link=Link(0.1, 0.1, 1.0), deaths=deaths)
         if not simulation.errors:
             assert simulation.results.keys() >= {ACTIVE, other}
@@ -80,35 +90,37 @@ def test_the_active_party_names_a_passive_party_that_dies_and_tells_the_others(d
 
 
 @pytest.mark.parametrize("cut_off", [ACTIVE, "telco"])
-def test_an_outage_shorter_than_the_patience_of_all_changes_nothing(cut_off: str) -> None:
+@some_seeds(20)
+def test_an_outage_shorter_than_the_patience_of_all_changes_nothing(
+    cut_off: str, seeds: range
+) -> None:
     federation = small()
     undisturbed = shares(federation.train())
     end = federation.train(link=Link(delay=1.0)).ended
-    random = np.random.default_rng(3)
     waited = 0
-    for seed in range(20):
-        begins = float(random.uniform(0, end))
+    for seed in seeds:
+        begins = drawn(seed, end)
         outages = {cut_off: (begins, begins + 90)}
         simulation = federation.train(seed=seed, link=Link(delay=1.0), outages=outages)
         assert shares(simulation) == undisturbed, f"seed {seed}"
         waited += bool(simulation.waits)
-    assert waited == 20
+    assert waited == len(seeds)
 
 
-def test_passive_parties_name_an_active_party_that_dies() -> None:
+@some_seeds(25)
+def test_passive_parties_name_an_active_party_that_dies(seeds: range) -> None:
     federation = small()
     end = federation.train(link=Link(delay=1.0)).ended
-    random = np.random.default_rng(2)
     named = 0
-    for seed in range(25):
-        deaths = {ACTIVE: float(random.uniform(0, end))}
+    for seed in seeds:
+        deaths = {ACTIVE: drawn(seed, end)}
         simulation = federation.train(seed=seed, link=Link(0.1, 0.1, 1.0), deaths=deaths)
         for party, error in simulation.errors.items():
             assert party != ACTIVE
             assert isinstance(error, PeerSilent)
             assert ACTIVE in str(error)
             named += 1
-    assert named > 25
+    assert named > len(seeds)
 
 
 def test_a_party_that_never_answers_ends_the_session_within_minutes() -> None:

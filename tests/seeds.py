@@ -1,0 +1,40 @@
+"""Which seeds a test takes: the first few in every run, all of them in ``make test-long``.
+
+``make seeds FIRST=1000`` takes as many from 1000 on, with which nobody has tried the tests yet.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+FIRST = int(os.environ.get("FEDMQ_FIRST_SEED", "0"))
+OFTEN = 6
+"""So many of them in every run."""
+
+
+def each_seed(count: int, often: int = OFTEN) -> pytest.MarkDecorator:
+    """Run a test with each of ``count`` seeds, of which the first ``often`` are never left out."""
+    values = [pytest.param(FIRST + number, marks=_marks(number < often)) for number in range(count)]
+    return pytest.mark.parametrize("seed", values)
+
+
+def some_seeds(count: int, block: int = 20, often: int = OFTEN) -> pytest.MarkDecorator:
+    """Run a test with ``count`` seeds, some at once: the first ``often``, then blocks of them."""
+    values = [
+        pytest.param(seeds, marks=_marks(seeds.start == FIRST), id=f"{seeds.start}-{seeds[-1]}")
+        for seeds in _blocks(count, block, often)
+    ]
+    return pytest.mark.parametrize("seeds", values)
+
+
+def _blocks(count: int, block: int, often: int) -> Iterator[range]:
+    yield range(FIRST, FIRST + often)
+    for start in range(often, count, block):
+        yield range(FIRST + start, FIRST + min(start + block, count))
+
+
+def _marks(often: bool) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.seeded] if often else [pytest.mark.seeded, pytest.mark.long]
