@@ -51,7 +51,7 @@ from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
 from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
-from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.journal import SessionStore, StoredSession
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.machine import Machine

@@ -21,7 +21,7 @@ from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen, TreeStarted
-from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
+from fedmq.party.store.journal import Row, checkpoint_of, row_of
 from fedmq.protocol.events import (
     Arrived,
     AskOwner,

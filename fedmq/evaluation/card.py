@@ -22,7 +22,7 @@ from fedmq.party.card.model_card import (
     Worth,
 )
 from fedmq.party.configuration.online import DriftSection
-from fedmq.party.store.training_records import TrainingRecord
+from fedmq.party.store.documents import TrainingRecord
 from fedmq.privacy.registry import engine_named
 
 __all__ = ["card_of", "worth_of"]

@@ -53,11 +53,9 @@ from fedmq.party.sessions.recovery import (
 )
 from fedmq.party.sessions.runner import Inbox
 from fedmq.party.sessions.sessions import OnProgress, Sessions
-from fedmq.party.store.consent_requests import ConsentRequestStore
 from fedmq.party.store.database import Database
-from fedmq.party.store.models import ModelStore
-from fedmq.party.store.opened_sessions import OpenedSessions
-from fedmq.party.store.sessions import SessionStore
+from fedmq.party.store.documents import ModelStore
+from fedmq.party.store.journal import ConsentRequestStore, OpenedSessions, SessionStore
 from fedmq.party.telemetry.metrics import Counters
 from fedmq.transport.link import Link, OnState
 from fedmq.transport.rabbitmq.link import RabbitMQLink

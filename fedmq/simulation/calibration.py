@@ -28,7 +28,7 @@ from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool
 from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
-from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.journal import SessionStore, StoredSession
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine

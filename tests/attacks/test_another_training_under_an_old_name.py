@@ -17,7 +17,7 @@ from fedmq.errors import ProtocolError, Refused
 from fedmq.messages.array import pack_payload
 from fedmq.messages.envelope import Header
 from fedmq.party.store.database import Database
-from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.journal import SessionStore, StoredSession
 from fedmq.protocol.records import PassiveTree
 from fedmq.protocol.training.continuation import kept_before, terms_digest
 from tests.party.consent.test_consent import HEADER, consent, terms

@@ -18,9 +18,8 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.database import MIGRATIONS, Database
-from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
 from fedmq.protocol.events import AnswerSums
 from fedmq.protocol.records import AnsweredSums, AnsweredTraining, RowSet, most_sums
 from fedmq.protocol.training.sums_counter import SumsCounter

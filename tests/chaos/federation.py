@@ -27,7 +27,7 @@ from fedmq.party.configuration.pinning import pin
 from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.operations.control import send_request
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.chaos.proxy import Proxy
 from tests.rabbitmq_node import RabbitNode

@@ -22,7 +22,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.params import TrainParams
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import PROTOCOL_VERSION
-from fedmq.party.store.checkpoints import Row, checkpoint_of, row_of
+from fedmq.party.store.journal import Row, checkpoint_of, row_of
 from fedmq.protocol.events import (
     Arrived,
     Cancelled,

@@ -14,8 +14,8 @@ from fedmq.errors import ConfigError, DaemonError
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.party.operations.control import socket_path
-from fedmq.party.store.deployments import Deployments
-from fedmq.party.store.sessions import SessionStore
+from fedmq.party.store.documents import Deployments
+from fedmq.party.store.journal import SessionStore
 from fedmq.protocol.records import Checkpoint
 from tests.party.daemons_in_memory import DaemonsInMemory
 

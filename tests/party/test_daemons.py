@@ -22,7 +22,7 @@ from fedmq.messages.codec import decode
 from fedmq.messages.envelope import Envelope
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import LoadActiveTable
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from tests.cli.command import Outcome
 from tests.cli.command import fedmq as command
 from tests.party.daemons import ACTIVE, PARTIES, PASSIVE, ExampleBroker, ExampleFederation

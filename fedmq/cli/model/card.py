@@ -28,9 +28,7 @@ from fedmq.party.card.model_card import Worth
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.identity import private_keys
-from fedmq.party.store.held_out import held_out_path
-from fedmq.party.store.model_documents import keep_document
-from fedmq.party.store.training_records import TrainingRecord
+from fedmq.party.store.documents import TrainingRecord, cards, held_out_rows, training_records
 
 __all__ = ["card", "verify_card"]
 
@@ -99,7 +97,7 @@ def card(
     signatures = file.signatures(shares.federation)
     file.write(path)
     if shares.is_active:
-        keep_document(shares.state, "card", file.card.model, file.model_dump_json())
+        cards(shares.state).keep(file.card.model, file.model_dump_json())
     _write_page(path, markdown_of(file, signatures))
     result = _result(file, signatures) | {"file": str(path), "refused": refusals}
     print_result(result, as_json, _in_words)
@@ -155,11 +153,11 @@ def _described(
     quiet: bool,
 ) -> CardFile:
     """The card of ``share``, unsigned."""
-    record = TrainingRecord.read(shares.state, share.model_id)
+    record = training_records(shares.state).find(share.model_id)
     found = None
     if report is not None:
         found = _report(report, share.model_id)
-    elif not no_evaluation and held_out_path(shares.state, share.model_id).exists():
+    elif not no_evaluation and held_out_rows(shares.state).path(share.model_id).exists():
         found = held_out_report(shares.config, share, quiet)
     worths = _worths(party, shares, share, record, quiet) if worth else {}
     drift = shares.config.online.drift

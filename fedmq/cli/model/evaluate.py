@@ -32,9 +32,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
 from fedmq.party.data.text_column import ReadTextColumn
-from fedmq.party.store.held_out import HeldOutRows
-from fedmq.party.store.model_documents import keep_document
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore, held_out_rows, reports
 
 __all__ = ["evaluate", "held_out_report"]
 
@@ -98,7 +96,7 @@ def evaluate(
     _check_folder(output)
     section = config.serving or config.data
     if rows is None:
-        held_out = HeldOutRows.read(config.state, share.model_id)
+        held_out = held_out_rows(config.state).read(share.model_id)
         ids, sets, labels = held_out.ids, held_out.sets, held_out.label.astype(np.float64)
     else:
         ids = tuple(read_ids(rows, section.id, section.separator, section.encoding))
@@ -130,7 +128,7 @@ def evaluate(
         found = _groups_elsewhere(config.state, share.model_id, usable, owner, column, threshold)
         report = report.model_copy(update={"tables": (*report.tables, found)})
     _write(output, report, usable, config.data.id)
-    keep_document(config.state, "report", report.model, report.model_dump_json())
+    reports(config.state).keep(report.model, report.model_dump_json())
     summary = {
         "model": report.model,
         "rows": len(usable),
@@ -150,7 +148,7 @@ def held_out_report(config: PartyFile, share: ActiveShare, quiet: bool) -> Repor
         DataError: no such rows are kept.
         DaemonError: the daemon does not score them.
     """
-    held_out = HeldOutRows.read(config.state, share.model_id)
+    held_out = held_out_rows(config.state).read(share.model_id)
     labels = held_out.label.astype(np.float64)
     rows = ScoredRows(held_out.ids, held_out.sets, labels, _UNKNOWN, None)
     usable, without_score = scored_rows(config.state, share.model_id, rows, quiet)

@@ -26,8 +26,8 @@ from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import joined, table
 from fedmq.errors import ConfigError
-from fedmq.party.store import model_deletion as deletion
-from fedmq.party.store.column_names import read_column_names
+from fedmq.party.store import documents
+from fedmq.party.store.documents import read_column_names
 from fedmq.party.store.share_file import read_share, write_share
 
 __all__ = ["models"]
@@ -213,7 +213,7 @@ def delete_model(
     """
     shares = OwnShares(party)
     shares.checked(model)
-    deletion.check_unserved(shares.state, model)
+    documents.check_unserved(shares.state, model)
     whose = "all shares" if everywhere else f"{shares.party}'s share"
     if not yes:
         click.confirm(f"Delete {whose} of {model} for good?", abort=True, err=True)
@@ -226,7 +226,7 @@ def delete_model(
         if left:
             left[shares.party] = "kept until all others have deleted theirs"
     else:
-        deletion.delete_model(shares.state, model)
+        documents.delete_model(shares.state, model)
     deleted = [name for name in (shares.party, *asked) if name not in left]
     result = {
         "model": model,

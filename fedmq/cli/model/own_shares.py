@@ -7,7 +7,7 @@ from pathlib import Path
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.errors import DataError
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from fedmq.party.store.share_file import check_owner
 
 __all__ = ["OwnShares"]

@@ -18,7 +18,7 @@ from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.audited import audited
 from fedmq.party.consent.requested_terms import RequestedTerms
 from fedmq.party.consent.standing import covers
-from fedmq.party.store.consent_requests import ConsentRequest, ConsentRequestStore, RequestState
+from fedmq.party.store.journal import ConsentRequest, ConsentRequestStore, RequestState
 from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["OwnerConsent", "SessionOwner", "terms_of"]

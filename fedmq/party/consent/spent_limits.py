@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.database import Database
+from fedmq.party.store.journal import AnsweredSumsStore
 from fedmq.protocol.records import AnsweredSums
 
 __all__ = ["spent_sums"]

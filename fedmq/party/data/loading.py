@@ -23,7 +23,7 @@ from fedmq.party.data.folds import folds_of
 from fedmq.party.data.table import ReadTable, Table
 from fedmq.party.data.text_column import ReadTextColumn
 from fedmq.party.store.alignments import AlignmentStore
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from fedmq.protocol.inference.passive import PassiveRows
 from fedmq.protocol.records import RowSet
 from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable

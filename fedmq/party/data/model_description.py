@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,10 +16,13 @@ from fedmq.boosting.model.shown_model import (
     tree_nodes,
 )
 from fedmq.errors import DataError
-from fedmq.party.store.column_names import read_column_names
-from fedmq.party.store.model_documents import read_document
-from fedmq.party.store.models import ModelStore
-from fedmq.party.store.training_records import TrainingRecord
+from fedmq.party.store.documents import (
+    ModelStore,
+    cards,
+    read_column_names,
+    reports,
+    training_records,
+)
 
 __all__ = ["CompareModels", "DescribeModel", "DescribeTree", "ListModels"]
 
@@ -90,15 +94,17 @@ class DescribeModel:
             ]
             return {**shown(share), "importance": columns}
         names = read_column_names(self.state, self.model)
-        record = TrainingRecord.read(self.state, self.model)
+        record = training_records(self.state).find(self.model)
+        report = reports(self.state).find(self.model)
+        card = cards(self.state).find(self.model)
         return {
             **shown(share, names),
             "importance": self._importance(share),
             "curve": {name: list(values) for name, values in share.history.items()},
             "best_iteration": share.best_iteration,
             "training": None if record is None else record.model_dump(mode="json"),
-            "report": read_document(self.state, "report", self.model),
-            "card": read_document(self.state, "card", self.model),
+            "report": report and json.loads(report),
+            "card": card and json.loads(card),
         }
 
     def _importance(self, share: ActiveShare) -> list[dict[str, Any]]:

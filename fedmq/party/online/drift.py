@@ -23,7 +23,8 @@ from fedmq.boosting.population_stability import BinnedColumn, stability_index
 from fedmq.errors import FedmqError
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.online import DriftSection
-from fedmq.party.store.trained_counts import TrainedCounts, drift_files
+from fedmq.party.online.drift.window import DriftWindow
+from fedmq.party.store.documents import TrainedCounts, scored_counts_path, trained_counts
 from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["Drift", "DriftWatch", "DriftWindow"]
@@ -196,13 +197,13 @@ class DriftWatch:
     def _watched(self, name: str) -> _WatchedModel | None:
         """The windows of a model; None where nothing is kept of its training."""
         try:
-            trained = TrainedCounts.read(self._state, name)
+            trained = trained_counts(self._state).find(name)
         except FedmqError as error:
             log.warning("%s", error)
             return None
         if trained is None:
             return None
-        _, scored = drift_files(self._state, name)
+        scored = scored_counts_path(self._state, name)
         model = _WatchedModel(trained, scored, self._section.rows)
         model.read()
         return model

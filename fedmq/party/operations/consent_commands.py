@@ -14,7 +14,7 @@ from fedmq.party.operations.policy_file import PolicyChange
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.sessions import OnProgress
-from fedmq.party.store.consent_requests import ConsentRequest
+from fedmq.party.store.journal import ConsentRequest
 
 __all__ = ["ConsentCommands"]
 

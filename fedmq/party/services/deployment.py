@@ -23,8 +23,8 @@ from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.checkpointing import HostingCheckpointer
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
-from fedmq.party.store.deployments import Deployment
-from fedmq.party.store.disk import until_taken
+from fedmq.party.store.database import until_taken
+from fedmq.party.store.documents import Deployment
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.online.options import Mode

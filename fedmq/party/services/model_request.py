@@ -26,8 +26,7 @@ from fedmq.party.card.model_card import card_in
 from fedmq.party.services.service import Command, Service
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
-from fedmq.party.store.column_names import keep_column_names
-from fedmq.party.store.model_deletion import check_unserved, delete_model
+from fedmq.party.store.documents import check_unserved, delete_model, keep_column_names
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.passive import PassiveModelRequest
 from fedmq.protocol.record_columns import columns_of, record_columns

@@ -27,8 +27,8 @@ from fedmq.party.data.model_description import (
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, Sessions
-from fedmq.party.store.models import ModelStore
-from fedmq.party.store.sessions import SessionStore
+from fedmq.party.store.documents import ModelStore
+from fedmq.party.store.journal import SessionStore
 
 __all__ = ["Command", "KeptModelsService", "PartyContext", "Service", "answered"]
 

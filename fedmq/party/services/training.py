@@ -42,10 +42,8 @@ from fedmq.party.sessions.sessions import (
     attempt_after_restart,
 )
 from fedmq.party.store.alignments import AlignmentStore
-from fedmq.party.store.answered_sums import AnsweredSumsStore
-from fedmq.party.store.cross_validations import CrossValidationStore
-from fedmq.party.store.sessions import StoredSession
-from fedmq.party.store.training_results import keep_result, keep_share
+from fedmq.party.store.documents import cross_validations, keep_result, keep_share
+from fedmq.party.store.journal import AnsweredSumsStore, StoredSession
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine
@@ -411,7 +409,7 @@ class TrainingService(Service):
     def _kept(self, session: StoredSession) -> ActiveShare | CrossValidated:
         """What came of a session that has finished."""
         if _job_of(session).nfold is not None:
-            return CrossValidationStore(self.context.config.state).load(session.model)
+            return cross_validations(self.context.config.state).read(session.model)
         return self.context.model_store.active(session.model)
 
     async def _pause(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:

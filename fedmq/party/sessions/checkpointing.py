@@ -7,9 +7,8 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol
 
-from fedmq.party.store.answered_sums import AnsweredSumsStore
-from fedmq.party.store.disk import until_taken
-from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.database import until_taken
+from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older
 from fedmq.protocol.events import AgreeToSums, AnswerSums, SaveMessage
 from fedmq.protocol.records import Checkpoint, Commitment, SignedStatement

@@ -22,9 +22,8 @@ from fedmq.party.consent.consent import Consent
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.sessions import RunningSession, Sessions
-from fedmq.party.store.disk import DiskTroubles, until_taken
-from fedmq.party.store.opened_sessions import OpenedSessions
-from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.database import DiskTroubles, until_taken
+from fedmq.party.store.journal import OpenedSessions, SessionStore, StoredSession
 from fedmq.party.store.transcripts import forget_older
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.records import ActiveTree, Checkpoint

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from fedmq.errors import ConfigError, DataError
-from fedmq.party.atomic_file import write_atomically
+from fedmq.party.store.documents import Documents, Format, json_of
 
 __all__ = ["AlignmentStore", "StoredAlignment"]
 
@@ -33,30 +32,27 @@ class StoredAlignment(BaseModel):
     ids: tuple[str, ...]
 
 
+_ALIGNMENT: Format[StoredAlignment] = json_of(StoredAlignment)
+
+
 class AlignmentStore:
-    """Alignments by name; their files are written whole or not at all."""
+    """Alignments by name; a later one of the same name replaces the earlier."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "alignments"
-
-    def names(self) -> list[str]:
-        """The alignments that are here, the oldest first."""
-        files = sorted(self._folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-        return [path.stem for path in files]
-
-    def path(self, name: str) -> Path:
-        """The file of ``name``, whether it exists or not."""
-        return self._folder / f"{name}.json"
+    def __init__(self, state: Path) -> None:
+        self._kept = Documents(
+            state / "alignments",
+            _ALIGNMENT,
+            "not an alignment; make it anew with: fedmq align",
+            missing="there is no alignment {name} here; there are: {known}",
+            what="the alignment",
+        )
+        self.names = self._kept.names
+        self.path = self._kept.path
+        self.load = self._kept.read
 
     def save(self, alignment: StoredAlignment) -> None:
         """Write ``alignment`` in place of one of the same name; ConfigError if the disk refuses."""
-        path = self.path(alignment.name)
-        try:
-            write_atomically(path, alignment.model_dump_json(), mode=0o600)
-        except OSError as error:
-            raise ConfigError(
-                f"{path}: the alignment cannot be written: {error.strerror}"
-            ) from None
+        self._kept.keep(alignment.name, alignment)
 
     def described(self, name: str) -> dict[str, Any]:
         """The alignment ``name`` without its ids, as plain data; DataError as for ``load``."""
@@ -68,16 +64,3 @@ class AlignmentStore:
             "made": found.made,
             "normalise": list(found.normalise),
         }
-
-    def load(self, name: str) -> StoredAlignment:
-        """The alignment ``name``; DataError if it is missing or damaged."""
-        path = self.path(name)
-        try:
-            return StoredAlignment.model_validate_json(path.read_bytes())
-        except FileNotFoundError:
-            known = ", ".join(self.names()[-5:]) or "none"
-            raise DataError(f"there is no alignment {name!r} here; there are: {known}") from None
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-        except ValidationError:
-            raise DataError(f"{path}: not an alignment; make it anew with: fedmq align") from None

@@ -24,7 +24,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.party.store.alignments import AlignmentStore
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from tests.party.daemons import Daemon
 from tests.rabbitmq_node import RabbitNode
 

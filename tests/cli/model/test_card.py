@@ -20,8 +20,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.party.card.card_file import CardFile
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.store.models import ModelStore
-from fedmq.party.store.trained_counts import TrainedCounts
+from fedmq.party.store.documents import ModelStore, trained_counts
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.cli.command import Outcome, fedmq
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
@@ -173,7 +172,7 @@ async def test_each_party_counts_its_own_columns_and_the_label_holder_the_scores
     federation: DaemonsInMemory,
 ) -> None:
     for name in PARTIES:
-        trained = TrainedCounts.read(federation.folder / name / "state", "credit")
+        trained = trained_counts(federation.folder / name / "state").find("credit")
         assert trained is not None
         assert [(column.name, sum(column.counts)) for column in trained.columns] == [
             ("x0", 40),

@@ -10,7 +10,7 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from tests.cli.command import Outcome, fedmq
 from tests.party.daemons_in_memory import DaemonsInMemory
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmq.party.store.deployments import Deployment, Deployments
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import Deployment, Deployments, ModelStore
 from tests.cli.command import fedmq
 from tests.party.store.test_models import active_share, passive_share
 

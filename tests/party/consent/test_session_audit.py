@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.store.deployments import Deployments
+from fedmq.party.store.documents import Deployments
 from tests.party.consent.test_consent import HEADER, consent, terms
 from tests.party.daemons_in_memory import DaemonsInMemory
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, expect
 
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from tests.cli.command import fedmq
 from tests.party.console.chromium import Visitor
 from tests.party.console.shown_federation import (

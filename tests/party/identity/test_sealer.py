@@ -21,7 +21,7 @@ from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import Clear, EndToEnd, sealer_of
-from fedmq.party.store.opened_sessions import OpenedSessions
+from fedmq.party.store.journal import OpenedSessions
 from fedmq.transport.sealing.connection import Seal
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.messages.bodies import example

@@ -20,7 +20,7 @@ import xgboost
 from numpy.typing import NDArray
 
 from fedmq import TrainParams, simulate
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from tests.free_port import free_port
 
 PARTIES = ("bank", "telco", "retail")

@@ -13,7 +13,7 @@ import xgboost
 from numpy.typing import NDArray
 
 from fedmq import TrainParams
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from tests.party.online.serving_federation import PARTIES, TOKEN, ServingFederation, fedmq
 
 ROWS = 10_000

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from fedmq import TrainParams
-from fedmq.party.store.models import ModelStore
-from fedmq.party.store.trained_counts import TrainedCounts
+from fedmq.party.store.documents import ModelStore, TrainedCounts, keep_trained_counts
 from tests.cli.command import fedmq
 from tests.party.online.serving_federation import TOKEN, ServingFederation
 
@@ -41,7 +40,9 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFede
     for party, shift in (("bank", 0), ("telco", 100), ("retail", 0)):
         values = made.columns[party] + np.float32(shift)
         names = tuple(f"f{place}" for place in range(values.shape[1]))
-        TrainedCounts.of(names, values).write(made.folder / party / "state", "model-1")
+        keep_trained_counts(
+            made.folder / party / "state", "model-1", TrainedCounts.of(names, values)
+        )
     try:
         made.start_broker()
         made.start()

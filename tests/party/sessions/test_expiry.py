@@ -13,8 +13,7 @@ import pytest
 
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.party.store import transcripts
-from fedmq.party.store.answered_sums import AnsweredSumsStore
-from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
 from fedmq.protocol.records import PassiveTree
 from tests.party.daemons_in_memory import DaemonsInMemory
 from tests.party.sessions.recovery import RestartedParty

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.party.store.deployments import Deployment, Deployments
+from fedmq.party.store.documents import Deployment, Deployments
 
 
 def test_what_the_disk_refuses_is_switched_on_nowhere(

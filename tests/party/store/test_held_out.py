@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.party.store.held_out import HeldOutRows, held_out_path
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import HeldOutRows, ModelStore, held_out_rows
 
 IDS = ("a", 'b,"c', "ä\nx")
 SETS = ("eval", "late", "eval")
@@ -21,23 +20,23 @@ SETS = ("eval", "late", "eval")
     ids=["a number", "bounds"],
 )
 def test_rows_are_read_as_they_were_written(tmp_path: Path, label: np.ndarray) -> None:
-    HeldOutRows(IDS, SETS, label).write(tmp_path, "m")
-    again = HeldOutRows.read(tmp_path, "m")
+    held_out_rows(tmp_path).keep("m", HeldOutRows(IDS, SETS, label))
+    again = held_out_rows(tmp_path).read("m")
     assert (again.ids, again.sets) == (IDS, SETS)
     np.testing.assert_array_equal(again.label, label)
-    assert held_out_path(tmp_path, "m").stat().st_mode & 0o077 == 0
+    assert held_out_rows(tmp_path).path("m").stat().st_mode & 0o077 == 0
     assert ModelStore(tmp_path).ids() == []
 
 
 def test_a_model_without_held_out_rows_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"model 'm' has no held-out rows.*--rows"):
-        HeldOutRows.read(tmp_path, "m")
+        held_out_rows(tmp_path).read("m")
 
 
 @pytest.mark.parametrize("text", ["", "x,y\n", "id,set,label\na,eval\n", "id,set,label\na,b,c\n"])
 def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
-    path = held_out_path(tmp_path, "m")
+    path = held_out_rows(tmp_path).path("m")
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(DataError, match="is damaged"):
-        HeldOutRows.read(tmp_path, "m")
+        held_out_rows(tmp_path).read("m")

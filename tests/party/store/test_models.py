@@ -10,7 +10,7 @@ from fedmq.boosting.model.share import ActiveShare, PassiveShare
 from fedmq.boosting.model.tree import GrowingTree
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 
 
 def passive_share(model: str = "credit") -> PassiveShare:

@@ -17,9 +17,8 @@ from fedmq.boosting.model.share import Withheld
 from fedmq.boosting.model.tree import GrowingTree
 from fedmq.errors import Aborted, ConfigError
 from fedmq.party.store import database as database_module
-from fedmq.party.store.checkpoints import checkpoint_of, row_of
 from fedmq.party.store.database import Database
-from fedmq.party.store.sessions import SessionStore, StoredSession
+from fedmq.party.store.journal import SessionStore, StoredSession, checkpoint_of, row_of
 from fedmq.protocol.records import ActiveTree, PassiveTree
 from fedmq.transport.backoff import Backoff
 from tests.full_disk import room_for

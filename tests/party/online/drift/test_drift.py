@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from fedmq.messages.codec import pack_body
 from fedmq.messages.online import OnlineBitmaps, OnlineExits
 from fedmq.party.configuration.online import DriftSection
-from fedmq.party.online.drift import DriftWatch, DriftWindow
-from fedmq.party.store.model_deletion import delete_model
-from fedmq.party.store.trained_counts import TrainedCounts, drift_files
+from fedmq.party.online.drift.watch import DriftWatch
+from fedmq.party.online.drift.window import DriftWindow
+from fedmq.party.store.documents import (
+    TrainedCounts,
+    delete_model,
+    keep_trained_counts,
+    scored_counts_path,
+)
 from tests.party.online.serving_harness import ACTIVE, ServingHarness
 from tests.protocol.online.test_online import World
 
@@ -35,7 +40,7 @@ def watch(state: Path, **section: float) -> DriftWatch:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    TrainedCounts.of(NAMES, TRAINED, TRAINED[:, 0]).write(tmp_path, "m")
+    keep_trained_counts(tmp_path, "m", TrainedCounts.of(NAMES, TRAINED, TRAINED[:, 0]))
     return tmp_path
 
 
@@ -97,7 +102,7 @@ async def test_a_restart_keeps_the_counts_and_another_training_does_not(state: P
     assert after.found == before.found
     await after.close()
 
-    TrainedCounts.of(NAMES, TRAINED + 1).write(state, "m")
+    keep_trained_counts(state, "m", TrainedCounts.of(NAMES, TRAINED + 1))
     anew = watch(state)
     await anew.start()
     assert anew.found == ()
@@ -107,7 +112,7 @@ async def test_a_restart_keeps_the_counts_and_another_training_does_not(state: P
 async def test_damaged_counts_are_counted_anew(
     state: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, scored = drift_files(state, "m")
+    scored = scored_counts_path(state, "m")
     scored.write_text("{")
     watched = watch(state, least_rows=1)
     watched.put_aside("m", people(5))

@@ -1,0 +1,590 @@
+"""What does a party keep of its models, besides the journal? A kind of document a folder.
+
+`Documents` is the store of one kind: files by name, each written whole or not at all. The kinds
+follow, from the share of a model to the figures of a cross-validation. `keep_result` writes what
+comes of a training, and `delete_model` deletes all that is kept of a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from fedmq.boosting.model.cross_validated import CrossValidated
+from fedmq.boosting.model.record_chains import Chains
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.boosting.model.shown_columns import Agreed, ShownColumns
+from fedmq.boosting.population_stability import BinnedColumn, binned_columns
+from fedmq.errors import ConfigError, DataError
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.configuration.job import TrainingJob
+from fedmq.party.store.journal import StoredSession
+from fedmq.protocol.online.options import Mode
+from fedmq.protocol.training.tables import ActiveTable, PassiveTable
+
+__all__ = [
+    "JSON_TEXT",
+    "TEXT",
+    "Deployment",
+    "Deployments",
+    "Documents",
+    "Format",
+    "HeldOutRows",
+    "ModelStore",
+    "TrainedCounts",
+    "TrainingRecord",
+    "cards",
+    "check_unserved",
+    "column_names",
+    "cross_validations",
+    "delete_model",
+    "held_out_rows",
+    "json_of",
+    "keep_column_names",
+    "keep_cross_validation",
+    "keep_result",
+    "keep_share",
+    "keep_trained_counts",
+    "read_column_names",
+    "reports",
+    "scored_counts_path",
+    "trained_counts",
+    "training_records",
+]
+
+T = TypeVar("T")
+
+_FOR_ALL = 0o666  # less the umask: no column, id or label of anybody is in the file
+
+
+@dataclass(frozen=True, slots=True)
+class Format(Generic[T]):
+    """How a value is written, and read again: ``loads`` raises ValueError on all other bytes."""
+
+    dumps: Callable[[T], str | bytes]
+    loads: Callable[[bytes], T]
+
+
+def json_of(kind: Any) -> Format[Any]:
+    """JSON that is a ``kind``, which may be any type that pydantic knows."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    return Format(adapter.dump_json, adapter.validate_json)
+
+
+def _json_text(data: bytes) -> str:
+    json.loads(data)
+    return data.decode()
+
+
+TEXT: Format[str] = Format(str, bytes.decode)
+JSON_TEXT: Format[str] = Format(str, _json_text)
+"""Text that others have written, and whose keys are theirs."""
+
+
+class Documents(Generic[T]):
+    """One kind of document: ``FOLDER/NAME.json``, each file written whole or not at all.
+
+    ``damaged`` says what a file is that cannot be read, and what its owner does about it;
+    ``missing``, with ``{name}`` and ``{known}``, that there is none.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        form: Format[T],
+        damaged: str,
+        *,
+        missing: str = "",
+        what: str = "",
+        suffix: str = ".json",
+        mode: int = 0o600,
+    ) -> None:
+        self._folder = folder
+        self._form = form
+        self._damaged = damaged
+        self._missing = missing
+        self._what = f"{what} " if what else ""
+        self._suffix = suffix
+        self._mode = mode
+
+    def path(self, name: str) -> Path:
+        """The file of ``name``, whether it exists or not."""
+        return self._folder / f"{name}{self._suffix}"
+
+    def names(self) -> list[str]:
+        """The documents that are here, the oldest first."""
+        written = {}
+        for path in self._folder.glob(f"*{self._suffix}"):
+            with contextlib.suppress(FileNotFoundError):  # deleted since the folder was listed
+                written[path.name.removesuffix(self._suffix)] = path.stat().st_mtime_ns
+        return sorted(written, key=lambda name: written[name])
+
+    def find(self, name: str) -> T | None:
+        """The document; None if there is none, DataError if it is damaged."""
+        path = self.path(name)
+        try:
+            return self._form.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        except (ValueError, IndexError, ConfigError):
+            raise DataError(f"{path}: {self._damaged}") from None
+
+    def read(self, name: str) -> T:
+        """The document; DataError if there is none, or it is damaged."""
+        found = self.find(name)
+        if found is None:
+            known = ", ".join(self.names()[-5:]) or "none"
+            missing = self._missing or f"{self.path(name)}: there is no such file"
+            raise DataError(missing.format(name=repr(name), known=known))
+        return found
+
+    def keep(self, name: str, value: T) -> None:
+        """Write ``value`` in place of an earlier one; ConfigError if the disk refuses."""
+        path = self.path(name)
+        try:
+            write_atomically(path, self._form.dumps(value), self._mode)
+        except OSError as error:
+            raise ConfigError(f"{path}: {self._what}cannot be written: {error.strerror}") from None
+
+    def forget(self, name: str) -> None:
+        """Delete the document, if there is one; ConfigError if the disk refuses."""
+        path = self.path(name)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be deleted: {error.strerror}") from None
+
+
+# The shares of finished models
+
+
+class ModelStore:
+    """This party's shares of finished models, by model id."""
+
+    def __init__(self, state: Path) -> None:
+        self._shares = Documents(
+            state / "models",
+            TEXT,
+            "is no text",
+            missing="model {name} has no share here; there are: {known}",
+            what="the share",
+            mode=_FOR_ALL,
+        )
+        self.path = self._shares.path
+        self.ids = self._shares.names
+        self.forget = self._shares.forget
+
+    def newest(self) -> str:
+        """The model that was saved last; DataError if there is none."""
+        known = self.ids()
+        if not known:
+            raise DataError("there is no model yet; train one with: fedmq train JOB.toml")
+        return known[-1]
+
+    def save(self, share: ActiveShare | PassiveShare) -> None:
+        """Write ``share``; ConfigError if the disk refuses."""
+        self._shares.keep(share.model_id, share.dumps())
+
+    def active(self, model: str) -> ActiveShare:
+        """The active party's share; DataError if it is missing or damaged."""
+        return ActiveShare.loads(self._shares.read(model), str(self.path(model)))
+
+    def passive(self, model: str) -> PassiveShare:
+        """A passive party's share; DataError if it is missing or damaged."""
+        return PassiveShare.loads(self._shares.read(model), str(self.path(model)))
+
+
+# What a training leaves beside the share
+
+
+class TrainingRecord(BaseModel):
+    """The ``job`` of a training as it was asked for, and the rows that it had.
+
+    Times are in ISO 8601.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    session: str
+    job: TrainingJob
+    rows: int
+    held_out: int
+    began: str
+    ended: str
+
+    @classmethod
+    def of(cls, session: str, job: TrainingJob, rows: int, held_out: int, began: float) -> Self:
+        """Of a training that ends now; ``began`` in seconds since the epoch."""
+        return cls(
+            session=session,
+            job=job,
+            rows=rows,
+            held_out=held_out,
+            began=datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
+            ended=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+class TrainedCounts(BaseModel):
+    """How a party's own columns were spread in a training; at the active party the scores, too.
+
+    ``scores`` are margins, a column for each output; other parties have none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Annotated[int, Field(ge=1, le=1)] = 1
+    columns: tuple[BinnedColumn, ...]
+    scores: tuple[BinnedColumn, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        features: tuple[str, ...],
+        values: NDArray[np.float32],
+        margins: NDArray[np.float32] | None = None,
+    ) -> Self:
+        """Of ``values`` (rows, features), and margins (rows,) or (rows, outputs)."""
+        scores: tuple[BinnedColumn, ...] = ()
+        if margins is not None:
+            outputs = margins.reshape(len(margins), -1)
+            names = ["score"]
+            if outputs.shape[1] > 1:
+                names = [f"score {output}" for output in range(outputs.shape[1])]
+            scores = binned_columns(names, outputs)
+        return cls(columns=binned_columns(features, values), scores=scores)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOutRows:
+    """The rows that a training held out, by ``ids`` and their evaluation ``sets``.
+
+    ``label`` is float32 (rows,), or (rows, 2) for bounds of times. The file is CSV, for whoever
+    validates the model: the columns id, set and label, and of bounds label_upper_bound.
+    """
+
+    ids: tuple[str, ...]
+    sets: tuple[str, ...]
+    label: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, table: ActiveTable) -> Self:
+        """Those of a training's table."""
+        names = np.empty(len(table.label), dtype=object)
+        for name, rows in table.evaluation_sets.items():
+            names[rows] = name
+        held = table.evaluation
+        return cls(table.held_out_ids, tuple(names[held]), table.label[held])
+
+    def dumps(self) -> str:
+        """The rows as CSV."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        labels = self.label.reshape(len(self.ids), -1)
+        writer.writerow(_HELD_OUT_HEADERS[: 2 + labels.shape[1]])
+        writer.writerows(
+            (name, held, *(f"{value:.9g}" for value in values))
+            for name, held, values in zip(self.ids, self.sets, labels.tolist(), strict=True)
+        )
+        return text.getvalue()
+
+    @classmethod
+    def loads(cls, data: bytes) -> Self:
+        """The rows in a file of `dumps`; ValueError or IndexError if it is another."""
+        headers, *rows = csv.reader(io.StringIO(data.decode(), newline=""))
+        if tuple(headers) not in (_HELD_OUT_HEADERS, _HELD_OUT_HEADERS[:3]):
+            raise ValueError
+        labels = np.array([row[2:] for row in rows], np.float32).reshape(len(rows), -1)
+        if labels.shape[1] != len(headers) - 2:
+            raise ValueError
+        label = labels if len(headers) > 3 else labels.reshape(-1)
+        return cls(tuple(row[0] for row in rows), tuple(row[1] for row in rows), label)
+
+
+_HELD_OUT_HEADERS = ("id", "set", "label", "label_upper_bound")
+_HELD_OUT: Format[HeldOutRows] = Format(HeldOutRows.dumps, HeldOutRows.loads)
+_RECORD: Format[TrainingRecord] = json_of(TrainingRecord)
+_COUNTS: Format[TrainedCounts] = json_of(TrainedCounts)
+_CROSS_VALIDATED: Format[CrossValidated] = json_of(CrossValidated)
+
+
+def training_records(state: Path) -> Documents[TrainingRecord]:
+    """How each model was trained: what its share does not say. Only the active party has them."""
+    return Documents(
+        state / "trained",
+        _RECORD,
+        "is damaged; delete it, and the card says less of the training",
+    )
+
+
+def trained_counts(state: Path) -> Documents[TrainedCounts]:
+    """How this party's columns were spread in each training."""
+    return Documents(
+        state / "drift",
+        _COUNTS,
+        "is damaged; delete it, and drift is not watched",
+        suffix=".trained",
+    )
+
+
+def scored_counts_path(state: Path, model: str) -> Path:
+    """Where the counts of those who are scored now are kept, beside those of the training."""
+    return state / "drift" / f"{model}.scored"
+
+
+def keep_trained_counts(state: Path, model: str, counts: TrainedCounts) -> None:
+    """Keep the counts of a training, and none of an earlier model of this name."""
+    trained_counts(state).keep(model, counts)
+    _unlink(scored_counts_path(state, model))
+
+
+def held_out_rows(state: Path) -> Documents[HeldOutRows]:
+    """The rows that each training held out, beside the share."""
+    return Documents(
+        state / "models",
+        _HELD_OUT,
+        "is damaged; name a file with --rows instead",
+        missing="model {name} has no held-out rows: its job had no evaluation, or an earlier "
+        "fedmq trained it; name a file of ids and labels with --rows",
+        suffix=".held-out.csv",
+    )
+
+
+def cross_validations(state: Path) -> Documents[CrossValidated]:
+    """The figures of this party's cross-validations, by name."""
+    return Documents(
+        state / "cross-validations", _CROSS_VALIDATED, "is no cross-validation, or damaged"
+    )
+
+
+def keep_cross_validation(state: Path, found: CrossValidated, table: ActiveTable) -> None:
+    """Keep the figures, and as CSV the fold by which each row of ``table`` was scored."""
+    numbers = np.full(len(table.label), -1)
+    for number, fold in enumerate(table.folds):
+        numbers[fold.scored] = number
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(("id", "fold"))
+    folds = numbers[~table.evaluation].tolist()
+    writer.writerows(zip(table.held_out_ids, folds, strict=True))
+    folder = state / "cross-validations"
+    Documents(folder, TEXT, "", suffix=".folds.csv").keep(found.name, text.getvalue())
+    cross_validations(state).keep(found.name, found)
+
+
+def keep_result(
+    state: Path,
+    session: StoredSession,
+    job: TrainingJob,
+    table: ActiveTable,
+    margins: Callable[[], NDArray[np.float32] | None],
+    result: ActiveShare | CrossValidated,
+) -> None:
+    """Keep how a model was trained, the rows that were held out, and counts; then the share.
+
+    A model is there with them or not. ``margins`` gives those of all rows at the end. Of a
+    cross-validation only the figures and the folds are kept. ConfigError if the disk refuses.
+    """
+    if isinstance(result, CrossValidated):
+        keep_cross_validation(state, result, table)
+        return
+    model, rows_held_out = result.model_id, int(table.evaluation.sum())
+    rows = len(table.label) - rows_held_out
+    record = TrainingRecord.of(session.id, job, rows, rows_held_out, session.begun)
+    training_records(state).keep(model, record)
+    keep_trained_counts(state, model, TrainedCounts.of(table.features, table.values, margins()))
+    if rows_held_out:
+        held_out_rows(state).keep(model, HeldOutRows.of(table))
+    ModelStore(state).save(result)
+
+
+def keep_share(state: Path, table: Callable[[], PassiveTable], share: PassiveShare) -> None:
+    """Keep the counts of a passive party's columns, and then its share; as `keep_result`."""
+    trained = table()
+    keep_trained_counts(state, share.model_id, TrainedCounts.of(trained.features, trained.values))
+    ModelStore(state).save(share)
+
+
+# What others say of a model, and what is said of it
+
+
+_NAMES: Format[dict[str, ShownColumns]] = json_of(dict[str, ShownColumns])
+
+
+def column_names(state: Path) -> Documents[dict[str, ShownColumns]]:
+    """By model and party, the names of columns that other parties have disclosed."""
+    return Documents(
+        state / "columns", _NAMES, "is damaged; delete it, and ask for the names again"
+    )
+
+
+def read_column_names(state: Path, model: str) -> dict[str, ShownColumns]:
+    """By party, whose texts are names of columns; DataError if the file is damaged."""
+    return column_names(state).find(model) or {}
+
+
+def keep_column_names(state: Path, model: str, shared: Mapping[str, ShownColumns]) -> None:
+    """Keep these beside what other parties disclosed before; ConfigError if the disk refuses."""
+    column_names(state).keep(model, {**read_column_names(state, model), **shared})
+
+
+def reports(state: Path) -> Documents[str]:
+    """The last report of each model's evaluation, as JSON."""
+    return Documents(
+        state / "reports", JSON_TEXT, "is damaged; delete it, and make the report again"
+    )
+
+
+def cards(state: Path) -> Documents[str]:
+    """The card of each model, as JSON."""
+    return Documents(state / "cards", JSON_TEXT, "is damaged; delete it, and make the card again")
+
+
+# The model that each name stands for
+
+
+_FORMER_MODELS = 5
+"""To so many former models of a name it can be rolled back."""
+
+
+class Deployment(BaseModel):
+    """A model as it is served. ``left`` and ``right`` are its chains here; empty at the active.
+
+    ``agreed``: at the active, to which reasons the other owners agreed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    mode: Mode
+    left: tuple[int, ...] = ()
+    right: tuple[int, ...] = ()
+    agreed: Agreed = Agreed()
+
+    @property
+    def chains(self) -> Chains:
+        """Which of this party's records follow which."""
+        return Chains.of(self.left, self.right)
+
+
+class _Deployed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = 1
+    names: dict[str, list[Deployment]] = {}
+    """By name, the newest last."""
+
+
+_DEPLOYED: Format[_Deployed] = json_of(_Deployed)
+
+
+class Deployments:
+    """The deployments by name, in one file of the folder ``state``. They survive restarts."""
+
+    def __init__(self, state: Path) -> None:
+        self._kept = Documents(
+            state, _DEPLOYED, "cannot be read; move it away and activate again", mode=_FOR_ALL
+        )
+        self._document = self._kept.find("deployments") or _Deployed()
+
+    @classmethod
+    def read(cls, state: Path) -> Self:
+        """The deployments in the folder ``state``; none in a new one, DataError if damaged."""
+        return cls(state)
+
+    def names(self) -> dict[str, Deployment]:
+        """The newest deployment of each name."""
+        return {name: versions[-1] for name, versions in self._document.names.items()}
+
+    def names_of(self, model: str) -> list[str]:
+        """The names that stand for ``model``, or can be rolled back to it."""
+        return [
+            name
+            for name, versions in self._document.names.items()
+            if any(version.model == model for version in versions)
+        ]
+
+    def before(self, name: str) -> Deployment:
+        """The deployment of ``name`` before the newest; ConfigError if there is none."""
+        versions = self._document.names.get(name, [])
+        if len(versions) < 2:
+            raise ConfigError(f"{name} has no earlier model to go back to")
+        return versions[-2]
+
+    def kept(self) -> list[Deployment]:
+        """The two newest of every name: passive parties may be asked for both at any time."""
+        return [
+            deployment for versions in self._document.names.values() for deployment in versions[-2:]
+        ]
+
+    def put(self, name: str, deployment: Deployment) -> None:
+        """``name`` stands for ``deployment`` from now on; a rollback drops the newer deployment.
+
+        Raises:
+            ConfigError: the disk refuses.
+        """
+        document = self._document.model_copy(deep=True)
+        versions = document.names.setdefault(name, [])
+        if len(versions) > 1 and versions[-2].model == deployment.model:
+            versions.pop()
+        if versions and versions[-1].model == deployment.model:
+            versions.pop()
+        versions.append(deployment)
+        del versions[:-_FORMER_MODELS]
+        self._kept.keep("deployments", document)
+        self._document = document
+
+
+# The end of a model
+
+
+def check_unserved(state: Path, model: str) -> None:
+    """Raise ConfigError where ``model`` is served, or can be rolled back to."""
+    names = Deployments.read(state).names_of(model)
+    if names:
+        raise ConfigError(
+            f"model {model!r} is served as {', '.join(names)}, or was: activate another model "
+            "until it can no longer be rolled back to"
+        )
+
+
+def delete_model(state: Path, model: str) -> None:
+    """Delete this party's share of ``model`` and what lies beside it; the share goes last.
+
+    Raises:
+        ConfigError: it is served, or the disk refuses.
+    """
+    check_unserved(state, model)
+    beside: tuple[Documents[Any], ...] = (
+        held_out_rows(state),
+        training_records(state),
+        column_names(state),
+        reports(state),
+        cards(state),
+        trained_counts(state),
+    )
+    for documents in beside:
+        documents.forget(model)
+    _unlink(scored_counts_path(state, model))
+    ModelStore(state).forget(model)
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be deleted: {error.strerror}") from None
