@@ -36,7 +36,7 @@ from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.consent.question_log import QuestionLog
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.rows import Lookup, Reading, Rows, ServedRows, ServingSource
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from fedmq.protocol.online.passive import AnsweringShare, check_records
 
 __all__ = [

@@ -12,11 +12,9 @@ from fedmq.boosting.model.lookup_table import Agreed
 from fedmq.boosting.model.served_forest import ServedForest
 from fedmq.errors import FedmqError
 from fedmq.party.compute.pool import ComputePool
-from fedmq.party.online.answering.answering import Answering
-from fedmq.party.online.answering.hosted_share import LoadedShare, LoadShare
-from fedmq.party.online.rows.source import ServingSource
-from fedmq.party.online.scoring.scorer import Scorer
-from fedmq.party.online.scoring.served_model import ServedModel
+from fedmq.party.online.answering import Answering, LoadedShare, LoadShare
+from fedmq.party.online.rows import ServingSource
+from fedmq.party.online.scoring import Scorer, ServedModel
 from fedmq.party.store.documents import Deployment, Deployments, ModelStore
 from fedmq.protocol.online.options import Mode
 from fedmq.transport.background_tasks import BackgroundTasks

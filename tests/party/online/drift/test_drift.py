@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from fedmq.messages.codec import pack_body
 from fedmq.messages.online import OnlineBitmaps, OnlineExits
 from fedmq.party.configuration.online import DriftSection
-from fedmq.party.online.drift.watch import DriftWatch
-from fedmq.party.online.drift.window import DriftWindow
+from fedmq.party.online.drift import DriftWatch, DriftWindow
 from fedmq.party.store.documents import (
     TrainedCounts,
     delete_model,
