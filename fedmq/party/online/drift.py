@@ -23,8 +23,6 @@ from fedmq.boosting.population_stability import BinnedColumn, stability_index
 from fedmq.errors import FedmqError
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.online import DriftSection
-
-pass  # heal: import from itself
 from fedmq.party.store.documents import TrainedCounts, scored_counts_path, trained_counts
 from fedmq.transport.background_tasks import BackgroundTasks
 

@@ -27,8 +27,6 @@ from fedmq.party.online.model_loader import ModelLoader
 from fedmq.party.online.requests import PredictionService, RequestQueue
 from fedmq.party.online.rows import ServingSource
 from fedmq.party.online.scoring import Scorer
-
-pass  # heal: import from itself
 from fedmq.party.store.documents import Deployments, ModelStore
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import Link

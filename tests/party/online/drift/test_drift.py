@@ -175,7 +175,8 @@ async def test_the_label_holder_reads_an_alarm_and_no_figure(
         names = share.lookup_table.feature_names
         values = world.columns[ACTIVE] if party == ACTIVE else world.shares[party].values[:-1]
         shift = 100 if party == "telco" else 0
-        TrainedCounts.of(names, values + np.float32(shift)).write(tmp_path / party, model)
+        counts = TrainedCounts.of(names, values + np.float32(shift))
+        keep_trained_counts(tmp_path / party, model, counts)
     harness = ServingHarness(world, mode=mode, drift=watches)  # type: ignore[arg-type]  # a mode
     answers: list[OnlineExits | OnlineBitmaps] = []
     receive = harness.scorer.receive
