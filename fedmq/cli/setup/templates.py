@@ -74,10 +74,10 @@ most_trainings_per_day = 100
 # these people (fedmq status shows how many were). What is answered adds up: the
 # fewer, the less can be worked out about anyone.
 most_equations_per_row = 10000
-# Cells of a column with fewer rows of a node are merged before the label holder sees
-# sums of them. Then no sum names a person; the model is not quite XGBoost's, though
-# rarely worse. 0: every cut is shown, and who computes on the sums reads where most
-# people stand between them.
+# Cells of a column with fewer rows of a node are merged before the active party sees
+# sums of them; the model is then not quite XGBoost's, though rarely worse. 0: every cut
+# is shown. It hides no columns: take exact sums that are shown as showing them. Engine
+# lattice with sums = "hidden" shows none: docs/privacy/decide.md
 smallest_cell = 10
 """
 
