@@ -29,14 +29,14 @@ help: ## this list
 demo: $(VENV)/demo.stamp ## train three parties with Paillier; the last line is JSON
 	@$(BIN)/fedmq demo
 
-test: $(VENV)/test.stamp rabbitmq postgresql chromium lint pytest ## lint, types, rooms, tests
+test: $(VENV)/test.stamp rabbitmq postgresql lint pytest ## lint, types, rooms, tests
 
 lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 	@echo "ruff" && $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet
 	@echo "mypy" && $(BIN)/mypy --no-error-summary
 	@echo "import-linter" && $(BIN)/lint-imports
 
-pytest: $(VENV)/test.stamp rabbitmq postgresql chromium lint
+pytest: $(VENV)/test.stamp rabbitmq postgresql lint
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed, every command of the docs, every page of the console in Chromium
@@ -45,7 +45,7 @@ test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed, every command of 
 seeds: $(VENV)/test.stamp ## the tests that take seeds, with other ones than those of the other targets; FIRST=1000
 	@FEDMQ_FIRST_SEED=$(or $(FIRST),1000) $(BIN)/pytest -m seeded --numprocesses 2 --dist loadfile
 
-durations: $(VENV)/test.stamp rabbitmq postgresql chromium ## measure the tests, so that workers take the longest first
+durations: $(VENV)/test.stamp rabbitmq postgresql ## measure the tests, so that workers take the longest first
 	@$(BIN)/pytest --store-durations --numprocesses 2 --dist loadfile
 
 test-matrix: $(VENV)/test.stamp rabbitmq postgresql ## the tests with each Python, oldest and newest dependencies; PYTHONS= TESTS=

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
 
 from tests.left_behind import watch
 from tests.party.daemons import PARTIES, ExampleBroker, ExampleFederation
@@ -27,9 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> LongestFirst:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst:
     """Hand out the tests to the workers, the longest first."""
-    return LongestFirst(config)
+    return LongestFirst(config, log)
 
 
 STARTS_A_NODE = {"broker", "node", "own_node"}
@@ -37,8 +38,13 @@ STARTS_A_NODE = {"broker", "node", "own_node"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Mark the tests that need a broker, so that all of them can run with another one."""
+    """Mark the tests that need a broker, so that all of them can run with another one.
+
+    What a browser looks at is for ``make test-long``.
+    """
     for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker("long")
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         chosen = {value for value in parameters.values() if isinstance(value, str)}
         if STARTS_A_NODE.intersection(item.fixturenames) - parameters.keys() or "rabbit" in chosen:

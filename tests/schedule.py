@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
@@ -36,8 +37,8 @@ def file_of(nodeid: str) -> str:
 class LongestFirst(LoadScopeScheduling):
     """Hands out the files or functions that take longest first."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        super().__init__(config)
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
         self._seconds: dict[str, float] = json.loads(DURATIONS.read_text())
 
     def _split_scope(self, nodeid: str) -> str:

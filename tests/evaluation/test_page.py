@@ -95,6 +95,7 @@ def test_every_point_lies_within_the_axes(values: tuple[float, float]) -> None:
     assert 2 <= len(drawn.y_ticks) <= 12
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_a_browser_draws_it_and_reads_its_numbers(report: Report, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(html_of(report), encoding="utf-8")

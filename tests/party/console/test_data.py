@@ -8,8 +8,6 @@ from playwright.sync_api import Browser, expect
 from tests.party.console.chromium import Visitor
 from tests.party.daemons import ExampleFederation
 
-pytestmark = pytest.mark.long
-
 
 @pytest.mark.timeout(240)
 def test_columns_are_drawn_with_the_cuts_of_a_training(

@@ -11,8 +11,6 @@ from tests.party.console.screens import ASKED, LOOKS, PAGES, open_page
 from tests.party.console.shown_federation import owner_asked, train_and_serve
 from tests.party.daemons import ExampleFederation
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(scope="module")
 def shown(

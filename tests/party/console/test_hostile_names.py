@@ -61,6 +61,7 @@ async def test_what_is_pushed_is_text(served: ServedConsole) -> None:
     assert_text("".join(text for name, text in parts.items() if not name.startswith("data:")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/now", "/models", "/models/m", "/score"])
 async def test_a_real_browser_runs_none_of_it(served: ServedConsole, path: str) -> None:
     found = installed()

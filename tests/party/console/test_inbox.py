@@ -17,8 +17,6 @@ from tests.party.console.served_console import serve
 from tests.party.console.shown_federation import ASKS, add_to_policy
 from tests.party.daemons import ACTIVE, FEDMQ, ExampleFederation
 
-pytestmark = pytest.mark.long
-
 SCRIPT = "<script>alert(1)</script>"
 ASKED = ("telco", "retail")
 JOB = """

@@ -13,6 +13,8 @@ from tests.party.console.chromium import installed
 from tests.party.console.one_name import answers
 from tests.party.console.served_console import serve
 
+pytestmark = pytest.mark.long
+
 WIDTH = 320
 COLUMN = "compactness_error"
 """May be broken after its underscore."""

@@ -20,8 +20,6 @@ from tests.party.console.shown_federation import (
 )
 from tests.party.daemons import ACTIVE, PASSIVE, ExampleFederation
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(scope="module")
 def shown(

@@ -20,8 +20,6 @@ from tests.party.console.chromium import Visitor
 from tests.party.console.served_console import serve
 from tests.party.daemons import ExampleFederation
 
-pytestmark = pytest.mark.long
-
 SCRIPT = "<script>alert(1)</script>"
 ENTRY = {
     "number": 7,
