@@ -19,7 +19,7 @@ export DEBIAN_FRONTEND := noninteractive
 
 .PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits histories clean release
 .PHONY: docs site docs-serve charts
-.PHONY: bench bench-training bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
+.PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
 .PHONY: bench-reading bench-told-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
 .PHONY: bench-console bench-console-day chromium screenshots
 
@@ -91,6 +91,11 @@ bench: $(VENV)/bench.stamp rabbitmq ## time, memory and traffic of trees, into d
 bench-training: $(VENV)/bench.stamp ## seconds per tree beside XGBoost
 	$(data)
 	@$(BIN)/python -m benchmarks.training "$(DATA)"
+
+bench-paired: $(VENV)/bench.stamp rabbitmq ## what a tree and a score cost beside another checkout; OTHER=folder
+	$(data)
+	@test -n "$(OTHER)" || { echo "say where the other checkout is: make $@ DATA=folder OTHER=folder" >&2; exit 2; }
+	@$(BIN)/python -m benchmarks.paired "$(DATA)" "$(OTHER)" --scores
 
 bench-safety: $(VENV)/bench.stamp rabbitmq ## what seals and checkpoints cost
 	$(data)
