@@ -26,14 +26,14 @@ import psutil
 
 from fedmq.computation import Given
 from fedmq.party.compute.processes import ProcessPool
-from fedmq.party.data.alignment_ids import AlignmentIds, Terms
+from fedmq.party.data.loading import AlignmentIds, Terms
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.set_intersection import Blind, BlindIds, IdList
 from fedmq.protocol.alignment.active import ActiveAlignment
 from fedmq.protocol.alignment.passive import PassiveAlignment
+from fedmq.simulation.calibration import MemoryWatch
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
-from fedmq.simulation.memory_watch import MemoryWatch
 
 PARTIES = ("bank", "telco")
 TICK = 0.002

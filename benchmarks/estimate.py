@@ -39,7 +39,7 @@ from benchmarks.page import write_page
 from fedmq.boosting.params import OLDEST
 from fedmq.cli.daemon_request import request_daemon
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.simulation.memory_watch import MemoryWatch
+from fedmq.simulation.calibration import MemoryWatch
 
 WIDE = "wide"
 WIDE_ROWS, WIDE_COLUMNS = 10_000, (13, 500)

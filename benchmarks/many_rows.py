@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from benchmarks.broker import private_node
 from benchmarks.estimate import BANK, TELCO, Job, Parties
 from benchmarks.page import write_page
-from fedmq.simulation.memory_watch import MemoryWatch
+from fedmq.simulation.calibration import MemoryWatch
 
 ROWS, COLUMNS, TREES = 10_000_000, 20, 2
 TABLE = "many"

@@ -21,8 +21,8 @@ PUBLIC = {
         "compare_with_xgboost": "fedmq.simulation.comparison",
     },
     "With scikit-learn": {
-        "FederatedClassifier": "fedmq.estimators.classifier",
-        "FederatedRegressor": "fedmq.estimators.regressor",
+        "FederatedClassifier": "fedmq.estimators.estimator",
+        "FederatedRegressor": "fedmq.estimators.estimator",
     },
     "Models": {
         "SimulatedModel": "fedmq.simulation.model",
@@ -36,7 +36,7 @@ PUBLIC = {
         "audit": "fedmq.leakage.audit",
         "AuditReport": "fedmq.leakage.audit",
         "Recording": "fedmq.party.sessions.observe",
-        "encrypted_gradients": "fedmq.leakage.encrypted_gradients",
+        "encrypted_gradients": "fedmq.leakage.view",
     },
     "Errors": {
         "FedmqError": "fedmq.errors",
@@ -68,10 +68,10 @@ if TYPE_CHECKING:
     from fedmq.boosting.params import TrainParams
     from fedmq.client import AsyncClient, Client
     from fedmq.errors import FedmqError
-    from fedmq.estimators.classifier import FederatedClassifier as FederatedClassifier
-    from fedmq.estimators.regressor import FederatedRegressor as FederatedRegressor
+    from fedmq.estimators.estimator import FederatedClassifier as FederatedClassifier
+    from fedmq.estimators.estimator import FederatedRegressor as FederatedRegressor
     from fedmq.leakage.audit import AuditReport, audit
-    from fedmq.leakage.encrypted_gradients import encrypted_gradients
+    from fedmq.leakage.view import encrypted_gradients
     from fedmq.party.sessions.observe import Recording
     from fedmq.simulation.comparison import XGBoostComparison, compare_with_xgboost
     from fedmq.simulation.cross_validation import cv

@@ -16,10 +16,9 @@ from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics import auc
 from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.finding import Finding
-from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
-from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
+from fedmq.leakage.attacks.labels import bare_rows, label_scores_from_noise, labels_from_signs
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.leakage.shown_columns import order_from_columns
+from fedmq.leakage.audit import order_from_columns
 from fedmq.privacy.masking.null_space import FewColumnsSpan, OneHotSpan, null_vectors
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
 from fedmq.privacy.mechanisms import MECHANISMS

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
-from fedmq.accountability.rounding import same_but_rounded
+import numpy as np
+
 from fedmq.boosting.splits import CandidateTable
 from fedmq.computation import Given
 from fedmq.errors import FedmqError
 from fedmq.messages import training
+from fedmq.messages.array import unpack_payload
 from fedmq.messages.body import Body
+from fedmq.messages.training import HistogramReply
 from fedmq.privacy.engine import BroadcastPiece, Directions, Engine, Extent, PassiveHalf, Query
 from fedmq.privacy.plan import Plan, Reply, Values
 from fedmq.privacy.registry import engine_named
@@ -28,10 +32,14 @@ from fedmq.protocol.records import Commitment, PassiveTree, Signing, message_has
 from fedmq.protocol.training.passive import PassiveTraining, PreparedTraining
 from fedmq.protocol.training.tables import PassiveTable
 
-__all__ = ["Replay"]
+__all__ = ["Replay", "same_but_rounded"]
+
 
 _Place = tuple[str, int | None, int | None, int | None, int | None]
 """Kind, tree, node, round and piece: no two answers of an attempt have the same."""
+
+_APART = 1e-6
+"""Numbers are of the order of 1; roots and factors of a matrix come out to 10 digits at least."""
 
 
 def _place_of(body: Body) -> _Place:
@@ -182,3 +190,25 @@ class _WithoutGradients(PassiveHalf):
 
     def forget_tree(self) -> None:
         self._half.forget_tree()
+
+
+def same_but_rounded(
+    shown: HistogramReply, honest: HistogramReply, rounded: Set[str], apart: float = _APART
+) -> bool:
+    """Whether both are the same but for their arrays ``rounded``, which are no more ``apart``."""
+    if shown.model_copy(update={"payload": honest.payload}) != honest:
+        return False
+    ours, theirs = unpack_payload(honest.payload), unpack_payload(shown.payload)
+    return ours.keys() == theirs.keys() and all(
+        _is_near(ours[name], theirs[name], apart if name in rounded else 0.0) for name in ours
+    )
+
+
+def _is_near(ours: Any, theirs: Any, apart: float) -> bool:
+    if not isinstance(ours, np.ndarray) or not isinstance(theirs, np.ndarray):
+        return type(ours) is type(theirs) and bool(ours == theirs)
+    if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
+        return False
+    if not apart or ours.dtype.kind != "f":
+        return np.array_equal(ours, theirs)
+    return bool((np.abs(ours - theirs) <= apart).all())

@@ -1,41 +1,47 @@
-"""What classifier and regressor share: parameters, checks of tables, the training itself."""
+"""Classifier and regressor of scikit-learn, by federated trees.
+
+What both share comes first: parameters, checks of tables, and the training itself.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
-from fedmq.estimators.functions import metric_function, named_metrics, objective_function
+from fedmq.estimators.columns import TrainedColumns, column_names, is_per_party
 from fedmq.estimators.parameters import (
     DEFAULT_ROUNDS,
     TRAINING_PARAMETERS,
     check_known,
+    metric_function,
+    named_metrics,
+    objective_function,
     with_training_parameters,
 )
-from fedmq.estimators.party_columns import column_names, is_per_party
-from fedmq.estimators.row_sets import RowSet, joined
-from fedmq.estimators.trained_columns import TrainedColumns
 from fedmq.party.data.data_frame import PartyFeatures
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.inference.computations import Scores
-from fedmq.simulation.active_table import ACTIVE, SEVERAL_TARGETS, active_table
-from fedmq.simulation.model import SimulatedModel
-from fedmq.simulation.scoring import scored
-from fedmq.simulation.training import Surroundings, train
+from fedmq.simulation.model import SimulatedModel, scored
+from fedmq.simulation.simulate import Surroundings, train
+from fedmq.simulation.tables import ACTIVE, SEVERAL_TARGETS, active_table
 
-__all__ = ["FederatedEstimator"]
+__all__ = ["FederatedClassifier", "FederatedEstimator", "FederatedRegressor", "RowSet", "joined"]
 
 _SEEDS = 2**31
+_TWO, _MORE = ("binary:logistic",), ("multi:softprob", "multi:softmax")
+_DEFAULT = "reg:squarederror"
 
 
 class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -244,3 +250,130 @@ def _of_set(given: Sequence[Any] | None, number: int, name: str) -> Any:
     if number >= len(given):
         raise ConfigError(f"{name}: one for each pair of eval_set is needed")
     return given[number]
+
+
+class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[misc]  # see base
+    """A classifier of scikit-learn whose columns lie at several parties, all in this process.
+
+    ``parties`` names the columns of the others, ``{"telco": ["calls", "data"]}``, as
+    ``ColumnTransformer`` takes them: names, places, a slice, a mask, or a function of the table.
+    All other columns, and the labels, are the label holder's. ``engine``, ``engine_options``,
+    ``workers``, ``smallest_cell`` and ``callbacks`` are those of ``fedmq.simulate``; exact
+    engines give the same model, so that "plain" is enough to search with.
+
+    All other parameters are those of ``fedmq.TrainParams`` by the names that
+    ``xgboost.XGBClassifier`` has for them: ``n_estimators`` (100), ``learning_rate``,
+    ``random_state``, ``max_depth``, ... None stands for XGBoost's default.
+    ``monotone_constraints`` name columns of the table, or have a sign for each.
+
+    After ``fit``: ``classes_``, ``n_features_in_``, ``feature_names_in_`` of a frame, and
+    ``model_``, the ``fedmq.SimulatedModel``.
+    """
+
+    def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+        classes = len(self.classes_)
+        if classes < 2:
+            raise ValueError("y has one class; a classifier needs at least two")
+        fitting = _TWO if classes == 2 else _MORE
+        asked = None if callable(self.objective) else self.objective
+        if asked is not None and asked not in fitting:
+            raise ConfigError(
+                f"objective: {asked} is not for {classes} classes; leave it out, or take "
+                f"{fitting[0]}"
+            )
+        # The likeliest class follows from probabilities, but not they from it.
+        return {"objective": fitting[0]} | ({"num_class": classes} if classes > 2 else {})
+
+    def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
+        unknown = ~np.isin(y, self.classes_)
+        if unknown.any():
+            raise ValueError(f"eval_set: class {y[unknown][0]!r} is not among the labels of fit")
+        return np.searchsorted(self.classes_, y)
+
+    def predict_proba(self, X: Any, *, base_margin: Any = None) -> NDArray[np.float32]:
+        """The probability of each class: float32 (rows, classes), in the order of ``classes_``.
+
+        ``base_margin``, (rows,) or (rows, classes): where each row starts.
+
+        Raises:
+            DataError, ValueError: ``X`` has other columns than in ``fit``.
+        """
+        found = self._scores(X, base_margin).predictions
+        return found if found.ndim > 1 else np.stack((1 - found, found), axis=1)
+
+    def predict(self, X: Any, *, base_margin: Any = None) -> NDArray[Any]:
+        """The likeliest class of each row: (rows,); ``base_margin`` as in `predict_proba`.
+
+        Raises:
+            DataError, ValueError: ``X`` has other columns than in ``fit``.
+        """
+        likeliest = self.predict_proba(X, base_margin=base_margin).argmax(axis=1)
+        classes: NDArray[Any] = self.classes_[likeliest]
+        return classes
+
+
+class FederatedRegressor(RegressorMixin, FederatedEstimator):  # type: ignore[misc]  # see base
+    """A regressor of scikit-learn whose columns lie at several parties, all in this process.
+
+    Parameters and attributes are those of ``FederatedClassifier``; ``objective`` is
+    "reg:squarederror" where it is left out, and any but those of classes and of bounds of times.
+    """
+
+    def _learn_labels(self, y: NDArray[Any]) -> dict[str, Any]:
+        asked = None if callable(self.objective) else self.objective
+        objective = _DEFAULT if asked is None else asked
+        if str(objective).startswith(("multi:", "survival:")):
+            raise ConfigError(f"objective: {objective} is not for a regressor")
+        return {"objective": objective}
+
+    def _numbers(self, y: NDArray[Any]) -> NDArray[Any]:
+        return y.astype(np.float64)
+
+    def predict(self, X: Any, *, base_margin: Any = None) -> NDArray[np.float32]:
+        """The prediction of each row, which starts at its ``base_margin``: float32 (rows,).
+
+        Raises:
+            DataError, ValueError: ``X`` has other columns than in ``fit``.
+        """
+        return self._scores(X, base_margin).predictions
+
+
+@dataclass(frozen=True, slots=True)
+class RowSet:
+    """Rows of all parties: ``values`` float32 (rows, features) by party, ``label`` (rows,).
+
+    ``weight``: how often each row counts, ``base_margin`` where it starts; (rows,) or None.
+    """
+
+    values: Mapping[str, NDArray[np.float32]]
+    label: NDArray[Any]
+    weight: NDArray[np.float64] | None
+    base_margin: NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+
+def joined(sets: Sequence[RowSet]) -> tuple[RowSet, dict[str, NDArray[np.bool_]]]:
+    """All ``sets`` as one, and which of its rows are of each but the first.
+
+    They are named as XGBoost's estimators name them: validation_0, validation_1, ...
+
+    Raises:
+        ConfigError: some sets have a base margin, and others none.
+    """
+    margins = [rows.base_margin for rows in sets if rows.base_margin is not None]
+    if len(margins) not in (0, len(sets)):
+        raise ConfigError("base_margin and base_margin_eval_set: give both, or neither")
+    weighted = any(rows.weight is not None for rows in sets)
+    weights = [np.ones(len(rows)) if rows.weight is None else rows.weight for rows in sets]
+    whole = RowSet(
+        {party: np.concatenate([rows.values[party] for rows in sets]) for party in sets[0].values},
+        np.concatenate([rows.label for rows in sets]),
+        np.concatenate(weights) if weighted else None,
+        np.concatenate(margins) if margins else None,
+    )
+    number = np.repeat(np.arange(len(sets)), [len(rows) for rows in sets])
+    return whole, {f"validation_{place - 1}": number == place for place in range(1, len(sets))}

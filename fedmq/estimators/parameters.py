@@ -1,18 +1,35 @@
-"""The parameters of a training, by the names of XGBoost's scikit-learn estimators."""
+"""The parameters of a training, by the names of XGBoost's scikit-learn estimators.
+
+Objectives and metrics may be functions of (y_true, y_pred), as XGBoost's estimators take them.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fedmq.boosting.params import ALIASES, TrainParams
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["DEFAULT_ROUNDS", "TRAINING_PARAMETERS", "check_known", "with_training_parameters"]
+from fedmq.boosting.objectives.custom import LabelledRows
+from fedmq.boosting.params import ALIASES, TrainParams
+from fedmq.errors import ConfigError
+
+__all__ = [
+    "DEFAULT_ROUNDS",
+    "TRAINING_PARAMETERS",
+    "check_known",
+    "metric_function",
+    "named_metrics",
+    "objective_function",
+    "with_training_parameters",
+]
+
 
 DEFAULT_ROUNDS = 100
 """Rounds where ``n_estimators`` is left out, as in XGBoost's estimators."""
-
 _NAMES = {"eta": "learning_rate", "num_boost_round": "n_estimators", "seed": "random_state"}
 _FROM_LABELS = "num_class"
 
@@ -49,3 +66,69 @@ def check_known(estimator: str, params: Mapping[str, Any]) -> None:
         known = _NAMES.get(field, field)
         meant = f"; it is called {known} here" if known in TRAINING_PARAMETERS else ""
         raise TypeError(f"{estimator}: unexpected parameter {name!r}{meant}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Objective:
+    """g and h of margins by ``function``, as ``xgboost.train`` asks for them."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, margins: NDArray[np.float32], rows: LabelledRows) -> Any:
+        return self.function(rows.get_label(), margins, **_weighted(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Metric:
+    """Name and value by ``function``, such as one of ``sklearn.metrics``."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, predictions: NDArray[np.float32], rows: LabelledRows) -> tuple[str, float]:
+        value = self.function(rows.get_label(), predictions, **_weighted(rows))
+        return _name(self.function), float(value)
+
+
+def objective_function(objective: Any, weighted: bool = False) -> _Objective | None:
+    """``objective`` if it is a function; ``weighted``: rows have weights.
+
+    Raises:
+        ConfigError: rows are weighted, and it takes no ``sample_weight``.
+    """
+    if not callable(objective):
+        return None
+    if weighted and "sample_weight" not in inspect.signature(objective).parameters:
+        raise ConfigError("objective: it has no parameter sample_weight, and rows have weights")
+    return _Objective(objective)
+
+
+def metric_function(eval_metric: Any) -> _Metric | None:
+    """The function among ``eval_metric``, one metric or several; ConfigError if there are two."""
+    functions = [metric for metric in _several(eval_metric) if callable(metric)]
+    if len(functions) > 1:
+        raise ConfigError("eval_metric: neither XGBoost nor fedmq takes several functions")
+    return _Metric(functions[0]) if functions else None
+
+
+def named_metrics(eval_metric: Any) -> Any:
+    """``eval_metric`` without its function."""
+    if callable(eval_metric):
+        return ()
+    if isinstance(eval_metric, str):
+        return eval_metric
+    return tuple(metric for metric in _several(eval_metric) if not callable(metric))
+
+
+def _several(eval_metric: Any) -> Sequence[Any]:
+    if eval_metric is None:
+        return ()
+    return eval_metric if isinstance(eval_metric, list | tuple) else (eval_metric,)
+
+
+def _weighted(rows: LabelledRows) -> dict[str, NDArray[np.float32]]:
+    weight = rows.get_weight()
+    return {"sample_weight": weight} if len(weight) else {}
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))

@@ -1,17 +1,30 @@
-"""From scored rows to a report."""
+"""How do scored rows become a report?
+
+A figure comes with percentiles of it over rows drawn with replacement (B. Efron, R. J. Tibshirani,
+"An Introduction to the Bootstrap", 1993, chapter 13).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedmq.errors import ConfigError
-from fedmq.evaluation.report import Chart, Line, Report
-from fedmq.evaluation.scored_rows import Kind, ScoredRows
+from fedmq.errors import ConfigError, DataError
+from fedmq.evaluation.report import Chart, Figure, Line, Report
 
-__all__ = ["evaluate"]
+__all__ = ["Kind", "Metrics", "ScoredRows", "evaluate", "kind_of", "with_intervals"]
+
+
+Kind = Literal["binary", "classes", "regression"]
+"""What a label is: 0 or 1, one of several classes, or a number."""
+
+Metrics = Callable[[NDArray[np.float64], NDArray[np.float64]], Mapping[str, float]]
+"""(label, score) -> metrics by name; scores are (rows,) or (rows, classes)."""
 
 
 def evaluate(
@@ -42,15 +55,17 @@ def evaluate(
         raise ConfigError(
             "scikit-learn is not installed; run: pip install 'fedmq[report]'"
         ) from None
-    from fedmq.evaluation.binary import binary_charts, binary_metrics, binary_tables
-    from fedmq.evaluation.bootstrap import with_intervals
-    from fedmq.evaluation.classes import class_metrics, class_tables
-    from fedmq.evaluation.groups import group_table
-    from fedmq.evaluation.regression import (
+    from fedmq.evaluation.figures import (
+        binary_charts,
+        binary_metrics,
+        binary_tables,
+        class_metrics,
+        class_tables,
         regression_charts,
         regression_metrics,
         regression_tables,
     )
+    from fedmq.evaluation.groups import group_table
 
     rows.check(kind)
     label, score = rows.label, rows.score
@@ -93,3 +108,91 @@ def _learning_curves(history: Mapping[str, tuple[float, ...]]) -> list[Chart]:
         Chart(name=f"Learning curve, {metric}", x="round", y=metric, lines=tuple(found))
         for metric, found in lines.items()
     ]
+
+
+def kind_of(objective: str) -> Kind:
+    """What the labels of ``objective`` are.
+
+    Raises:
+        DataError: they are neither numbers nor classes.
+    """
+    if objective.startswith("survival:"):
+        raise DataError(f"a report of {objective} is not known: its labels are bounds of times")
+    if objective.startswith("multi:"):
+        return "classes"
+    return "binary" if objective in ("binary:logistic", "reg:logistic") else "regression"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredRows:
+    """Rows by ``ids``: ``label`` float64 (rows,), ``score`` float64 (rows,) or (rows, classes).
+
+    ``sets`` names the set of each row, such as "eval"; ``groups`` the group of each, if any.
+    """
+
+    ids: tuple[str, ...]
+    sets: tuple[str, ...]
+    label: NDArray[np.float64]
+    score: NDArray[np.float64]
+    groups: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def taken(self, rows: NDArray[np.integer]) -> Self:
+        """These rows alone: by number, (n,)."""
+        groups = None if self.groups is None else tuple(self.groups[row] for row in rows)
+        return type(self)(
+            tuple(self.ids[row] for row in rows),
+            tuple(self.sets[row] for row in rows),
+            self.label[rows],
+            self.score[rows],
+            groups,
+        )
+
+    def check(self, kind: Kind) -> None:
+        """Raise DataError unless there is something to evaluate; the text says what is missing."""
+        if not len(self):
+            raise DataError("there are no rows to evaluate: nobody of them has label and score")
+        if kind == "regression":
+            return
+        found: Sequence[float] = np.unique(self.label).tolist()
+        if len(found) == 1:
+            raise DataError(
+                f"all {len(self):,} rows have the label {found[0]:g}; both are needed to tell how "
+                "well a model parts them"
+            )
+        if kind == "binary" and not set(found) <= {0.0, 1.0}:
+            odd = next(label for label in found if label not in (0.0, 1.0))
+            raise DataError(f"label {odd:g}: 0 or 1 is needed")
+        classes = self.score.shape[1] if self.score.ndim > 1 else 0
+        if kind == "classes" and not set(found) <= set(range(classes)):
+            odd = next(label for label in found if label not in range(classes))
+            raise DataError(f"label {odd:g}: a class from 0 to {classes - 1} is needed")
+
+
+def with_intervals(
+    metrics: Metrics,
+    label: NDArray[np.float64],
+    score: NDArray[np.float64],
+    samples: int,
+    seed: int = 0,
+) -> dict[str, Figure]:
+    """The metrics of all rows, and between which values the middle 95 % of ``samples`` lie.
+
+    A sample in which only one class was drawn counts for nothing. 0 samples: no intervals.
+    """
+    random = np.random.default_rng(seed)
+    drawn: dict[str, list[float]] = {}
+    for _ in range(samples):
+        rows = random.integers(0, len(label), len(label))
+        if np.ptp(label[rows]) == 0:
+            continue
+        for name, value in metrics(label[rows], score[rows]).items():
+            drawn.setdefault(name, []).append(value)
+    figures = {}
+    for name, value in metrics(label, score).items():
+        values = drawn.get(name)
+        low, high = (None, None) if not values else np.percentile(values, [2.5, 97.5]).tolist()
+        figures[name] = Figure(value=value, low=low, high=high)
+    return figures

@@ -1,14 +1,22 @@
-"""A report as one HTML file that asks no address for anything."""
+"""A report as one HTML file that asks no address for anything.
+
+Charts are SVG whose colours come from the page's style sheet.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 from fedmq.errors import ConfigError
-from fedmq.evaluation.chart_svg import drawing
-from fedmq.evaluation.report import Cell, Figure, Report
+from fedmq.evaluation.report import Cell, Chart, Figure, Line, Report
 
-__all__ = ["html_of"]
+__all__ = ["Drawing", "drawing", "html_of"]
+
+WIDTH, HEIGHT = 460, 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 12, 12, 44
 
 
 def html_of(report: Report) -> str:
@@ -43,3 +51,76 @@ def _interval(figure: Figure) -> str:
     if figure.low is None or figure.high is None:
         return "-"
     return f"{_cell(figure.low)} to {_cell(figure.high)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark on an axis: its place in pixels, and its number as text."""
+
+    place: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What a template draws: ``paths`` are an SVG path for each of ``names``."""
+
+    names: tuple[str, ...]
+    paths: tuple[str, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    filled: bool
+    left: int = _LEFT
+    right: int = WIDTH - _RIGHT
+    top: int = _TOP
+    bottom: int = HEIGHT - _BOTTOM
+
+
+def drawing(chart: Chart) -> Drawing:
+    """Where everything in ``chart`` goes."""
+    bars = chart.kind == "bars"
+    x = _ticks([value for line in chart.lines for value in line.x])
+    y = _ticks([value for line in chart.lines for value in line.y] + [0.0] * bars)
+
+    def right(value: float) -> float:
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * (value - x[0]) / (x[-1] - x[0])
+
+    def down(value: float) -> float:
+        return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * (value - y[0]) / (y[-1] - y[0])
+
+    def path(line: Line) -> str:
+        points = [
+            f"{right(a):.1f},{down(b):.1f}"
+            for a, b in zip(line.x, line.y, strict=True)
+            if math.isfinite(a) and math.isfinite(b)
+        ]
+        if not bars or not points:
+            return "M" + "L".join(points) if points else ""
+        floor = f"{down(0.0):.1f}"
+        first, last = f"{right(line.x[0]):.1f}", f"{right(line.x[-1]):.1f}"
+        return f"M{first},{floor}L" + "L".join(points) + f"L{last},{floor}Z"
+
+    return Drawing(
+        names=tuple(line.name for line in chart.lines),
+        paths=tuple(path(line) for line in chart.lines),
+        x_ticks=tuple(Tick(right(value), _number(value)) for value in x),
+        y_ticks=tuple(Tick(down(value), _number(value)) for value in y),
+        filled=bars,
+    )
+
+
+def _ticks(values: Sequence[float]) -> list[float]:
+    """Round numbers that enclose ``values``, some five of them."""
+    known = [value for value in values if math.isfinite(value)] or [0.0]
+    low, high = min(known), max(known)
+    if high - low < 1e-12 * max(1.0, abs(high)):
+        low, high = low - 0.5, high + 0.5
+    rough = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= rough)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -17,22 +17,33 @@ from fedmq.boosting.metrics import auc
 from fedmq.boosting.model.lookup_table import LookupTable
 from fedmq.boosting.splits import CandidateTable
 from fedmq.errors import ConfigError, DataError
-from fedmq.leakage.attacks.feature_order import Partition, best_concordance, inferred_orders
 from fedmq.leakage.attacks.finding import Finding
-from fedmq.leakage.attacks.instance_spaces import labels_from_spaces
-from fedmq.leakage.attacks.leaf_weights import LeafWeights, exact_counts, positive_shares
-from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
-from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
-from fedmq.leakage.attacks.purity import leaf_purity
+from fedmq.leakage.attacks.labels import (
+    LeafWeights,
+    bare_rows,
+    exact_counts,
+    label_scores_from_noise,
+    labels_from_signs,
+    labels_from_spaces,
+    leaf_purity,
+    positive_shares,
+)
+from fedmq.leakage.attacks.row_order import (
+    Partition,
+    best_concordance,
+    guessed_columns,
+    inferred_orders,
+    order_of_people,
+    pairs_judged,
+)
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.leakage.shown_columns import order_from_columns
 from fedmq.leakage.shown_sums import bins_from_sums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.data.data_frame import feature_table
 from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
 
-__all__ = ["AuditReport", "audit"]
+__all__ = ["AuditReport", "audit", "order_from_columns"]
 
 _KNOWN_SHARE = 0.01
 _FEWEST_KNOWN = 20
@@ -351,3 +362,41 @@ def _base_rate(labels: NDArray[np.float32]) -> float:
 def _auc(labels: NDArray[np.float32], scores: NDArray[np.float64]) -> float:
     value = auc(labels, scores.astype(np.float32))
     return 0.5 if np.isnan(value) else value
+
+
+def order_from_columns(
+    party: str, values: NDArray[np.float32], table: LookupTable
+) -> Iterator[Finding]:
+    """The attack with the directions of all rows alone, and with the columns shown as well.
+
+    ``values`` (rows, features) are the party's, ``table`` holds its splits.
+
+    Raises:
+        DataError: the columns are not those of the table.
+    """
+    if values.shape[1] != len(table.feature_names):
+        raise DataError(
+            f"{party} has {values.shape[1]} columns, and its lookup table "
+            f"{len(table.feature_names)}"
+        )
+    if not len(table):
+        return
+    rows = np.arange(len(values))
+    left = np.stack(
+        [
+            table.directions(values, rows, np.full(len(rows), record))
+            for record in range(len(table))
+        ],
+        axis=1,
+    )
+    guessed, truth = guessed_columns(left), table.feature.astype(np.int64)
+    used = np.unique(truth).tolist()
+    where = f"{len(table)} splits of {len(used)} columns, all directions seen"
+    right, chance = pairs_judged(guessed, truth)
+    yield Finding(
+        "columns guessed", f"{party}'s splits of a column", where, "accuracy", right, chance
+    )
+    target = f"{party}'s order of rows, mean of columns"
+    for attack, columns in (("columns guessed", guessed), ("columns shown", truth)):
+        told = [order_of_people(left, columns, values[:, feature]) for feature in used]
+        yield Finding(attack, target, where, "share", float(np.mean(told)), 0.0)

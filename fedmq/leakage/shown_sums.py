@@ -17,7 +17,9 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.splits import ROOT, CandidateTable, children, parent, sibling
 from fedmq.leakage.attacks.bins_from_sums import (
+    MOST_ROWS,
     NodeSums,
+    SubsetSums,
     fingerprints,
     followed,
     left_shares,
@@ -25,8 +27,7 @@ from fedmq.leakage.attacks.bins_from_sums import (
     named_rows,
 )
 from fedmq.leakage.attacks.finding import Finding
-from fedmq.leakage.attacks.leaf_weights import LeafWeights
-from fedmq.leakage.attacks.subset_sums import MOST_ROWS, SubsetSums
+from fedmq.leakage.attacks.labels import LeafWeights
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix
 from fedmq.privacy.registry import ENGINES

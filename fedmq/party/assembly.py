@@ -19,20 +19,16 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.consent import Consent
 from fedmq.party.consent.owner_consent import OwnerConsent
-from fedmq.party.consent.spent_limits import spent_sums
-from fedmq.party.identity.handshake_sender import HandshakeSender
+from fedmq.party.consent.terms import spent_sums
 from fedmq.party.identity.party_files import PartyFiles
-from fedmq.party.identity.sealer import Sealer
+from fedmq.party.identity.sealer import HandshakeSender, Sealer
 from fedmq.party.online.lane import OnlineLane
-from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.party.operations.broker import BrokerAccess
 from fedmq.party.operations.consent_commands import ConsentCommands
 from fedmq.party.operations.control import ControlServer
-from fedmq.party.operations.data_commands import DataCommands
 from fedmq.party.operations.dead_letters import DeadLetterNotes
-from fedmq.party.operations.file_check import FileCheck
-from fedmq.party.operations.health import Probe
-from fedmq.party.operations.owner_commands import OwnerCommands
-from fedmq.party.operations.party_commands import PartyCommands
+from fedmq.party.operations.health import FileCheck, Probe
+from fedmq.party.operations.owner_commands import DataCommands, OwnerCommands, PartyCommands
 from fedmq.party.operations.record_commands import RecordCommands
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.alignment import AlignmentService

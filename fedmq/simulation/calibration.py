@@ -1,4 +1,4 @@
-"""Small trainings of a job's kind, to measure what they take of this machine.
+"""What do small trainings of a job's kind take of this machine?
 
 They use a daemon's pool of worker processes, machines, messages and store, over a broker in
 memory. The other parties' columns are made up: as many as each party holds, with as many different
@@ -8,13 +8,15 @@ values as the column fills bins, and all of them of some use to the model.
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,18 +41,18 @@ from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.decoys import DecoyActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
-from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.in_process import MEMORY, run_machines
-from fedmq.simulation.memory_watch import MemoryWatch
-from fedmq.simulation.training import chained
+from fedmq.simulation.simulate import chained
+from fedmq.simulation.tables import ACTIVE
 
-__all__ = ["Calibration", "Measurement"]
+__all__ = ["Calibration", "Measurement", "MemoryWatch"]
 
 _SHORT = 0.1  # seconds; of trees that take less, several are measured
 _SEVERAL = 5
 # The share of made-up values that the label moves by half of their range: these columns win splits
 # then, and yet no node soon holds one label alone.
 _SIGNAL = 0.2
+_EVERY = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,3 +290,60 @@ def _nodes_above(tree: Tree, max_depth: int) -> int:
     for node in np.flatnonzero(~tree.is_leaf):  # the root first
         depths[[tree.left[node], tree.right[node]]] = depths[node] + 1
     return int(np.sum(depths < max_depth)) if max_depth else len(depths)
+
+
+class MemoryWatch:
+    """Samples until the ``with`` block ends: the private memory of each, and what they share once.
+
+    ``process``: its number; this one by default. ``peak`` is in bytes; 0 where the system has
+    no /proc, which is Linux's.
+    """
+
+    def __init__(self, process: int | None = None) -> None:
+        self.peak = 0
+        self._process = "self" if process is None else str(process)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        over = False
+        while not over:
+            over = self._stop.wait(_EVERY)
+            sizes = [_sizes(process) for process in _family(self._process)]
+            private = sum(size.get("RssAnon", 0) for size in sizes)
+            shared = max(size.get("RssShmem", 0) + size.get("RssFile", 0) for size in sizes)
+            self.peak = max(self.peak, private + shared)
+
+
+def _family(process: str) -> list[str]:
+    """A process and all that descend from it, by number."""
+    found = [process]
+    for member in found:
+        for children in Path(f"/proc/{member}/task").glob("*/children"):
+            try:
+                found += children.read_text().split()
+            except OSError:  # it has just ended
+                continue
+    return found
+
+
+def _sizes(process: str) -> dict[str, int]:
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    fields = (line.split() for line in lines if line.startswith("Rss"))
+    return {name.rstrip(":"): 1024 * int(size) for name, size, *_ in fields}

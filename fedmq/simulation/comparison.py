@@ -18,9 +18,8 @@ from fedmq.boosting.xgboost.parity import (
     labelled,
     train_reference,
 )
-from fedmq.simulation.active_table import ACTIVE
-from fedmq.simulation.row_index import by_index
 from fedmq.simulation.simulate import simulate
+from fedmq.simulation.tables import ACTIVE, by_index
 
 __all__ = ["XGBoostComparison", "compare_with_xgboost"]
 

@@ -13,13 +13,12 @@ from fedmq.boosting.objectives.custom import MetricFunction, ObjectiveFunction
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError
 from fedmq.party.data.data_frame import party_features
-from fedmq.party.data.folds import Fold, folds_of
+from fedmq.party.data.splits import Fold, folds_of
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.tables import Fold as Masks
-from fedmq.simulation.active_table import ACTIVE, active_table
-from fedmq.simulation.row_index import by_index
-from fedmq.simulation.training import Surroundings, check_parties, run_training
+from fedmq.simulation.simulate import Surroundings, check_parties, run_training
+from fedmq.simulation.tables import ACTIVE, active_table, by_index
 
 __all__ = ["cv"]
 

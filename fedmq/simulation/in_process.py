@@ -15,8 +15,7 @@ import numpy as np
 
 from fedmq.errors import ConfigError
 from fedmq.party.compute.pool import ComputePool
-from fedmq.party.identity.handshake_sender import HandshakeSender
-from fedmq.party.identity.sealer import Sealer
+from fedmq.party.identity.sealer import HandshakeSender, Sealer
 from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.observe import Recorder, SessionObserver
 from fedmq.party.sessions.runner import Inbox, SessionLane, SessionRunner
@@ -27,8 +26,7 @@ from fedmq.protocol.machine import Machine
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.transport.link import Lane, Link
 from fedmq.transport.memory import MemoryBroker, MemoryLink
-from fedmq.transport.rabbitmq.link import RabbitMQLink
-from fedmq.transport.rabbitmq.temporary import TemporaryTopology
+from fedmq.transport.rabbitmq.link import RabbitMQLink, TemporaryTopology
 
 __all__ = ["MEMORY", "in_own_loop", "run_machines"]
 

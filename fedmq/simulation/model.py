@@ -1,13 +1,17 @@
-"""A model whose shares all lie in one process: what a simulation returns."""
+"""A model whose shares all lie in one process: what a simulation returns.
+
+It scores by the daemons' machines, and is written as one versioned JSON document.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fedmq.boosting.callbacks import evals_log
 from fedmq.boosting.gradients import first_margins
@@ -23,23 +27,28 @@ from fedmq.boosting.xgboost.pooled_tree import (
     pooled_types,
     walk_pooled,
 )
+from fedmq.computation import Given
 from fedmq.errors import ConfigError, DataError
-from fedmq.evaluation.evaluate import evaluate
+from fedmq.evaluation.evaluate import ScoredRows, evaluate, kind_of
 from fedmq.evaluation.report import Report
-from fedmq.evaluation.scored_rows import ScoredRows, kind_of
-from fedmq.leakage.attacks.leaf_weights import LeafWeights
+from fedmq.leakage.attacks.labels import LeafWeights
 from fedmq.party.atomic_file import write_atomically
+from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.data.data_frame import trained_columns
 from fedmq.party.telemetry.metrics import Traffic, Volume
-from fedmq.simulation.active_table import ACTIVE
-from fedmq.simulation.model_file import ModelFile
-from fedmq.simulation.row_index import by_index
-from fedmq.simulation.scoring import scored
+from fedmq.protocol.inference.active import ActiveInference
+from fedmq.protocol.inference.computations import Scores
+from fedmq.protocol.inference.passive import PassiveInference, PassiveRows
+from fedmq.protocol.machine import Machine
+from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
+from fedmq.simulation.tables import ACTIVE, by_index
 
 if TYPE_CHECKING:
     import xgboost
 
-__all__ = ["SimulatedModel"]
+__all__ = ["ModelFile", "Sent", "SimulatedModel", "scored"]
+
+_Figure = Annotated[int, Field(ge=0)]
 
 
 class SimulatedModel:
@@ -328,3 +337,115 @@ class SimulatedModel:
 def _loaded(text: str | bytes, where: str) -> SimulatedModel:
     file = ModelFile.loads(text, where)
     return SimulatedModel(file.share, file.passive_shares, file.volumes(), file.epsilon_spent)
+
+
+def scored(
+    share: ActiveShare,
+    passive_shares: Mapping[str, PassiveShare],
+    values: Mapping[str, NDArray[np.float32]],
+    base_margin: Any = None,
+) -> Scores:
+    """Margins and predictions of rows; ``values`` float32 (rows, trained features) by party.
+
+    ``base_margin``, (rows,) or (rows, classes): where each row starts, not at the base score.
+
+    Raises:
+        DataError: a party has another number of rows, or ``base_margin`` has.
+    """
+    rows = len(values[ACTIVE])
+    first = None
+    if base_margin is not None:
+        first = first_margins(base_margin, rows, share.params.outputs, ACTIVE)
+    machine = ActiveInference(share, values[ACTIVE], base_margin=first)
+    machines: dict[str, Machine] = {ACTIVE: machine}
+    for party, held in passive_shares.items():
+        if len(values[party]) != rows:
+            raise DataError(f"{party} has {len(values[party])} rows, {ACTIVE} has {rows}")
+        if party in machine.peers:
+            asked = Given(PassiveRows(held, values[party], None))
+            machines[party] = PassiveInference(ACTIVE, asked)
+    if not rows:
+        several = share.params.outputs > 1
+        nothing = np.empty((0, share.params.outputs) if several else 0, np.float32)
+        named = several and share.params.objective == "multi:softmax"
+        return Scores(nothing, nothing[:, 0] if named else nothing)
+
+    async def score() -> list[Any]:
+        return await run_machines(machines, ThreadPool(), MEMORY, "inference", Traffic())
+
+    scores: Scores = in_own_loop(score())[0]
+    return scores
+
+
+class Sent(BaseModel):
+    """What one party sent to another in the training, of one kind of message."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sender: str
+    recipient: str
+    kind: str
+    messages: _Figure
+    bytes: _Figure
+
+
+class ModelFile(BaseModel):
+    """The document. Its shares are those that the parties of a federation would keep apart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    format: Literal["fedmq.simulated-model"] = "fedmq.simulated-model"
+    version: Annotated[int, Field(strict=True)] = 1
+    share: ActiveShare
+    passive_shares: tuple[PassiveShare, ...]
+    epsilon_spent: float | None
+    traffic: tuple[Sent, ...]
+
+    @field_validator("version")
+    @classmethod
+    def _known(cls, version: int) -> int:
+        if version != 1:
+            raise ValueError(
+                f"version {version} is unknown; this fedmq reads version 1, so use the fedmq that "
+                "wrote the file"
+            )
+        return version
+
+    @classmethod
+    def loads(cls, text: str | bytes, where: str) -> ModelFile:
+        """The document in ``text``.
+
+        Raises:
+            DataError: it is none that this fedmq reads; the text begins with ``where``, a file.
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ConfigError as error:
+            raise DataError(f"{where}: params: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"]) or "document"
+            raise DataError(f"{where}: not a model: {key}: {first['msg']}") from None
+
+    @staticmethod
+    def counted(traffic: Traffic) -> tuple[Sent, ...]:
+        """``traffic`` as the document has it."""
+        return tuple(
+            Sent(
+                sender=sender,
+                recipient=recipient,
+                kind=kind,
+                messages=volume.messages,
+                bytes=volume.bytes,
+            )
+            for (sender, recipient), kinds in traffic.volumes.items()
+            for kind, volume in kinds.items()
+        )
+
+    def volumes(self) -> Traffic:
+        """The traffic of the training."""
+        traffic = Traffic()
+        for sent in self.traffic:
+            volume = Volume(sent.messages, sent.bytes)
+            traffic.volumes[sent.sender, sent.recipient][sent.kind] = volume
+        return traffic

@@ -1,15 +1,21 @@
-"""A party's connection to its federation: the one interface that every transport implements."""
+"""A party's connection to its federation: the one interface that every transport implements.
+
+Scores go before the long messages and computations of a training. Each lane has a worker, which
+hands its deliveries to the party.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args
 
 from fedmq.errors import Oversized
-from fedmq.transport.priority import PriorityGate
+from fedmq.transport.background_tasks import BackgroundTasks, being_cancelled
 
 __all__ = [
     "LANES",
@@ -17,12 +23,15 @@ __all__ = [
     "PASSING",
     "Delivery",
     "Lane",
+    "LaneWorkers",
     "Link",
     "LinkState",
     "OnDelivery",
     "OnState",
+    "PriorityGate",
     "Settlement",
 ]
+
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +45,8 @@ of it when it restarts, or after some minutes. Who sends again takes another lan
 The lane ``online`` is transient: nothing on it is confirmed, written to disk or delivered again.
 Whoever asks there waits for the answer, and asks again if there is none.
 """
-
 LANES: tuple[Lane, ...] = get_args(Lane)
+
 PASSING: tuple[Lane, ...] = ("bulk", "online")
 """Those that keep nothing: neither over a restart of the broker nor among the dead letters."""
 
@@ -47,6 +56,9 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024 + 16 * 1024
 Whatever can be split is: most messages have a quarter of a megabyte, and none but bitmaps over all
 rows more than one.
 """
+
+_LONGEST_WAIT_SECONDS = 0.05
+"""A training goes on, however many scores are asked for."""
 
 
 class Settlement(Protocol):
@@ -97,6 +109,8 @@ class LinkState:
 
 
 OnDelivery = Callable[[Delivery], Awaitable[None]]
+
+
 OnState = Callable[[LinkState], None]
 
 
@@ -192,3 +206,81 @@ class Link(ABC):
         log.warning(
             "%s: dead-lettered message %s from %s: %s", self.party, message_id, sender, reason
         )
+
+
+class PriorityGate:
+    """Held while a score is computed; whoever has a long message waits for it, but not for long.
+
+    To seal, send, store and open a megabyte keeps a core busy for milliseconds each, and a score
+    passes through the same processes.
+    """
+
+    def __init__(self) -> None:
+        self._holders = 0
+        self._free = asyncio.Event()
+        self._free.set()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Hold the gate; several scores may hold it at once."""
+        self._holders += 1
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._free.set()
+
+    async def wait(self) -> None:
+        """Return when no score holds the gate, or after 50 ms."""
+        if self._holders:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
+                    await self._free.wait()
+
+
+class LaneWorkers:
+    """Calls ``on_delivery`` for one delivery at a time per lane, in the order of their arrival.
+
+    Each lane has a task of its own. A client library cancels its callbacks when a connection drops,
+    and ``on_delivery`` must not be cut off in the middle. What it raises sends the delivery to the
+    dead letters.
+    """
+
+    def __init__(self, party: str, on_delivery: OnDelivery) -> None:
+        self._party = party
+        self._on_delivery = on_delivery
+        # Unbounded, for a broker sends no more than the prefetch count ahead of acknowledgements.
+        self._waiting: dict[Lane, asyncio.Queue[Delivery]] = {
+            lane: asyncio.Queue() for lane in LANES
+        }
+        self._tasks = BackgroundTasks()
+        for lane in LANES:
+            self._tasks.spawn(self._run(lane), name=f"{party} reads {lane}")
+
+    def put(self, delivery: Delivery) -> None:
+        """Queue a delivery behind the others of its lane."""
+        self._waiting[delivery.lane].put_nowait(delivery)
+
+    def drop_waiting(self) -> None:
+        """Drop what waits: its connection is gone, and the broker will deliver it again."""
+        for waiting in self._waiting.values():
+            while not waiting.empty():
+                waiting.get_nowait()
+
+    async def close(self) -> None:
+        """End the workers; an ``on_delivery`` that is running is cancelled."""
+        await self._tasks.close()
+
+    async def _run(self, lane: Lane) -> None:
+        while True:
+            delivery = await self._waiting[lane].get()
+            try:
+                await self._on_delivery(delivery)
+            except (Exception, asyncio.CancelledError) as error:
+                if being_cancelled():
+                    raise
+                # One bad message never stalls a queue.
+                log.exception("%s: cannot handle message %s", self._party, delivery.message_id)
+                await delivery.dead_letter(f"{type(error).__name__}: {error}")

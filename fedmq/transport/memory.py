@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fedmq.errors import LinkError, Unroutable
-from fedmq.transport.lane_workers import LaneWorkers
-from fedmq.transport.link import LANES, Delivery, Lane, Link, OnDelivery, OnState
+from fedmq.transport.link import LANES, Delivery, Lane, LaneWorkers, Link, OnDelivery, OnState
 
 __all__ = ["DeadLetter", "MemoryBroker", "MemoryLink"]
 

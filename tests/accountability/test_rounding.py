@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmq.accountability.rounding import same_but_rounded
+from fedmq.accountability.replay import same_but_rounded
 from fedmq.errors import Inconsistent
 from fedmq.messages.array import pack_payload
 from fedmq.messages.training import HistogramReply

@@ -12,8 +12,7 @@ from fedmq.errors import FedmqError, Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.consent import Consent
-from fedmq.party.consent.daily_quota import DAY, DailyQuota
+from fedmq.party.consent.consent import DAY, Consent, DailyQuota
 from fedmq.protocol.alignment.passive import PassiveAlignment
 from tests.party.sealed_parties import envelope
 from tests.protocol.alignment.alignments import Own, machines

@@ -32,7 +32,7 @@ from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.decoys import DecoyActiveTraining
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.transport.sealing.padding import padded_length
+from fedmq.transport.sealing.connection import padded_length
 from tests.accountability.audited import AuditedDaemons
 from tests.party.daemons_in_memory import PARTIES
 from tests.protocol.federation import (

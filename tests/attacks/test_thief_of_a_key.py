@@ -14,10 +14,9 @@ from fedmq.messages.codec import Parts, frame, pack, unframe
 from fedmq.messages.envelope import Envelope
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
-from fedmq.transport.sealing.connection import Seal
+from fedmq.transport.sealing.connection import Seal, pad
 from fedmq.transport.sealing.keys import PrivateKeys
 from fedmq.transport.sealing.noise import Initiator, respond
-from fedmq.transport.sealing.padding import pad
 from tests.party.sealed_parties import envelope, shake_hands
 
 BANK, TELCO = PrivateKeys.generate(), PrivateKeys.generate()

@@ -22,8 +22,8 @@ import numpy as np
 
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.cli.daemon_request import request_daemon
+from fedmq.party.configuration.federation import pin
 from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.configuration.pinning import pin
 from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.operations.control import send_request

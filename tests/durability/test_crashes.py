@@ -12,14 +12,14 @@ import pytest
 
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.computation import Given
-from fedmq.party.data.folds import folds_of
+from fedmq.party.data.splits import folds_of
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
-from fedmq.simulation.training import chained
+from fedmq.simulation.simulate import chained
 from tests.crash_simulator import Build, CrashSimulation, Faults
 from tests.protocol.alignment.alignments import machines, people
 from tests.seeds import each_seed, some_seeds

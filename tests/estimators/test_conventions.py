@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from fedmq.estimators.classifier import FederatedClassifier
-from fedmq.estimators.estimator import FederatedEstimator
-from fedmq.estimators.regressor import FederatedRegressor
+from fedmq.estimators.estimator import FederatedClassifier, FederatedEstimator, FederatedRegressor
 from tests.boosting.tables import scattered
 
 EVERY_OTHER = {"telco": slice(1, None, 2)}

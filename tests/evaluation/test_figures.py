@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.evaluation.binary import (
+from fedmq.evaluation.evaluate import ScoredRows, evaluate, kind_of, with_intervals
+from fedmq.evaluation.figures import (
     binary_charts,
     binary_metrics,
     binary_tables,
     calibration,
+    class_metrics,
+    class_tables,
     lift,
+    regression_metrics,
+    regression_tables,
 )
-from fedmq.evaluation.bootstrap import with_intervals
-from fedmq.evaluation.classes import class_metrics, class_tables
-from fedmq.evaluation.evaluate import evaluate
 from fedmq.evaluation.groups import group_table
-from fedmq.evaluation.regression import regression_metrics, regression_tables
-from fedmq.evaluation.scored_rows import ScoredRows, kind_of
 
 RANDOM = np.random.default_rng(3)
 SCORE = RANDOM.random(500).round(2)  # with many ties

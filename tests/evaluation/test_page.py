@@ -11,11 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmq.evaluation.chart_svg import drawing
-from fedmq.evaluation.evaluate import evaluate
-from fedmq.evaluation.page import html_of
+from fedmq.evaluation.evaluate import ScoredRows, evaluate
+from fedmq.evaluation.page import drawing, html_of
 from fedmq.evaluation.report import Chart, Line, Report
-from fedmq.evaluation.scored_rows import ScoredRows
 
 SCRIPT = "<script>alert(1)</script>"
 

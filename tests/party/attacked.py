@@ -17,8 +17,7 @@ from fedmq.messages.body import Abort
 from fedmq.messages.codec import Parts, encode, frame, read_header, unframe
 from fedmq.messages.envelope import Envelope
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.identity.handshake_sender import HandshakeSender
-from fedmq.party.identity.sealer import Sealer
+from fedmq.party.identity.sealer import HandshakeSender, Sealer
 from fedmq.party.sessions.runner import Inbox, Publish, SessionRunner
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine

@@ -17,8 +17,7 @@ import fedmq
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DaemonError, Refused
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.configuration.job import TrainingJob
-from fedmq.party.configuration.split import ByGroup, ByNewest
+from fedmq.party.configuration.job import ByGroup, ByNewest, TrainingJob
 from fedmq.party.data.loading import LoadActiveTable
 from fedmq.protocol.training.tables import ActiveTable
 from tests.cli.command import fedmq as command

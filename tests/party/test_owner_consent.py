@@ -16,7 +16,7 @@ import pytest
 from fedmq.errors import DaemonError
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.operations import policy_file
+from fedmq.party.operations import consent_commands as policy_file
 from tests.party.daemons_in_memory import DaemonsInMemory
 
 TERMS = {"rows": 40, "engine": "plain", "trees": 2, "max_depth": 2, "max_bin": 8, "alignment": ""}

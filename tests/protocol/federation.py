@@ -23,7 +23,7 @@ from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
-from fedmq.simulation.training import chained
+from fedmq.simulation.simulate import chained
 from tests.simulator import Simulation
 
 ACTIVE = "bank"

@@ -7,7 +7,7 @@ import pytest
 
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
-from fedmq.party.operations.broker_latency import BrokerLatency
+from fedmq.party.operations.broker import BrokerLatency
 from fedmq.simulation import estimate as estimation
 from fedmq.simulation.calibration import Measurement
 from fedmq.simulation.estimate import Estimate

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from fedmq.transport.rabbitmq.temporary import TemporaryTopology
+from fedmq.transport.rabbitmq.link import TemporaryTopology
 from tests.rabbitmq_node import RabbitNode
 from tests.transport.federations import PARTIES, Federation, MemoryFederation, RabbitFederation
 

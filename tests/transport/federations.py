@@ -9,9 +9,8 @@ from fedmq.transport.backoff import Backoff
 from fedmq.transport.link import Delivery, Link, LinkState, OnState
 from fedmq.transport.memory import MemoryBroker, MemoryLink
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
 from fedmq.transport.rabbitmq.link import RabbitMQLink
-from fedmq.transport.rabbitmq.received import Received
 from fedmq.transport.rabbitmq.topology import dead_queue_name
 
 PARTIES = ("bank", "telco", "retail")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fedmq.transport.lane_workers import LaneWorkers
-from fedmq.transport.link import Delivery, Lane
+from fedmq.transport.link import Delivery, Lane, LaneWorkers
 
 
 class Unsettled:

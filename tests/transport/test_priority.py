@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fedmq.transport.priority import PriorityGate
+from fedmq.transport.link import PriorityGate
 
 
 async def test_a_long_message_waits_until_the_last_score_is_through() -> None:

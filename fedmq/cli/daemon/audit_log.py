@@ -11,9 +11,7 @@ import click
 from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
-from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.audit_search import AuditSearch
-from fedmq.party.consent.question_log import question_logs
+from fedmq.party.consent.audit_log import AuditLog, AuditSearch, question_logs
 
 __all__ = ["audit_log"]
 

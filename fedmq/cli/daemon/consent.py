@@ -16,7 +16,7 @@ from fedmq.cli.next_step import print_next_step
 from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument, state_folder
 from fedmq.cli.table import joined, table
-from fedmq.party.consent.terms_in_words import asked_in_words, terms_in_words
+from fedmq.party.consent.terms import asked_in_words, terms_in_words
 
 __all__ = ["approve", "inbox", "refuse"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.margin_columns import margins_of
-from fedmq.party.data.number_spelling import NumberSpelling
+from fedmq.party.data.columns import NumberSpelling
+from fedmq.party.data.loading import margins_of
 from fedmq.party.data.sources.csv_file import CsvFile
 
 __all__ = ["asked_margins", "base_margin_option"]

@@ -18,13 +18,11 @@ from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, name_party, party_argument
 from fedmq.cli.table import joined, table
 from fedmq.errors import ConfigError, DataError, Refused
-from fedmq.evaluation.card import card_of, worth_of
-from fedmq.evaluation.card_markdown import markdown_of
+from fedmq.evaluation.card import card_of, markdown_of, worth_of
 from fedmq.evaluation.report import Report
 from fedmq.party.atomic_file import write_atomically
-from fedmq.party.card.card_file import CardFile, Signature
-from fedmq.party.card.endorsement import Endorsement, endorse, share_hash
 from fedmq.party.card.model_card import Worth
+from fedmq.party.card.signed_card import CardFile, Endorsement, Signature, endorse, share_hash
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.identity import private_keys

@@ -16,8 +16,8 @@ from fedmq.cli.next_step import print_next_step
 from fedmq.cli.progress import ProgressBar
 from fedmq.cli.setup.example_data import breast_cancer
 from fedmq.protocol.events import Report
-from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.simulate import simulate
+from fedmq.simulation.tables import ACTIVE
 
 __all__ = ["demo"]
 

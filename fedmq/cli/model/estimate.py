@@ -19,11 +19,11 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.loading import Aligned, LoadActiveTable
-from fedmq.party.operations.broker_latency import BrokerLatency, latency_of_broker
+from fedmq.party.operations.broker import BrokerLatency, latency_of_broker
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.protocol.records import most_sums
 from fedmq.simulation import estimate as estimation
-from fedmq.simulation.active_table import ACTIVE
+from fedmq.simulation.tables import ACTIVE
 
 __all__ = ["estimate"]
 

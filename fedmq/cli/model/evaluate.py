@@ -23,16 +23,18 @@ from fedmq.cli.output import json_option, print_result
 from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.table import joined, table
 from fedmq.errors import ConfigError, DataError
+from fedmq.evaluation.evaluate import ScoredRows, kind_of
 from fedmq.evaluation.evaluate import evaluate as evaluated
 from fedmq.evaluation.page import html_of
 from fedmq.evaluation.report import Report, ReportTable
-from fedmq.evaluation.scored_rows import ScoredRows, kind_of
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
-from fedmq.party.data.text_column import ReadTextColumn
-from fedmq.party.store.documents import ModelStore, held_out_rows, reports
+from fedmq.party.data.table import ReadTextColumn
+from fedmq.party.store.held_out import HeldOutRows
+from fedmq.party.store.model_documents import keep_document
+from fedmq.party.store.models import ModelStore
 
 __all__ = ["evaluate", "held_out_report"]
 

@@ -15,9 +15,8 @@ from fedmq.cli.output import json_option, print_result
 from fedmq.cli.setup.broker_folder import BrokerFolder
 from fedmq.errors import ConfigError, LinkError
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.identity.join_request import JoinRequest
-from fedmq.party.identity.signed_certificate import write_signed
-from fedmq.party.operations.broker_check import Finding, check_broker
+from fedmq.party.identity.joining import JoinRequest, write_signed
+from fedmq.party.operations.broker import Finding, check_broker
 from fedmq.transport.rabbitmq.certificates import DAYS, expiry
 from fedmq.transport.rabbitmq.topology import check_name
 

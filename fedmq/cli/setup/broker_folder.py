@@ -12,7 +12,7 @@ from pathlib import Path
 import fedmq
 from fedmq.errors import ConfigError
 from fedmq.party.atomic_file import write_atomically
-from fedmq.party.identity.join_request import JoinRequest
+from fedmq.party.identity.joining import JoinRequest
 from fedmq.transport.rabbitmq.certificates import Authority, Certificate
 from fedmq.transport.rabbitmq.definitions import definitions
 

@@ -18,8 +18,8 @@ from fedmq.cli.progress import ProgressBar
 from fedmq.cli.table import joined, table
 from fedmq.errors import DataError
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.data.descriptions import DescribeTable
 from fedmq.party.data.table import ReadTable
-from fedmq.party.data.table_description import DescribeTable
 from fedmq.party.data.validation import validate_source
 from fedmq.party.store.alignments import AlignmentStore
 

@@ -16,10 +16,9 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.toml_file import read_toml
 from fedmq.party.identity import private_keys
-from fedmq.party.identity.join_request import JoinRequest
+from fedmq.party.identity.joining import JoinRequest, SignedCertificate
 from fedmq.party.identity.private_keys import KeyRing
-from fedmq.party.identity.signed_certificate import SignedCertificate
-from fedmq.transport.rabbitmq.certificate_request import new_request
+from fedmq.transport.rabbitmq.certificates import new_request
 from fedmq.transport.rabbitmq.topology import check_name
 from fedmq.transport.sealing.keys import PrivateKeys
 

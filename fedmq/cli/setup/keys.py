@@ -17,8 +17,8 @@ from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.setup.daemon_reload import taken_up
 from fedmq.cli.table import table
 from fedmq.errors import ConfigError
+from fedmq.party.configuration.federation import pin, pinned
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.configuration.pinning import pin, pinned
 from fedmq.party.configuration.toml_file import read_toml
 from fedmq.party.identity import private_keys
 from fedmq.party.identity.private_keys import PASSPHRASE_VARIABLE, KeyRing

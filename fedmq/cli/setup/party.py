@@ -14,12 +14,11 @@ from fedmq.cli.party_argument import PARTY_HELP, party_argument
 from fedmq.cli.setup.daemon_reload import taken_up
 from fedmq.cli.table import joined, table
 from fedmq.errors import ConfigError
-from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.membership import add_party, remove_party
+from fedmq.party.configuration.federation import Federation, add_party, remove_party
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.configuration.toml_file import read_toml
-from fedmq.party.identity.join_request import JoinRequest
-from fedmq.party.operations.certificate_expiry import certificate_expiry
+from fedmq.party.identity.joining import JoinRequest
+from fedmq.party.operations.health import certificate_expiry
 
 __all__ = ["party"]
 

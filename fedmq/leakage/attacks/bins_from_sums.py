@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "MOST_ROWS",
     "NodeSums",
     "Placed",
+    "SubsetSums",
     "fingerprints",
     "followed",
     "left_shares",
@@ -26,15 +28,14 @@ __all__ = [
 
 # A pair as one number modulo 2^64, such that sums of pairs are sums of numbers.
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)
-
 # A node of more rows has more sets of 2 than are worth a table; sets of 3 grow with the cube.
 _MOST_ROWS = 1200
 _MOST_ROWS_OF_THREES = 160
-
 # Directions in which the equations say less than this, of what the best one says, are left out.
 _SMALLEST_EIGENVALUE = 1e-10
 _SMALLEST_REST = 1e-7
 _MOST_STEPS = 300
+MOST_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,3 +205,41 @@ def _solved(
         before, squares = squares, np.where(open_, (rest**2).sum(axis=0), squares)
         direction = rest + np.where(open_, squares / np.where(open_, before, 1.0), 0.0) * direction
     return weights
+
+
+class SubsetSums:
+    """The sums of all sets of up to 32 rows, whose gradients are ``own`` uint64 (rows,).
+
+    Gradients and sums are fingerprints modulo 2^64.
+    """
+
+    def __init__(self, own: NDArray[np.uint64]) -> None:
+        if len(own) > MOST_ROWS:
+            raise ValueError(f"{len(own)} rows, all sets of {MOST_ROWS} can be tried")
+        self._rows = len(own)
+        self._half = len(own) // 2
+        first, self._second = _all_sums(own[: self._half]), _all_sums(own[self._half :])
+        self._order = np.argsort(first, kind="stable")
+        self._first = first[self._order]
+
+    def rows(self, total: np.uint64) -> NDArray[np.bool_] | None:
+        """The one set with this sum, bool (rows,); None where there is none, or more than one."""
+        with np.errstate(over="ignore"):
+            wanted = total - self._second
+        begin = np.searchsorted(self._first, wanted, "left")
+        count = np.searchsorted(self._first, wanted, "right") - begin
+        if count.sum() != 1:
+            return None
+        place = int(np.argmax(count))
+        low, high = int(self._order[begin[place]]), place
+        bits = low | high << self._half
+        return (bits >> np.arange(self._rows) & 1).astype(np.bool_)
+
+
+def _all_sums(own: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Sums of all sets, by the number whose bits they are: uint64 (2^n,)."""
+    sums = np.zeros(1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for value in own:
+            sums = np.concatenate((sums, sums + value))
+    return sums

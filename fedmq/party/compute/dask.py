@@ -13,7 +13,7 @@ from typing import Any
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, FedmqError, LinkError
 from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
-from fedmq.party.configuration.compute import dask_address
+from fedmq.party.configuration.party import dask_address
 
 __all__ = ["DaskPool"]
 

@@ -24,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 
 from fedmq.computation import Computation
 from fedmq.party.telemetry.timeline import Span
-from fedmq.transport.priority import PriorityGate
+from fedmq.transport.link import PriorityGate
 
 __all__ = ["SINGLE_THREAD", "ComputePool", "OnDone", "ThreadPool", "run_pickled", "run_timed"]
 

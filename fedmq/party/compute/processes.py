@@ -38,7 +38,7 @@ from fedmq.errors import FedmqError
 from fedmq.large_array import FILES, descriptor_of, write_array
 from fedmq.party.compute.pool import ComputePool, OnDone, run_pickled
 from fedmq.party.telemetry.timeline import Span
-from fedmq.transport.priority import PriorityGate
+from fedmq.transport.link import PriorityGate
 
 __all__ = [
     "Address",

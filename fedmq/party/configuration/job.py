@@ -5,23 +5,50 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from fedmq.boosting.params import TrainParams, as_stored
 from fedmq.errors import ConfigError
 from fedmq.messages.body import ModelId
 from fedmq.messages.envelope import PartyName
 from fedmq.messages.training import MOST_FOLDS
-from fedmq.party.configuration.split import Split
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.privacy.registry import engine_named
 
-__all__ = ["AlignmentJob", "TrainingJob"]
+__all__ = ["AlignmentJob", "ByGroup", "ByNewest", "Split", "TrainingJob", "column_of"]
 
-
+_Column = Annotated[str, Field(min_length=1)]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")]
+
+
+class _ByColumn(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ByGroup(_ByColumn):
+    """Rows of one group, such as a household, stay together."""
+
+    group: _Column
+    """The column that names the group of each row."""
+
+
+class ByNewest(_ByColumn):
+    """The rows with the latest dates are held out."""
+
+    newest: _Column
+    """The column with the dates, as in 2026-11-22, or with numbers."""
+
+
+Split = Literal["random", "stratified"] | ByGroup | ByNewest
+
+
+def column_of(split: Split) -> str | None:
+    """The label holder's column that ``split`` reads, if any."""
+    if isinstance(split, ByGroup):
+        return split.group
+    return split.newest if isinstance(split, ByNewest) else None
 
 
 def _shares(evaluation: float | dict[str, float]) -> float | dict[str, float]:

@@ -3,30 +3,164 @@
 from __future__ import annotations
 
 import os
+import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from fedmq.boosting.objectives.custom import NamedFunction, check_reference
 from fedmq.errors import ConfigError
 from fedmq.messages.envelope import PartyName
-from fedmq.party.configuration.compute import ComputeSection
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.functions import FunctionsSection
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.configuration.telemetry import TelemetrySection
-from fedmq.party.configuration.tls import TlsSection
 from fedmq.party.configuration.toml_file import FilePath, Section, read_toml
 from fedmq.protocol.session import RetryPolicy
 from fedmq.transport.rabbitmq.address import BrokerAddress
 
-__all__ = ["BROKER_VARIABLE", "PartyFile"]
+__all__ = [
+    "BROKER_VARIABLE",
+    "ComputeSection",
+    "FunctionsSection",
+    "PartyFile",
+    "TelemetrySection",
+    "TlsSection",
+    "dask_address",
+]
+
+_SCHEME = "dask://"
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_References = Mapping[str, Annotated[str, AfterValidator(check_reference)]]
 
 BROKER_VARIABLE = "FEDMQ_BROKER"
 """Environment variable that overrides ``broker``: another host name inside containers."""
+
+
+class TlsSection(Section):
+    """PEM files; with ``certificate`` and ``key`` the login is by RabbitMQ's mechanism EXTERNAL."""
+
+    ca: FilePath
+    """The authority that signed the broker's certificate."""
+    certificate: FilePath | None = None
+    """This party's own certificate, with which it logs in without a password."""
+    key: FilePath | None = None
+    """The private key of that certificate."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key belong together; one of them is missing")
+        return self
+
+    def context(self) -> ssl.SSLContext:
+        """The files as a context for connections; raises ConfigError where one cannot be used."""
+        for path in (self.ca, self.certificate, self.key):
+            try:
+                if path is not None:
+                    path.read_bytes()
+            except FileNotFoundError:
+                raise ConfigError(f"tls: {path}: there is no such file") from None
+            except OSError as error:
+                raise ConfigError(f"tls: {path}: cannot be read: {error.strerror}") from None
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except ssl.SSLError:
+            raise ConfigError(f"tls.ca: {self.ca} holds no certificate in PEM") from None
+        try:
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except ssl.SSLError:
+            raise ConfigError(
+                f"tls: {self.certificate} and {self.key} are no certificate and its key in PEM"
+            ) from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+
+def _bytes(text: str) -> str:
+    number, _, unit = text.partition(" ")
+    if unit not in _UNITS or not number.replace(".", "", 1).isdigit():
+        raise ValueError(f"{text!r} is no size; write a number, a space, and KB, MB, GB or TB")
+    return text
+
+
+def dask_address(url: str) -> str:
+    """``dask://host:port`` as Dask's own address; ``dask://tls://host:port`` keeps its scheme.
+
+    Raises:
+        ValueError: the URL is none.
+    """
+    rest = url.removeprefix(_SCHEME)
+    if rest == url or ":" not in rest:
+        raise ValueError(f"{url!r} is no address of a Dask scheduler; write dask://host:8786")
+    return rest if "://" in rest else f"tcp://{rest}"
+
+
+def _dask(url: str) -> str:
+    dask_address(url)
+    return url
+
+
+class ComputeSection(Section):
+    """Worker processes for the arithmetic, and the memory for what they share.
+
+    All cores and all memory when left out. Ciphertexts beyond ``memory`` ("2 GB") lie in files in
+    the party's state folder while a tree grows.
+    """
+
+    workers: Annotated[int, Field(ge=1)] | None = None
+    """Worker processes; one per core when left out."""
+    dask: Annotated[str, AfterValidator(_dask)] | None = None
+    """A Dask scheduler, whose workers compute instead: written ``compute = "dask://…"``."""
+    memory: Annotated[str, AfterValidator(_bytes)] | None = None
+    """Memory for what they share, such as "2 GB"; what goes beyond lies in the state folder."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """``memory`` as a number."""
+        if self.memory is None:
+            return None
+        number, _, unit = self.memory.partition(" ")
+        return int(float(number) * _UNITS[unit])
+
+
+class FunctionsSection(Section):
+    """Functions of Python that a job may name; they are imported where this party computes."""
+
+    obj: _References = Field(default_factory=dict)
+    """Objectives, as `xgboost.train` takes them, such as `{ focal = "losses:focal" }`."""
+    custom_metric: _References = Field(default_factory=dict)
+    """Metrics, as `xgboost.train` takes them, such as `{ profit = "losses:profit" }`."""
+
+    def named(self, kind: str, name: str | None) -> NamedFunction | None:
+        """The function of this ``name``; ``kind`` is ``obj`` or ``custom_metric``.
+
+        Raises:
+            ConfigError: there is none of that name.
+        """
+        if name is None:
+            return None
+        references: Mapping[str, str] = getattr(self, kind)
+        if name not in references:
+            known = ", ".join(references) or "none"
+            raise ConfigError(
+                f"{kind} = {name!r}: functions.{kind} of this party's file has no such name, "
+                f"but {known}"
+            )
+        return NamedFunction(f"functions.{kind}.{name}", references[name])
+
+
+class TelemetrySection(Section):
+    """Needs the extra ``fedmq[otel]``. The collector is this party's own, or one they share."""
+
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^/]+")]
+    """A collector that takes OTLP over HTTP, such as ``http://127.0.0.1:4318/v1/traces``."""
+    scores: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """The share of online batches that is traced; the same ones where parties say the same."""
 
 
 def _url(url: str, key: str = "broker") -> str:

@@ -1,4 +1,4 @@
-"""The ``[policy]`` of a party: what it takes part in."""
+"""The ``[policy]`` of a party: what it takes part in, and what it has agreed to once for all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,54 @@ from fedmq.boosting.model.lookup_table import Explain
 from fedmq.errors import ConfigError
 from fedmq.messages.body import LONGEST_CONSENT
 from fedmq.messages.envelope import PartyName
-from fedmq.party.configuration.standing_consent import StandingConsent
 from fedmq.party.configuration.toml_file import Section
 from fedmq.privacy.registry import ENGINES, engine_named
 
-__all__ = ["PolicySection"]
+__all__ = ["Particular", "PolicySection", "StandingConsent"]
+
+
+Particular = Literal[
+    "continues a model",
+    "cross-validation",
+    "monotone constraints",
+    "interaction constraints",
+    "sets of categories",
+    "vector leaves",
+    "decoys",
+]
+"""What a training may have beside its size."""
+SessionKind = Literal["alignment", "training", "inference"]
+
+
+class StandingConsent(Section):
+    """Sessions about which the owner is not asked; a size that is left out is 0, and allows none.
+
+    ``fedmq approve --alike`` writes it, with the sizes of what was asked.
+    """
+
+    peer: PartyName
+    """Who may ask."""
+    session: Literal["alignment", "training"]
+    """For what."""
+    alignment: str = ""
+    """The alignment that is made, or that selects the rows; empty where rows are matched without
+    one."""
+    parties: tuple[PartyName, ...] = ()
+    """All parties of an alignment, the label holder first."""
+    engine: str = ""
+    """The engine of a training."""
+    most_rows: Annotated[int, Field(ge=0)] = 0
+    """Rows of a training."""
+    most_trees: Annotated[int, Field(ge=0)] = 0
+    """Its trees."""
+    most_depth: Annotated[int, Field(ge=0)] = 0
+    """Their depth."""
+    most_bins: Annotated[int, Field(ge=0)] = 0
+    """Its `max_bin`."""
+    most_gradient_bits: Annotated[int, Field(ge=0)] = 0
+    """Its `gradient_bits`, as they are announced."""
+    particulars: tuple[Particular, ...] = ()
+    """What it may have beside: other trainings are asked about."""
 
 
 def _known_engines(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -32,9 +75,6 @@ def _options_of_engines(options: Mapping[str, Mapping[str, Any]]) -> Mapping[str
         except ConfigError as error:
             raise ValueError(str(error)) from None
     return options
-
-
-SessionKind = Literal["alignment", "training", "inference"]
 
 
 class PolicySection(Section):

@@ -1,4 +1,4 @@
-"""What was asked of this party and what it answered: a file that is only ever appended to.
+"""What was asked of this party, and what did it answer? Files that are only ever appended to.
 
 Each line holds the SHA-256 of the line before it. Whoever changes, removes or inserts a line must
 rewrite all that follow; who keeps a copy of the last hash elsewhere (``fedmq audit-log verify``
@@ -7,25 +7,40 @@ prints it) notices that too.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import hashlib
+import hmac
 import itertools
 import json
+import logging
 import os
+import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fedmq.errors import ConfigError, DataError
+from fedmq.errors import ConfigError, DataError, FedmqError, Refused
 
-__all__ = ["AuditLog", "now"]
+__all__ = ["AuditLog", "AuditSearch", "QuestionLog", "audited", "now", "question_logs"]
+
+
+log = logging.getLogger(__name__)
 
 _BEGINNING = "0" * 64
 _ROOM = 4096  # bytes; the longest entry takes a few hundred
 _BLOCK = 65536  # bytes that are read at once, from the end
 _VERIFIED_AT_START = 1000  # entries that a daemon verifies when it starts
+
+_MOST_READ = 200_000
+"""Entries that one search reads: a page must not wait for years of them."""
+_WRITE_EVERY = 1.0
+_FOLDER = "audit"
+_PREFIX = "questions-"
 
 
 class AuditLog:
@@ -203,3 +218,133 @@ def now() -> str:
 
 def _hash(line: str) -> str:
     return hashlib.sha256(line.encode()).hexdigest()
+
+
+async def audited(audit_log: AuditLog, party: str, event: str, /, **details: Any) -> None:
+    """Record ``event`` of ``party``, beside the event loop; it is on the disk when this returns.
+
+    Raises:
+        Refused: it cannot be recorded; why is for the party's own log.
+    """
+    try:
+        await asyncio.to_thread(audit_log.record, event, **details)
+    except FedmqError as error:
+        log.error("%s: %s", party, error)
+        raise Refused(f"{party} cannot write its audit log") from error
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSearch:
+    """What an entry must have: this ``event``, this ``peer``, these words somewhere in it.
+
+    What is empty holds for all. ``before``: its number is smaller.
+    """
+
+    event: str = ""
+    peer: str = ""
+    text: str = ""
+    before: int | None = None
+
+    def finds(self, entry: dict[str, Any]) -> bool:
+        """Whether ``entry`` is looked for."""
+        return (
+            self.event in ("", entry.get("event", ""))
+            and self.peer in ("", entry.get("peer", ""))
+            and (self.before is None or entry["number"] < self.before)
+            and (not self.text or self.text.lower() in _words(entry))
+        )
+
+    def entries(self, log: AuditLog, most: int) -> list[dict[str, Any]]:
+        """The last ``most`` of them, the newest first; DataError for a line that is no entry."""
+        return list(itertools.islice(filter(self.finds, self._read(log)), most))
+
+    def _read(self, log: AuditLog) -> Iterator[dict[str, Any]]:
+        return itertools.islice(log.latest(), _MOST_READ)
+
+
+def _words(entry: dict[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False).lower()
+
+
+class QuestionLog:
+    """Files by day in ``state/audit``. The key of the hashes stays beside them, with the owner.
+
+    Whoever holds the key can look an id up; the files alone name nobody.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / _FOLDER
+        self._log: AuditLog | None = None
+        self._entries: list[dict[str, Any]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._key = self._read_key()
+        except OSError as error:
+            raise ConfigError(f"{self._folder}: cannot be used: {error.strerror}") from None
+
+    def hashed(self, name: str) -> str:
+        """The keyed hash that stands for ``name`` in the files."""
+        return hmac.digest(self._key, name.encode(), "sha256").hex()[:32]
+
+    def note(
+        self, caller: str, session: str, model: str, mode: str, ids: Sequence[str], answer: str
+    ) -> None:
+        """Write down a question, within a second."""
+        entry = {
+            "at": now(),
+            "event": "asked online",
+            "peer": caller,
+            "session": session,
+            "model": model,
+            "mode": mode,
+            "ids": [self.hashed(name) for name in ids],
+            "answer": answer,
+        }
+        self._entries.append(entry)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_soon())
+
+    async def close(self) -> None:
+        """Write what is left."""
+        self._closing.set()
+        if self._writing is not None:
+            await self._writing
+
+    async def _write_soon(self) -> None:
+        # One writer at a time, never cancelled: each entry holds the hash of the one before.
+        while self._entries:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), _WRITE_EVERY)
+            await asyncio.to_thread(self._write, self._taken())
+        self._writing = None
+
+    def _taken(self) -> list[dict[str, Any]]:
+        entries, self._entries = self._entries, []
+        return entries
+
+    def _write(self, entries: list[dict[str, Any]]) -> None:
+        if not entries:
+            return
+        name = f"{_PREFIX}{datetime.now():%Y-%m-%d}.jsonl"
+        if self._log is None or self._log.path.name != name:
+            self._log = AuditLog(self._folder, name)
+        try:
+            self._log.record_all(entries)
+        except FedmqError as error:
+            log.error("%d questions are missing in the audit: %s", len(entries), error)
+
+    def _read_key(self) -> bytes:
+        path = self._folder / "key"
+        with contextlib.suppress(FileExistsError):
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(file, "wb") as out:
+                out.write(secrets.token_bytes(32))
+        return path.read_bytes()
+
+
+def question_logs(state: Path) -> list[AuditLog]:
+    """The logs in the state folder ``state`` of who asked about whom, the oldest day first."""
+    folder = state / _FOLDER
+    return [AuditLog(folder, path.name) for path in sorted(folder.glob(f"{_PREFIX}*.jsonl"))]

@@ -1,11 +1,15 @@
-"""What a party agrees to, by its policy; every question and every answer is audited."""
+"""What does a party agree to, by its policy?
+
+Every question and every answer is audited. Quotas count sessions by day and rows by hour.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +22,6 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.daily_quota import DAY, DailyQuota
-from fedmq.party.consent.row_quota import HOUR, RowQuota
 from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
@@ -27,9 +29,12 @@ from fedmq.protocol.events import AgreeToSums
 from fedmq.protocol.training.columns import ALL_COLUMNS
 from fedmq.protocol.training.continuation import terms_digest
 
-__all__ = ["Consent"]
+__all__ = ["DAY", "HOUR", "Consent", "DailyQuota", "RowQuota"]
 
 _PARTS_OF_QUOTA = 100
+DAY = 24 * 3600.0
+HOUR = 3600.0
+_TOGETHER = 1.0  # seconds whose rows are counted as one entry
 
 
 class Consent:
@@ -334,3 +339,73 @@ class Consent:
                 return
             if entry["event"] == "agreed" and at < self._began:
                 yield at, entry
+
+
+class DailyQuota:
+    """What was taken within the last day, and the ``most`` that it may be.
+
+    ``what`` is counted, in words: "alignments". A name that is taken again counts once, but for
+    what is taken ``anew``.
+    """
+
+    def __init__(self, most: int, what: str, clock: Callable[[], float] = time.time) -> None:
+        self.most = most
+        self._what = what
+        self._clock = clock
+        self._taken: list[tuple[float, str]] = []
+
+    def remember(self, at: float, name: str = "", *, anew: bool = False) -> None:
+        """Count what was taken at ``at`` (Unix seconds)."""
+        if anew or not self._counts(name):
+            self._taken.append((at, name))
+
+    @property
+    def used(self) -> int:
+        """How many were taken within the last day."""
+        since = self._clock() - DAY
+        return sum(at > since for at, _ in self._taken)
+
+    def take(self, name: str = "", *, anew: bool = False) -> None:
+        """Count one more; raises Refused, and counts nothing, when it is one too many."""
+        now = self._clock()
+        self._taken = [(at, taken) for at, taken in self._taken if at > now - DAY]
+        if not anew and self._counts(name):
+            return
+        if len(self._taken) >= self.most:
+            raise Refused(f"it takes part in {self.most} {self._what} a day at most")
+        self._taken.append((now, name))
+
+    def _counts(self, name: str) -> bool:
+        """Whether something of this name is among them; what has none never is."""
+        return bool(name) and any(taken == name for _, taken in self._taken)
+
+
+class RowQuota:
+    """Rows of the last hour, and the ``most`` that they may be; any number where that is None."""
+
+    def __init__(self, most: int | None, clock: Callable[[], float] = time.time) -> None:
+        self.most = most
+        self._clock = clock
+        self._taken: deque[tuple[float, float, int]] = deque()  # from, until, rows
+        self._used = 0
+
+    def remember(self, at: float, rows: int) -> None:
+        """Count ``rows`` scored at ``at`` (Unix seconds), earlier than all counted so far."""
+        self._taken.appendleft((at, at, rows))
+        self._used += rows
+
+    def take(self, rows: int) -> None:
+        """Use up ``rows``; raises Refused, and uses none, when they are too many."""
+        now = self._clock()
+        while self._taken and self._taken[0][1] <= now - HOUR:
+            self._used -= self._taken.popleft()[2]
+        if self.most is not None and self._used + rows > self.most:
+            raise Refused(
+                f"it answers for {self.most} rows an hour; {self._used} were asked for within the "
+                f"last hour, and {rows} more are too many"
+            )
+        since, before = now, 0
+        if self._taken and now - self._taken[-1][0] < _TOGETHER:
+            since, _, before = self._taken.pop()
+        self._taken.append((since, now, before + rows))
+        self._used += rows

@@ -1,33 +1,50 @@
-"""The owner is asked about sessions that its policy allows; the answers outlive a crash."""
+"""The owner is asked about sessions that its policy allows; the answers outlive a crash.
+
+An owner may say yes once for all sessions of a kind: a standing consent.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedmq.errors import DaemonError, FedmqError, Refused
 from fedmq.messages.envelope import Header
-from fedmq.party.configuration.policy import PolicySection
-from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.audited import audited
-from fedmq.party.consent.requested_terms import RequestedTerms
-from fedmq.party.consent.standing import covers
-from fedmq.party.store.journal import ConsentRequest, ConsentRequestStore, RequestState
+from fedmq.party.configuration.policy import PolicySection, StandingConsent
+from fedmq.party.consent.audit_log import AuditLog, audited
+from fedmq.party.consent.terms import RequestedTerms
+from fedmq.party.store.consent_requests import ConsentRequest, ConsentRequestStore, RequestState
 from fedmq.transport.background_tasks import BackgroundTasks
 
-__all__ = ["OwnerConsent", "SessionOwner", "terms_of"]
+__all__ = ["OwnerConsent", "SessionOwner", "covers", "standing_consent", "terms_of", "toml_of"]
 
 _BY_POLICY = "the policy"
 _BY_TIME = "consent_within"
 _SHORTEST = 0.1
+
 _LONGEST = 60.0
 """Seconds between two looks at the clock."""
+_EVENTS: Mapping[RequestState, str] = {
+    "approved": "owner agreed",
+    "refused": "owner refused",
+    "withdrawn": "owner no longer asked",
+}
+
+_SIZES: Mapping[str, str] = {
+    "most_rows": "rows",
+    "most_trees": "trees",
+    "most_depth": "max_depth",
+    "most_bins": "max_bin",
+    "most_gradient_bits": "gradient_bits",
+}
+"""Which bound is about which of the terms."""
 
 
 class OwnerConsent:
@@ -259,13 +276,48 @@ class SessionOwner:
         await self.consent.use(self.session)
 
 
-_EVENTS: Mapping[RequestState, str] = {
-    "approved": "owner agreed",
-    "refused": "owner refused",
-    "withdrawn": "owner no longer asked",
-}
-
-
 def terms_of(request: ConsentRequest) -> RequestedTerms:
     """The terms that were asked for."""
     return RequestedTerms(request.peer, request.kind, request.name, request.digest, request.terms)
+
+
+def covers(standing: StandingConsent, asked: RequestedTerms) -> bool:
+    """Whether ``asked`` needs no other yes: the same kind of thing, and nothing of it is more."""
+    if (standing.peer, standing.session) != (asked.peer, asked.kind):
+        return False
+    terms = asked.details
+    if asked.kind == "alignment":
+        return (standing.alignment, list(standing.parties)) == (asked.name, terms["parties"])
+    return (
+        (standing.alignment, standing.engine) == (terms["alignment"], terms["engine"])
+        and all(terms[term] <= getattr(standing, bound) for bound, term in _SIZES.items())
+        and set(terms["particulars"]) <= set(standing.particulars)
+    )
+
+
+def standing_consent(asked: RequestedTerms) -> StandingConsent:
+    """The smallest that covers ``asked``."""
+    terms = asked.details
+    if asked.kind == "alignment":
+        return StandingConsent(
+            peer=asked.peer, session="alignment", alignment=asked.name, parties=terms["parties"]
+        )
+    return StandingConsent(
+        peer=asked.peer,
+        session="training",
+        alignment=terms["alignment"],
+        engine=terms["engine"],
+        particulars=terms["particulars"],
+        **{bound: terms[term] for bound, term in _SIZES.items()},
+    )
+
+
+def toml_of(standing: StandingConsent) -> str:
+    """It as an entry of ``[[policy.approved]]``; what is left out has its default."""
+    return "\n".join(["[[policy.approved]]", *_lines(standing)]) + "\n"
+
+
+def _lines(standing: StandingConsent) -> Iterator[str]:
+    for key, value in standing.model_dump(mode="json", exclude_defaults=True).items():
+        # Strings, numbers and lists of strings are written alike in JSON and TOML.
+        yield f"{key} = {json.dumps(value)}"

@@ -13,15 +13,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from fedmq.errors import ConfigError
 from fedmq.party.configuration.http import ConsoleRole, HttpSection
-from fedmq.party.console.actions import OwnerActions
 from fedmq.party.console.gate import Gate
 from fedmq.party.console.live import Live
 from fedmq.party.console.pages import data, inbox, models, now, people, records, score
-from fedmq.party.console.rendering import Rendering
-from fedmq.party.console.routes import Changes, Route
-from fedmq.party.console.sign_in.one_time_tokens import TOKEN_SECONDS, Grant, OneTimeTokens
-from fedmq.party.console.sign_in.sign_ins import SignIns
-from fedmq.party.console.static_files import StaticFiles
+from fedmq.party.console.sign_in import TOKEN_SECONDS, Grant, OneTimeTokens, SignIns
+from fedmq.party.console.visit import Changes, OwnerActions, Rendering, Route, StaticFiles
 from fedmq.party.services.service import Command, PartyContext
 from fedmq.party.sessions.sessions import OnProgress
 

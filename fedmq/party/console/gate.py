@@ -17,13 +17,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from fedmq.errors import FedmqError
 from fedmq.party.configuration.http import HttpSection
-from fedmq.party.console.actions import OwnerActions
 from fedmq.party.console.live import Live
-from fedmq.party.console.rendering import Rendering
-from fedmq.party.console.routes import Changes, Route, Shows
-from fedmq.party.console.sign_in.one_time_tokens import Grant, OneTimeTokens
-from fedmq.party.console.sign_in.sign_ins import SIGN_IN_SECONDS, SignIn, SignIns
-from fedmq.party.console.visit import Change, Visit
+from fedmq.party.console.sign_in import SIGN_IN_SECONDS, Grant, OneTimeTokens, SignIn, SignIns
+from fedmq.party.console.visit import Change, Changes, OwnerActions, Rendering, Route, Shows, Visit
 from fedmq.party.http.access import certificate_name
 from fedmq.party.services.service import PartyContext
 

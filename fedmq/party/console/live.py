@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from starlette.responses import Response, StreamingResponse
 
 from fedmq.errors import Overloaded
-from fedmq.party.console.sign_in.sign_ins import SignIn
+from fedmq.party.console.sign_in import SignIn
 from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["Live", "Parts"]

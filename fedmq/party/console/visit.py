@@ -1,23 +1,73 @@
-"""A request of somebody who is signed in, and all that a page does with it."""
+"""A request of somebody who is signed in, and all that a page does with it.
+
+A page asks the daemon by the owner's commands, which are on the audit log before they are done, and
+fills a template. Everything that a template is given is escaped: names and reasons come from other
+parties too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import math
+import mimetypes
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+import jinja2
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from fedmq.party.console.actions import OwnerActions
+from fedmq.errors import DaemonError, FedmqError, Refused
+from fedmq.party.configuration.http import ConsoleRole
+from fedmq.party.consent.audit_log import AuditLog, audited
 from fedmq.party.console.live import Live
-from fedmq.party.console.rendering import Rendering
-from fedmq.party.console.sign_in.one_time_tokens import Grant
-from fedmq.party.console.sign_in.roles import is_allowed
-from fedmq.party.console.sign_in.sign_ins import Notice, SignIn
-from fedmq.party.services.service import PartyContext
+from fedmq.party.console.sign_in import CHANGES, Grant, Notice, SignIn, is_allowed
+from fedmq.party.services.service import Command, PartyContext
 
-__all__ = ["Change", "Visit"]
+__all__ = [
+    "PAGES",
+    "Change",
+    "Changes",
+    "OwnerActions",
+    "Page",
+    "Rendering",
+    "Route",
+    "Shows",
+    "StaticFile",
+    "StaticFiles",
+    "Visit",
+    "byte_count",
+    "duration",
+]
+
+_LONGEST_VALUE = 200
+_NONE = "\N{EN DASH}"
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_FOLDER = Path(__file__).parent / "static"
+_SERVED = (".css", ".js", ".svg")
+
+
+@dataclass(frozen=True, slots=True)
+class Shows:
+    """GET: somebody who is signed in looks at something."""
+
+    path: str
+    answer: Callable[[Visit], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """POST: somebody who is signed in does something, by a form of the console's own."""
+
+    path: str
+    answer: Callable[[Change], Awaitable[Response]]
+
+
+Route = Shows | Changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +126,254 @@ class Change(Visit):
         """Go to the page at ``path``, which says ``text``."""
         self.sign_in.notify(Notice(text))
         return RedirectResponse(f"/console{path}", 303)
+
+
+class OwnerActions:
+    """Gives ``commands`` to the daemon of ``party``, as its control socket does."""
+
+    def __init__(self, party: str, commands: Mapping[str, Command], audit_log: AuditLog) -> None:
+        self._party = party
+        self._commands = commands
+        self._audit_log = audit_log
+
+    async def ask(self, grant: Grant, command: str, **request: Any) -> Any:
+        """The result of ``command``.
+
+        Raises:
+            DaemonError: the daemon does not know the command.
+            Refused: the person may not do this, or it cannot be audited.
+            FedmqError: whatever the command raises.
+        """
+        if command not in self._commands:
+            raise DaemonError(f"this daemon does not know how to {command!r}")
+        if command not in CHANGES:
+            return await self.look(command, **request)
+        if not is_allowed(command, grant.roles):
+            await self.record(grant, "refused", what=command)
+            raise Refused(
+                f"{grant.who} may not {command}: it takes the role {CHANGES[command]}; ask for it "
+                f"with: fedmq console PARTY.toml --role {CHANGES[command]}"
+            )
+        await self.record(grant, command, **request)
+        try:
+            return await self._do(command, request)
+        except FedmqError as error:
+            await self.record(grant, "failed", what=command, why=str(error))
+            raise
+
+    async def look(self, command: str, **request: Any) -> Any:
+        """The result of ``command``, which changes nothing, for anybody who is signed in."""
+        assert command not in CHANGES
+        return await self._do(command, request)
+
+    async def record(self, grant: Grant, event: str, **details: Any) -> None:
+        """Write what somebody does into the audit log; Refused if it cannot be written."""
+        entry = {name: _short(value) for name, value in details.items()}
+        try:
+            await audited(
+                self._audit_log,
+                self._party,
+                "console",
+                who=grant.who,
+                roles=list(grant.roles),
+                did=event,
+                **entry,
+            )
+        except Refused as error:
+            raise Refused(f"{error}, so nothing is done") from error
+
+    async def _do(self, command: str, request: Mapping[str, Any]) -> Any:
+        return await self._commands[command]({"do": command, **request}, _unwatched)
+
+
+async def _unwatched(_: Mapping[str, Any]) -> None:
+    """Progress of a command that a page does not show."""
+
+
+def _short(value: Any) -> Any:
+    """``value`` as an audit log keeps it: ids and features of people are none of its business."""
+    if isinstance(value, str):
+        return value[:_LONGEST_VALUE]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return f"{len(value)} values" if hasattr(value, "__len__") else str(value)[:_LONGEST_VALUE]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the navigation: its address below ``/console``, and what it is called."""
+
+    path: str
+    title: str
+    only_active: bool = False
+    """Whether only the label holder has it."""
+
+
+PAGES = (
+    Page("/now", "Now"),
+    Page("/inbox", "Inbox"),
+    Page("/models", "Models"),
+    Page("/data", "Data"),
+    Page("/people", "People and keys"),
+    Page("/records", "Records"),
+    Page("/score", "Try a score", only_active=True),
+)
+
+
+class Rendering:
+    """Makes pages of the console of one party."""
+
+    def __init__(self, context: PartyContext, static_files: StaticFiles) -> None:
+        self._environment = jinja2.Environment(
+            loader=jinja2.PackageLoader("fedmq.party.console", "templates"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+            auto_reload=False,
+        )
+        self._environment.filters |= {
+            "byte_count": byte_count,
+            "duration": duration,
+            "figure": figure,
+            "brief": brief,
+            "clock": clock,
+            "day": day,
+            "busy_share": busy_share,
+            "cell": cell,
+            "breakable": breakable,
+            "capitalize_first": lambda text: text[:1].upper() + text[1:],
+            "lane_path": lane_path,
+        }
+        self._environment.globals |= {
+            "party": context.party,
+            "is_active": context.is_active,
+            "federation": context.federation.name,
+            "pages": [page for page in PAGES if context.is_active or not page.only_active],
+            "static": static_files.address,
+        }
+
+    def render(self, template: str, visit: Visit | None = None, **values: Any) -> str:
+        """``template`` with ``values``, for whoever ``visit``s, or for somebody unknown."""
+        about = {} if visit is None else _about(visit)
+        return self._environment.get_template(template).render({**about, **values})
+
+
+def _about(visit: Visit) -> Mapping[str, Any]:
+    roles: tuple[ConsoleRole, ...] = visit.grant.roles
+    return {
+        "who": visit.grant.who,
+        "roles": roles or ("viewer",),
+        "csrf": visit.sign_in.csrf,
+        "may": visit.may,
+        "here": visit.request.url.path.removeprefix("/console"),
+    }
+
+
+def byte_count(count: float) -> str:
+    """A number of bytes as people read it."""
+    power = 0 if count < 1000 else min(int(math.log10(count) // 3), len(_UNITS) - 1)
+    value = count / 1000**power
+    return f"{value:,.0f} {_UNITS[power]}" if power == 0 else f"{value:,.1f} {_UNITS[power]}"
+
+
+def duration(seconds: float | None) -> str:
+    """A time span in its two largest units."""
+    if seconds is None:
+        return _NONE
+    if seconds < 1:
+        return f"{1e3 * seconds:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def figure(value: float | None, digits: int = 5) -> str:
+    """A number of a model; a dash where there is none."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return _NONE
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+
+
+def brief(value: float) -> str:
+    """A number of a table in few digits."""
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def cell(value: Any) -> str:
+    """Whatever stands in a table."""
+    if value is None:
+        return _NONE
+    if isinstance(value, float):
+        return figure(value, 4) if abs(value) < 100 else figure(value, 1)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def breakable(name: str) -> Markup:
+    """A name that may go on in the next line after each of its underscores."""
+    return escape(name).replace("_", Markup("_<wbr>"))
+
+
+def clock(at: str) -> str:
+    """The time of day of an ISO 8601 instant."""
+    return datetime.fromisoformat(at).strftime("%H:%M:%S")
+
+
+def day(at: str) -> str:
+    """Day and time of an ISO 8601 instant."""
+    return datetime.fromisoformat(at).strftime("%Y-%m-%d %H:%M")
+
+
+def lane_path(intervals: Sequence[tuple[float, float]], seconds: float) -> str:
+    """Intervals (seconds before now) as boxes of an SVG path that is ``seconds`` wide, 10 high."""
+    return "".join(
+        f"M{seconds - start:.1f} 0h{max(start - end, 0.3):.1f}v10H{seconds - start:.1f}z"
+        for start, end in intervals
+    )
+
+
+def busy_share(intervals: Sequence[tuple[float, float]], seconds: float) -> str:
+    """How much of the last ``seconds`` the intervals take."""
+    return f"{sum(start - end for start, end in intervals) / seconds:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file as it is sent; ``version`` changes with its content."""
+
+    content: bytes
+    media_type: str
+    version: str
+
+
+class StaticFiles:
+    """The files by name, such as ``console.css``. A name that is none of theirs finds nothing."""
+
+    def __init__(self, folder: Path = _FOLDER) -> None:
+        self._files = {
+            path.relative_to(folder).as_posix(): _read(path)
+            for path in sorted(folder.rglob("*"))
+            if path.suffix in _SERVED
+        }
+
+    def find(self, name: str) -> StaticFile | None:
+        """The file ``name``, or None."""
+        return self._files.get(name)
+
+    def address(self, name: str) -> str:
+        """Where a page finds the file ``name``."""
+        return f"/console/static/{name}?v={self._files[name].version}"
+
+
+def _read(path: Path) -> StaticFile:
+    content = path.read_bytes()
+    kind = mimetypes.types_map[path.suffix]
+    kind = "text/javascript" if path.suffix == ".js" else kind
+    return StaticFile(content, f"{kind}; charset=utf-8", hashlib.sha256(content).hexdigest()[:12])

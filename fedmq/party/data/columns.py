@@ -1,34 +1,103 @@
-"""Feature columns as they come in: numbers and categories, batch by batch."""
+"""How do cells become the values of a column, batch by batch?
+
+Feature columns hold numbers, categories or dates. Beside the label stand columns that are no
+features: upper bounds of times, weights and first margins.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.gradients import base_margins, row_weights
 from fedmq.errors import DataError
-from fedmq.party.configuration.data import ColumnType
-from fedmq.party.data.likely_meaning import likely_meaning
-from fedmq.party.data.number_spelling import PLAIN, NumberSpelling
+from fedmq.party.configuration.data import (
+    BesideLabel,
+    ColumnSection,
+    ColumnType,
+    DataSection,
+    DatePart,
+)
 from fedmq.party.data.sources.source import Cells
 
 __all__ = [
+    "PLAIN",
+    "BesideColumn",
+    "BesideColumns",
     "CategoryColumn",
     "Column",
+    "DateColumn",
     "FeatureColumn",
     "LabelColumn",
     "NumberColumn",
+    "NumberSpelling",
     "Where",
+    "checked_beside",
+    "likely_meaning",
     "reads_as_number",
 ]
 
+
 Where = Callable[[int], str]
 """From the index of a cell in its batch to its place, as messages name it."""
-
 _SHOWN = 40  # characters of a cell that a message quotes
+_EPOCH = date(1970, 1, 1)
+_CHECKS: Mapping[BesideLabel, Callable[[NDArray[np.float64], str], NDArray[np.float32]]] = {
+    "weight": row_weights,
+    "base_margin": base_margins,
+}
+_FORMS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ].*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class NumberSpelling:
+    """``decimal`` and ``thousands`` as a party's file has them."""
+
+    decimal: str = "."
+    thousands: str = ""
+
+    @classmethod
+    def of(cls, data: DataSection) -> NumberSpelling:
+        """As ``data`` says."""
+        return cls(data.decimal, data.thousands or "")
+
+    def number(self, text: str) -> float:
+        """The number that ``text`` spells.
+
+        Raises:
+            ValueError: it spells none, or its thousands stand in other groups than of three digits.
+        """
+        if self.thousands and self.thousands in text:
+            whole, point, decimals = text.partition(self.decimal)
+            groups = rf"[+-]?\d{{1,3}}(?:{re.escape(self.thousands)}\d{{3}})+"
+            if not re.fullmatch(groups, whole):
+                raise ValueError(text)
+            text = whole.replace(self.thousands, "") + point + decimals
+        if self.decimal != ".":
+            if "." in text:
+                raise ValueError(text)
+            text = text.replace(self.decimal, ".")
+        return float(text)
+
+    def reads(self, text: str) -> bool:
+        """Whether ``text`` spells a number."""
+        try:
+            self.number(text)
+        except ValueError:
+            return False
+        return True
+
+
+PLAIN = NumberSpelling()
+"""As Python spells numbers."""
 
 
 class Column(ABC):
@@ -259,3 +328,161 @@ def _text(cell: Any) -> str | None:
 def reads_as_number(text: str) -> bool:
     """Whether ``text`` is a number as Python spells them."""
     return PLAIN.reads(text)
+
+
+class DateColumn(Column):
+    """Dates, each as several features ``COLUMN.PART``; an empty cell is missing in all of them."""
+
+    def __init__(self, name: str, markers: Sequence[str], section: ColumnSection) -> None:
+        self._name = name
+        self._markers = frozenset(markers)
+        self._section = section
+        self._dates: list[date | None] = []
+
+    def take(self, cells: Cells, where: Where) -> None:
+        for index, cell in enumerate(cells):
+            try:
+                self._dates.append(self._date(cell))
+            except ValueError:
+                form = self._section.format or "YYYY-MM-DD"
+                raise DataError(
+                    f"{where(index)}, column {self._name!r}: {str(cell)[:_SHOWN]!r} is no date "
+                    f"as {form}; name its form with format, or the value under missing"
+                ) from None
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        return np.array([day is None for day in self._dates], dtype=np.bool_)
+
+    def parts(self) -> Mapping[str, NDArray[np.float32]]:
+        """By feature ``COLUMN.PART``: float32 (rows,), NaN is missing."""
+        return {
+            f"{self._name}.{part}": np.array(
+                [np.nan if day is None else self._value(part, day) for day in self._dates],
+                dtype=np.float32,
+            )
+            for part in self._section.wanted
+        }
+
+    def _value(self, part: DatePart, day: date) -> float:
+        return _VALUES[part](day, self._section.reference)
+
+    def _date(self, cell: Any) -> date | None:
+        if isinstance(cell, datetime):
+            return cell.date()
+        if cell is None or isinstance(cell, date):
+            return cell
+        text = str(cell).strip()
+        if text in self._markers:
+            return None
+        if self._section.format is not None:
+            return datetime.strptime(text, self._section.format).date()
+        return datetime.fromisoformat(text).date()
+
+
+def _age(day: date, reference: date | None) -> int:
+    """Whole years at ``reference``, as people count their birthdays."""
+    assert reference is not None
+    before_birthday = (reference.month, reference.day) < (day.month, day.day)
+    return reference.year - day.year - before_birthday
+
+
+_VALUES: Mapping[DatePart, Callable[[date, date | None], float]] = {
+    "days": lambda day, reference: (day - (reference or _EPOCH)).days,
+    "month": lambda day, _: day.month,
+    "weekday": lambda day, _: day.isoweekday(),
+    "age": _age,
+}
+
+
+def checked_beside(
+    role: BesideLabel, values: NDArray[np.float64], where: str
+) -> NDArray[np.float32]:
+    """``values`` as float32 (rows,), where ``role`` allows them; DataError names ``where``."""
+    check = _CHECKS.get(role)
+    return values.astype(np.float32) if check is None else check(values, where)
+
+
+class BesideColumn(LabelColumn):
+    """A column of numbers that is read with the label, float64 (rows,)."""
+
+    _remedy = "write it as a number"
+
+
+class BesideColumns:
+    """Those of a table at ``place``, by what they hold; ``names`` are the columns' own."""
+
+    def __init__(self, place: str, names: Mapping[BesideLabel, str], data: DataSection) -> None:
+        self._place = place
+        self._names = names
+        self._columns = {
+            role: BesideColumn(name, data.missing, NumberSpelling.of(data))
+            for role, name in names.items()
+        }
+
+    def take(self, cells: Mapping[str, Cells], where: Where) -> None:
+        """Take the next cells of all columns, by their names."""
+        for role, column in self._columns.items():
+            column.take(cells[self._names[role]], where)
+
+    def bounded(self, label: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``label`` (rows,), or (rows, 2) with upper bounds: inf where there is none yet."""
+        if "label_upper_bound" not in self._columns:
+            return label
+        upper = self._columns["label_upper_bound"].values
+        return np.stack((label, np.where(np.isnan(upper), np.inf, upper)), axis=1)
+
+    def checked(self, role: BesideLabel) -> NDArray[np.float32] | None:
+        """Weights or margins, float32 (rows,); None where there is no such column.
+
+        Raises:
+            DataError: naming the source, column and row.
+        """
+        if role not in self._columns:
+            return None
+        where = f"{self._place}, column {self._names[role]!r}"
+        return checked_beside(role, self._columns[role].values, where)
+
+
+_SPELLINGS = (
+    NumberSpelling(".", ","),
+    NumberSpelling(",", ""),
+    NumberSpelling(",", "."),
+    NumberSpelling(".", "'"),
+    NumberSpelling(".", " "),
+)
+
+
+def likely_meaning(name: str, cells: Collection[str]) -> str:
+    """Numbers or dates, if all ``cells`` of the column ``name`` spell such; else empty."""
+    if not cells:
+        return ""
+    for spelling in _SPELLINGS:
+        marks = spelling.thousands + spelling.decimal.replace(".", "")
+        if any(mark in cell for mark in marks for cell in cells) and all(
+            map(spelling.reads, cells)
+        ):
+            return f"its cells look like numbers with {_keys(spelling)}"
+    if all(_ISO.fullmatch(cell) and _is_date(cell[:10], "%Y-%m-%d") for cell in cells):
+        return f'its cells look like dates: [data.columns.{name}] with kind = "date"'
+    for form in _FORMS:
+        if all(_is_date(cell, form) for cell in cells):
+            return (
+                f'its cells look like dates: [data.columns.{name}] with kind = "date" and '
+                f'format = "{form}"'
+            )
+    return ""
+
+
+def _keys(spelling: NumberSpelling) -> str:
+    decimal = [f'decimal = "{spelling.decimal}"'] * (spelling.decimal != ".")
+    thousands = [f'thousands = "{spelling.thousands}"'] * bool(spelling.thousands)
+    return " and ".join([*decimal, *thousands])
+
+
+def _is_date(cell: str, form: str) -> bool:
+    try:
+        datetime.strptime(cell, form)
+    except ValueError:
+        return False
+    return True

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedmq.errors import Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import comparable
-from fedmq.party.data.text_column import ReadTextColumn
+from fedmq.party.data.table import ReadTextColumn
 from fedmq.party.store.group_questions import GroupQuestion, GroupQuestions, hashed_ids
 from fedmq.privacy.homomorphic.arithmetic.paillier import PublicKey
 from fedmq.privacy.homomorphic.group_sums import add_by_group

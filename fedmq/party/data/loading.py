@@ -1,10 +1,11 @@
-"""What a session loads before it begins: computations, which read files off the event loop."""
+"""What does a session load before it begins? Computations, which read files off the event loop."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 import numpy as np
@@ -15,15 +16,16 @@ from fedmq.boosting.objectives.custom import CustomMetric, CustomObjective, Name
 from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.sampling import salt_of
+from fedmq.computation import Computation
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.configuration.split import ByGroup, ByNewest, Split, column_of
-from fedmq.party.data.evaluation_split import EvaluationShares
-from fedmq.party.data.folds import folds_of
-from fedmq.party.data.table import ReadTable, Table
-from fedmq.party.data.text_column import ReadTextColumn
-from fedmq.party.store.alignments import AlignmentStore
-from fedmq.party.store.documents import ModelStore
+from fedmq.party.configuration.job import ByGroup, ByNewest, Split, column_of
+from fedmq.party.data.columns import NumberSpelling
+from fedmq.party.data.splits import EvaluationShares, folds_of
+from fedmq.party.data.table import ReadTable, ReadTextColumn, Table
+from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
+from fedmq.party.store.models import ModelStore
+from fedmq.privacy.set_intersection import IdList
 from fedmq.protocol.inference.passive import PassiveRows
 from fedmq.protocol.records import RowSet
 from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
@@ -31,14 +33,102 @@ from fedmq.protocol.training.tables import ActiveTable, Fold, PassiveTable
 __all__ = [
     "ActiveRows",
     "Aligned",
+    "AlignmentIds",
+    "KeepAlignment",
     "LoadActiveRows",
     "LoadActiveTable",
     "LoadPassiveRows",
     "LoadPassiveTable",
+    "ReadIds",
+    "ReadMargins",
+    "Terms",
+    "margins_of",
     "model_columns",
+    "raw_label",
     "rows_in_order",
     "served_columns",
 ]
+
+
+def raw_label(values: NDArray[np.float64], where: str) -> NDArray[np.float32]:
+    """The label as float32, not checked by any objective: none is chosen yet."""
+    return values.astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the parties have agreed on: the alignment's name and its parties.
+
+    ``session`` names the attempt, too: every attempt has an order of its own.
+    """
+
+    name: str
+    session: str
+    parties: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadIds:
+    """Read the ids of ``party``, and its whole table: what no training could use is refused now.
+
+    ``labelled``: whether the table has a label column. Raises DataError like ``ReadTable``.
+    """
+
+    label: ClassVar[str] = "ReadIds"
+    party: str
+    data: DataSection
+    labelled: bool
+    terms: Terms
+    store: AlignmentStore
+
+    def run(self) -> AlignmentIds:
+        check = raw_label if self.labelled else None
+        table: Table = ReadTable(self.party, self.data, check).run()
+        return AlignmentIds(
+            IdList.of(table.ids),
+            table.fingerprint(),
+            self.data.normalise,
+            self.terms,
+            self.store,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlignmentIds:
+    """Distinct ids in ascending order, and where to keep an alignment of them."""
+
+    ids: IdList
+    fingerprint: str
+    normalise: tuple[str, ...]
+    terms: Terms
+    store: AlignmentStore
+
+    def keep(self, rows: NDArray[np.uint32]) -> Computation:
+        """Store the alignment: the ids in these rows, in this order."""
+        return KeepAlignment(self, rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeepAlignment:
+    """Store the ids ``rows`` (uint32) of ``own`` as the alignment; returns their number."""
+
+    label: ClassVar[str] = "KeepAlignment"
+    own: AlignmentIds
+    rows: NDArray[np.uint32]
+
+    def run(self) -> int:
+        ids, terms = self.own.ids.strings(), self.own.terms
+        alignment = StoredAlignment(
+            name=terms.name,
+            session=terms.session,
+            made=datetime.now().astimezone().isoformat(timespec="seconds"),
+            parties=terms.parties,
+            normalise=self.own.normalise,
+            fingerprint=self.own.fingerprint,
+            ids=tuple(ids[row] for row in self.rows.tolist()),
+        )
+        self.own.store.save(alignment)
+        return len(alignment.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,3 +418,56 @@ def model_columns(
             f"{party}: {data.place}: there is no column {error.args[0]!r}, "
             f"which model {model} was trained on"
         ) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadMargins:
+    """Read the margins of ``ids`` from ``columns`` of ``data`` at the party ``where``."""
+
+    label: ClassVar[str] = "ReadMargins"
+    where: str
+    data: DataSection
+    columns: tuple[str, ...]
+    ids: tuple[str, ...]
+
+    def run(self) -> NDArray[np.float64]:
+        """float64 (ids, columns); 0 for an id that is not there, which gets no score.
+
+        Raises:
+            DataError: there is no such column, or a cell is no number.
+        """
+        tables = {
+            column: ReadTextColumn(self.where, self.data, column).run() for column in self.columns
+        }
+        there = {
+            column: {name: by_id.get(name, "0") for name in self.ids}
+            for column, by_id in tables.items()
+        }
+        return margins_of(there, f"{self.where}: {self.data.place}", NumberSpelling.of(self.data))
+
+
+def margins_of(
+    cells: Mapping[str, Mapping[str, str]], where: str, spelling: NumberSpelling
+) -> NDArray[np.float64]:
+    """The numbers in ``cells``, by column and row's name: float64 (rows, columns).
+
+    Raises DataError where one is no number; it begins with ``where``.
+    """
+    return np.stack(
+        [_numbers(column, texts, where, spelling) for column, texts in cells.items()], 1
+    )
+
+
+def _numbers(
+    column: str, texts: Mapping[str, str], where: str, spelling: NumberSpelling
+) -> Sequence[float]:
+    found = []
+    for name, text in texts.items():
+        try:
+            found.append(spelling.number(text))
+        except ValueError:
+            raise DataError(
+                f"{where}, column {column!r}: {text[:40]!r} of {name!r} is no number, and a margin "
+                "is needed"
+            ) from None
+    return found

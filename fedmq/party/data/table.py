@@ -1,4 +1,7 @@
-"""A party's table: float32 features by id, from any source."""
+"""A party's table: float32 features by id, from any source.
+
+A column may also be read as text: it groups people, or dates them, without being learned from.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,21 @@ from numpy.typing import NDArray
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import BesideLabel, DataSection
-from fedmq.party.data.beside_label import BesideColumns
-from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
-from fedmq.party.data.date_column import DateColumn
+from fedmq.party.data.columns import (
+    BesideColumns,
+    CategoryColumn,
+    DateColumn,
+    FeatureColumn,
+    LabelColumn,
+    NumberSpelling,
+)
 from fedmq.party.data.id_column import IdColumn
-from fedmq.party.data.number_spelling import NumberSpelling
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Source
 
 __all__ = [
     "ReadTable",
+    "ReadTextColumn",
     "Roles",
     "Table",
     "feature_column",
@@ -281,3 +289,36 @@ def label_column(name: str, data: DataSection) -> LabelColumn:
 def in_batch(source: Source, numbers: Sequence[int]) -> Callable[[int], str]:
     """From the index of a cell in a batch with these row ``numbers`` to its place, for messages."""
     return lambda index: f"{source.name}, {source.unit} {numbers[index]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTextColumn:
+    """Read ``column`` of ``data`` at the party ``where``."""
+
+    label: ClassVar[str] = "ReadTextColumn"
+    where: str
+    data: DataSection
+    column: str
+
+    def run(self) -> dict[str, str]:
+        """The text of each id; an empty cell is "".
+
+        Raises:
+            DataError: there is no such column, or an id is missing or repeated against the rule.
+        """
+        texts: list[str] = []
+        with source_of(self.where, self.data) as source:
+            for wanted in (self.data.id, self.column):
+                if wanted not in source.columns:
+                    known = ", ".join(map(repr, source.columns[:8]))
+                    raise DataError(
+                        f"{source.name}: there is no column {wanted!r}; there are {known}"
+                    )
+            ids = IdColumn(source.name, source.unit, self.data)
+            for batch in source.batches([self.data.id, self.column]):
+                ids.take(batch.cells[self.data.id], batch.numbers)
+                cells = batch.cells[self.column]
+                values = cells.tolist() if isinstance(cells, np.ndarray) else cells
+                texts += ["" if value is None else str(value).strip() for value in values]
+        rows = ids.rows()
+        return dict(zip(ids.values(rows), (texts[row] for row in rows.tolist()), strict=True))

@@ -1,8 +1,12 @@
-"""What a party's source holds, and all that a session would refuse in it."""
+"""What does a party's source hold, and what would a session refuse in it?
+
+Warnings name what is odd as it was written: seldom meant, and refused by nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,20 +14,27 @@ import numpy as np
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import BesideLabel, DataSection
-from fedmq.party.data.beside_label import BesideColumn, checked_beside
-from fedmq.party.data.columns import CategoryColumn, FeatureColumn, LabelColumn
-from fedmq.party.data.date_column import DateColumn
+from fedmq.party.data.columns import (
+    BesideColumn,
+    CategoryColumn,
+    DateColumn,
+    FeatureColumn,
+    LabelColumn,
+    NumberSpelling,
+    checked_beside,
+    likely_meaning,
+)
 from fedmq.party.data.id_column import IdColumn
-from fedmq.party.data.likely_meaning import likely_meaning
-from fedmq.party.data.number_spelling import NumberSpelling
-from fedmq.party.data.source_warnings import SourceWarnings
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.sources.source import Batch, Cells, Source
 from fedmq.party.data.table import Roles, feature_column, in_batch, label_column
 
-__all__ = ["ValidatedColumn", "Validation", "validate_source"]
+__all__ = ["SourceWarnings", "ValidatedColumn", "Validation", "validate_source"]
 
 _SHOWN = 3
+_UNNAMED = re.compile(r"(Unnamed: \d+)?")
+_AS_DECIMAL = re.compile(r"\d+\.0+")
+_AS_POWER = re.compile(r"\d(\.\d+)?[eE]\+?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +233,68 @@ def _of_labels(where: str, label: LabelColumn) -> list[str]:
     if found.tolist() == [1, 2]:
         return [f"{where}: labels are 1 and 2; binary:logistic takes 0 and 1, so subtract 1"]
     return []
+
+
+class SourceWarnings:
+    """Looks at the batches of ``source``, and keeps the first place of each odd thing."""
+
+    def __init__(self, source: Source, roles: Roles) -> None:
+        self._source = source
+        self._roles = roles
+        self._found: dict[str, str] = {}
+
+    def look_at(self, batch: Batch) -> None:
+        """Take the next rows."""
+        ids = batch.cells[self._roles.id]
+        self._note(
+            ids,
+            batch,
+            "id {!r} was written as a decimal number",
+            _AS_DECIMAL.fullmatch,
+            "store ids as text",
+        )
+        self._note(
+            ids,
+            batch,
+            "id {!r} was rounded by a spreadsheet",
+            _AS_POWER.fullmatch,
+            "store ids as text, and export them anew",
+        )
+        for name, cells in batch.cells.items():
+            self._note(
+                cells,
+                batch,
+                f"column {name!r} holds a NUL character: {{!r}}",
+                _has_nul,
+                "export the table anew",
+            )
+
+    def lines(self) -> list[str]:
+        """A line for each odd thing."""
+        unnamed = [
+            f"{self._source.name}: column {place} has no name: is it the index of a data frame? "
+            f"Leave it out with ignore = [{name!r}]"
+            for place, name in enumerate(self._source.columns, start=1)
+            if name in self._roles.features and _UNNAMED.fullmatch(name)
+        ]
+        return [*unnamed, *self._found.values()]
+
+    def _note(
+        self,
+        cells: Sequence[Any] | Any,
+        batch: Batch,
+        what: str,
+        is_odd: Callable[[str], Any],
+        remedy: str,
+    ) -> None:
+        if what in self._found:
+            return
+        for place, cell in enumerate(cells):
+            if isinstance(cell, str) and is_odd(cell):
+                where = f"{self._source.name}, {self._source.unit} {batch.numbers[place]}"
+                self._found[what] = f"{where}: {what.format(cell[:40])}; {remedy}"
+                return
+
+
+def _has_nul(cell: str) -> bool:
+    return "\x00" in cell

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fedmq.errors import OfferRefused, Replayed, Untrusted
-from fedmq.transport.sealing.connection import Connection
+from fedmq.transport.sealing.connection import Connection, Recent
 from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
 from fedmq.transport.sealing.noise import EPHEMERAL_BYTES, Initiator, respond
-from fedmq.transport.sealing.recent import Recent
 
 __all__ = ["REFUSALS", "Handshakes"]
 

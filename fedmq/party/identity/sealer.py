@@ -1,4 +1,8 @@
-"""Envelopes to bytes and back, sealed between their parties or, in one process, in the clear."""
+"""How does an envelope become bytes, and bytes an envelope?
+
+Envelopes are sealed between their parties or, in one process, in the clear. Handshakes leave on the
+lane that nothing holds up.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +36,24 @@ from fedmq.party.identity.handshakes import Handshakes
 from fedmq.party.identity.private_keys import KeyRing, Passphrase
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
+from fedmq.transport.link import Link
 from fedmq.transport.sealing.connection import Connection, Seal
 from fedmq.transport.sealing.keys import PublicKeys
 
-__all__ = ["Clear", "EndToEnd", "Post", "Sealer", "sealer_of"]
+__all__ = ["Clear", "EndToEnd", "HandshakeSender", "Post", "Sealer", "sealer_of"]
+
 
 log = logging.getLogger(__name__)
 
 Post = Callable[[str, bytes], object]
 """Sends a message of a handshake to a party; it may be lost."""
-
 _RENEWED = 24 * 3600.0
 _OLD_SEAL_BYTES = 136
 _HANDSHAKE = bytes([0])  # stands where other messages have their seal
 _OFFER, _ANSWER, _REFUSAL, _CONFIRM = "seal offer", "seal answer", "seal refusal", "seal confirm"
 _SELDOM = 1.0  # seconds between two of the messages that a stranger can cause
 _WAITS = Backoff(first=0.2, limit=30.0)
+_EXPIRES = 30.0
 
 
 class Sealer(ABC):
@@ -443,3 +449,23 @@ def sealer_of(
             "the other parties would refuse every message (see: fedmq keys show)"
         )
     return EndToEnd(ring, pinned)
+
+
+class HandshakeSender:
+    """Sends handshakes over ``link``; whoever misses an answer offers a new one."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._numbers = itertools.count(1)
+        self._tasks = BackgroundTasks()
+
+    def send(self, recipient: str, data: bytes) -> None:
+        """Send ``data`` in the background."""
+        self._tasks.spawn(self._post(recipient, data))
+
+    async def _post(self, recipient: str, data: bytes) -> None:
+        number = f"seals/{self._link.party}/{next(self._numbers)}"
+        try:
+            await self._link.post(recipient, data, message_id=number, expires=_EXPIRES)
+        except LinkError as error:
+            log.debug("%s: no handshake was sent to %s: %s", self._link.party, recipient, error)

@@ -33,7 +33,7 @@ from fedmq.messages.online import (
     OnlineRows,
 )
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.consent.question_log import QuestionLog
+from fedmq.party.consent.audit_log import QuestionLog
 from fedmq.party.online.drift import DriftWatch
 from fedmq.party.online.rows import Lookup, Reading, Rows, ServedRows, ServingSource
 from fedmq.party.store.documents import ModelStore

@@ -17,8 +17,8 @@ from fedmq.messages.online import OnlineHop, OnlineRows
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
+from fedmq.party.consent.audit_log import QuestionLog
 from fedmq.party.consent.consent import Consent
-from fedmq.party.consent.question_log import QuestionLog
 from fedmq.party.data.id_column import comparable
 from fedmq.party.identity.sealer import Clear, Sealer
 from fedmq.party.online.answering import Answering

@@ -18,7 +18,7 @@ from fedmq.party.online.scoring import Scorer, ServedModel
 from fedmq.party.store.documents import Deployment, Deployments, ModelStore
 from fedmq.protocol.online.options import Mode
 from fedmq.transport.background_tasks import BackgroundTasks
-from fedmq.transport.priority import PriorityGate
+from fedmq.transport.link import PriorityGate
 
 __all__ = ["ModelLoader", "ReadModel"]
 

@@ -21,8 +21,7 @@ from fedmq.party.telemetry.metrics import ScoreCounters
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection
-from fedmq.transport.rabbitmq.received import Received
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
 
 __all__ = [
     "PredictRequest",

@@ -25,11 +25,9 @@ from fedmq.party.configuration.data import ColumnType, DataSection
 from fedmq.party.configuration.online import OnlineSection
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.loading import model_columns, served_columns
-from fedmq.party.data.sources.fetched import Fetched
 from fedmq.party.data.sources.opening import source_of
-from fedmq.party.data.sources.source import Batch
-from fedmq.party.data.sources.sql_engine import driver_line
-from fedmq.party.data.sources.sql_pool import SqlPool
+from fedmq.party.data.sources.source import Batch, Fetched
+from fedmq.party.data.sources.sql import SqlPool, driver_line
 from fedmq.party.data.table import Roles, table_of
 from fedmq.party.telemetry.metrics import LookupCounters
 

@@ -49,7 +49,7 @@ from fedmq.protocol.online.active import OnlineBatch
 from fedmq.protocol.online.computations import OnlineScores
 from fedmq.protocol.online.options import AskedRows, Mode, Timeouts
 from fedmq.transport.background_tasks import end
-from fedmq.transport.priority import PriorityGate
+from fedmq.transport.link import PriorityGate
 
 if TYPE_CHECKING:
     from fedmq.party.telemetry.spans import BatchSpans, OnlineSpans

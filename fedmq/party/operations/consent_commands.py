@@ -1,22 +1,31 @@
-"""What the owner asks about sessions that wait for its consent, and answers."""
+"""What does the owner ask about sessions that wait for its consent, and how does it answer?
+
+A yes for all times is written into the party file.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import difflib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from fedmq.errors import ConfigError, DaemonError
-from fedmq.party.consent.owner_consent import terms_of
-from fedmq.party.consent.standing import standing_consent
-from fedmq.party.operations.policy_file import PolicyChange
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.configuration.party import PartyFile
+from fedmq.party.configuration.policy import StandingConsent
+from fedmq.party.configuration.toml_file import parse_toml
+from fedmq.party.consent.owner_consent import standing_consent, terms_of, toml_of
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.sessions import OnProgress
 from fedmq.party.store.journal import ConsentRequest
 
-__all__ = ["ConsentCommands"]
+__all__ = ["ConsentCommands", "PolicyChange"]
 
 
 class ConsentCommands(Service):
@@ -96,3 +105,69 @@ def _described(request: ConsentRequest) -> dict[str, Any]:
 
 def _at(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """The text of the party file at ``path`` ``before``, and the ``entry`` that it gets."""
+
+    path: Path
+    before: str
+    entry: str
+
+    @classmethod
+    def adding(cls, path: Path, standing: StandingConsent) -> PolicyChange:
+        """The change by which ``standing`` is agreed to; comments and order of the file stay.
+
+        Raises:
+            ConfigError: the file cannot be read, or has no place for it.
+        """
+        try:
+            before = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read: {error}") from None
+        change = cls(path, before, toml_of(standing))
+        change._check(standing)
+        return change
+
+    @property
+    def after(self) -> str:
+        """The text with the entry at its end."""
+        return f"{self.before.rstrip()}\n\n{self.entry}"
+
+    @property
+    def diff(self) -> str:
+        """What changes, as ``diff -u`` shows it."""
+        lines = difflib.unified_diff(
+            self.before.splitlines(keepends=True),
+            self.after.splitlines(keepends=True),
+            self.path.name,
+            self.path.name,
+            n=0,  # what stands around may be secret, such as a password
+        )
+        return "".join(lines)
+
+    def write(self) -> None:
+        """Replace the file; ConfigError with what to write by hand if the daemon cannot."""
+        try:
+            mode = self.path.stat().st_mode & 0o777
+            write_atomically(self.path, self.after, mode)
+        except OSError as error:
+            raise ConfigError(
+                f"{self.path}: cannot be written by the daemon: {error.strerror}; write these "
+                "lines at its end by hand, then send the daemon SIGHUP:\n"
+                f"{self.entry.rstrip()}"
+            ) from None
+
+    def _check(self, standing: StandingConsent) -> None:
+        """ConfigError unless the file reads as it did, with ``standing`` at the end."""
+        kept = parse_toml(self.before, self.path, PartyFile)
+        wanted = kept.policy.model_copy(update={"approved": (*kept.policy.approved, standing)})
+        with contextlib.suppress(ConfigError):
+            changed = parse_toml(self.after, self.path, PartyFile)
+            if changed == kept.model_copy(update={"policy": wanted}):
+                return
+        raise ConfigError(
+            f"{self.path}: has no place for [[policy.approved]]; write it by hand: "
+            f"{' '.join(self.entry.split())}"
+        )

@@ -22,11 +22,10 @@ from fedmq.messages.codec import read_header, unframe
 from fedmq.party.atomic_file import write_atomically
 from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.party.operations.broker import BrokerAccess
 from fedmq.transport.link import Delivery
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection
-from fedmq.transport.rabbitmq.received import Received
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
 from fedmq.transport.rabbitmq.topology import dead_queue_name
 
 __all__ = ["DeadLetter", "DeadLetterBox", "DeadLetterNotes", "Redelivery", "letter_id"]

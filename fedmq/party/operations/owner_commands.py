@@ -1,28 +1,36 @@
-"""What the owner asks of a daemon as a whole: its status and health, an end, files read again."""
+"""What does the owner ask of a daemon? Its status, its parties, its own data, an end."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from fedmq.party.consent.spent_limits import spent_sums
+from fedmq.errors import ConfigError
+from fedmq.party.configuration.federation import add_party
+from fedmq.party.consent.terms import spent_sums
+from fedmq.party.data.descriptions import DescribeTable
+from fedmq.party.identity.joining import JoinRequest
 from fedmq.party.identity.sealer import Sealer
 from fedmq.party.online.drift import DriftWatch
-from fedmq.party.operations.certificate_expiry import certificate_expiry
 from fedmq.party.operations.dead_letters import Redelivery
-from fedmq.party.operations.ended_sessions import ended_sessions
-from fedmq.party.operations.file_check import FileCheck
-from fedmq.party.operations.health import Probe
+from fedmq.party.operations.health import FileCheck, Probe, certificate_expiry
+from fedmq.party.operations.record_commands import ended_sessions
 from fedmq.party.operations.reload import FileReload
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.recovery import Resumption, StrayMessages
 from fedmq.party.sessions.runner import Inbox
 from fedmq.party.sessions.sessions import OnProgress
+from fedmq.party.store.alignments import AlignmentStore
+from fedmq.party.telemetry.metrics import Counters
 from fedmq.transport.link import Link
 
-__all__ = ["OwnerCommands"]
+__all__ = ["DataCommands", "OwnerCommands", "PartyCommands"]
 
 _ENDED_SHOWN = 10
+_MAX_BIN = 256
+_FEWEST_BINS, _MOST_BINS = 2, 65535
 
 
 class OwnerCommands(Service):
@@ -133,3 +141,92 @@ class OwnerCommands(Service):
         """Take a dead letter as if it had just come."""
         reason = await self._inbox.take(Redelivery.from_request(request).delivery())
         return {"taken": not reason, "reason": reason}
+
+
+class PartyCommands(Service):
+    """Lists the parties, and lets newcomers in. ``counters`` know when each was heard."""
+
+    def __init__(self, context: PartyContext, reload: FileReload, counters: Counters) -> None:
+        super().__init__(context)
+        self._reload = reload
+        self._counters = counters
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {"parties": self._parties, "admit": self._admit}
+
+    async def _parties(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
+        """All parties, the label holder first."""
+        federation, refusals = self.context.federation, self.context.sealer.refusals
+        return [
+            {
+                "party": name,
+                "role": "active" if name == federation.active else "passive",
+                "own": name == self.context.party,
+                "fingerprints": [keys.fingerprint for keys in federation.pinned(name)],
+                "heard": self._heard(name),
+                "refusal": refusals.get(name, ""),
+            }
+            for name in federation.parties
+        ]
+
+    def _heard(self, party: str) -> str | None:
+        at = self._counters.heard.get(party)
+        if at is None:
+            return None
+        return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")
+
+    async def _admit(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """Let the newcomer take part that made a join request, if ``fingerprint`` is its own."""
+        asked = JoinRequest.parse(str(request.get("text") or ""), "the join request")
+        federation = self.context.federation
+        asked.check(federation.name, str(request.get("fingerprint") or ""), "the join request")
+        path = self.context.config.federation
+        await asyncio.to_thread(add_party, path, asked.party, asked.public)
+        await self._reload.reload()
+        if asked.party not in self.context.federation.parties:
+            raise ConfigError(f"{path}: {asked.party} is written into it, and not taken up")
+        return {"party": asked.party}
+
+
+class DataCommands(Service):
+    """Describes the table, which it reads when asked and then remembers, and the alignments."""
+
+    def __init__(self, context: PartyContext) -> None:
+        super().__init__(context)
+        self._reading = asyncio.Lock()
+        self._described: dict[str, Any] | None = None
+        self._alignments: dict[tuple[str, int], dict[str, Any]] = {}
+        """By name and time of the file: a file may hold millions of ids."""
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return {"data": self._data, "alignments": self._list_alignments}
+
+    async def _data(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
+        """The table as it was read last, with ``again`` as it is now."""
+        max_bin = int(request.get("max_bin") or _MAX_BIN)
+        if not _FEWEST_BINS <= max_bin <= _MOST_BINS:
+            raise ConfigError(f"max_bin: {_FEWEST_BINS} to {_MOST_BINS} bins are taken")
+        async with self._reading:
+            known = self._described
+            if known is None or request.get("again") or known["max_bin"] != max_bin:
+                context = self.context
+                describe = DescribeTable(context.party, context.config.data, max_bin)
+                read = datetime.now().astimezone().isoformat(timespec="seconds")
+                found: dict[str, Any] = await context.pool.run(describe)
+                self._described = known = {**found, "read": read}
+        return known
+
+    async def _list_alignments(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
+        """The alignments that are here, the oldest first."""
+        return await asyncio.to_thread(self._read_alignments)
+
+    def _read_alignments(self) -> list[dict[str, Any]]:
+        store = AlignmentStore(self.context.config.state)
+        found = {}
+        for name in store.names():
+            key = name, store.path(name).stat().st_mtime_ns
+            found[key] = self._alignments.get(key) or store.described(name)
+        self._alignments = found
+        return list(found.values())

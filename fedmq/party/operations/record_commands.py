@@ -1,20 +1,20 @@
-"""What the owner asks of the daemon's records: audit log, ended sessions and dead letters."""
+"""What does the owner ask of the daemon's records? Audit log, ended sessions and dead letters."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from fedmq.errors import DaemonError, FedmqError
-from fedmq.party.consent.audit_search import AuditSearch
+from fedmq.party.consent.audit_log import AuditSearch
 from fedmq.party.operations.dead_letters import DeadLetterBox, Redelivery
-from fedmq.party.operations.ended_sessions import ended_sessions
 from fedmq.party.services.service import Command, PartyContext, Service
 from fedmq.party.sessions.runner import Inbox
 from fedmq.party.sessions.sessions import OnProgress
 
-__all__ = ["RecordCommands"]
+__all__ = ["RecordCommands", "ended_sessions"]
 
 _MOST_ENTRIES = 1000
 _HISTORY = 50
@@ -95,3 +95,34 @@ def _letter(request: Mapping[str, Any]) -> str:
     if not letter:
         raise DaemonError("name a letter; see: fedmq dead list")
     return letter
+
+
+async def ended_sessions(context: PartyContext, most: int) -> list[dict[str, Any]]:
+    """The last ``most``, the oldest first, as plain data; ``reason`` is empty where one finished.
+
+    Of those before the start only trainings are remembered.
+    """
+    recent = context.sessions.ended
+    known = {session.id for session in recent}
+    before = [
+        {
+            "session": session.id,
+            "purpose": "training",
+            "model": session.model,
+            "ended": datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds"),
+            "reason": session.why,
+        }
+        for session, at in await context.session_store.ended(most)
+        if session.id not in known
+    ]
+    after = [
+        {
+            "session": session.id,
+            "purpose": session.purpose,
+            "model": session.model,
+            "ended": session.ended.isoformat(timespec="seconds"),
+            "reason": session.reason,
+        }
+        for session in recent
+    ]
+    return [*before, *after][-most:]

@@ -10,7 +10,7 @@ from pathlib import Path
 from fedmq.errors import FedmqError
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity.party_files import PartyFiles
-from fedmq.party.operations.broker_access import BrokerAccess
+from fedmq.party.operations.broker import BrokerAccess
 from fedmq.party.services.service import PartyContext
 
 __all__ = ["FileReload"]

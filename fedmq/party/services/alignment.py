@@ -14,8 +14,8 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.configuration.job import AlignmentJob
 from fedmq.party.consent.owner_consent import SessionOwner
-from fedmq.party.consent.requested_terms import RequestedTerms
-from fedmq.party.data.alignment_ids import AlignmentIds, ReadIds, Terms
+from fedmq.party.consent.terms import RequestedTerms
+from fedmq.party.data.loading import AlignmentIds, ReadIds, Terms
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession

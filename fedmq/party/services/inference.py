@@ -19,8 +19,7 @@ from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import check_lengths, comparable
-from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows
-from fedmq.party.data.margin_columns import ReadMargins
+from fedmq.party.data.loading import ActiveRows, LoadActiveRows, LoadPassiveRows, ReadMargins
 from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, OnProgress, RunningSession

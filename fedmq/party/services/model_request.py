@@ -21,8 +21,8 @@ from fedmq.messages.model_request import (
     ModelDelete,
     ModelDeleted,
 )
-from fedmq.party.card.endorsement import endorse
 from fedmq.party.card.model_card import card_in
+from fedmq.party.card.signed_card import endorse
 from fedmq.party.services.service import Command, Service
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession

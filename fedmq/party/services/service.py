@@ -18,7 +18,7 @@ from fedmq.party.configuration.federation import Federation
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.consent.consent import Consent
 from fedmq.party.consent.owner_consent import OwnerConsent
-from fedmq.party.data.model_description import (
+from fedmq.party.data.descriptions import (
     CompareModels,
     DescribeModel,
     DescribeTree,

@@ -22,7 +22,7 @@ from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.consent.owner_consent import SessionOwner
-from fedmq.party.consent.requested_terms import RequestedTerms
+from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveShare, LoadPassiveTable
 from fedmq.party.services.service import Command, PartyContext, Service, answered
 from fedmq.party.sessions.checkpointing import StoreCheckpointer

@@ -1,7 +1,8 @@
 """A private certificate authority for one broker and its users: PEM bytes, no I/O.
 
 RabbitMQ takes a user's name from the common name of the certificate it shows (mechanism EXTERNAL),
-so there is no password that could be lost.
+so there is no password that could be lost. A party sends a request to have its certificate signed;
+its private key stays at home.
 """
 
 from __future__ import annotations
@@ -29,13 +30,21 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedmq.errors import ConfigError
-from fedmq.transport.rabbitmq.certificate_request import read_request
 
-__all__ = ["DAYS", "Authority", "Certificate", "common_name", "expiry"]
+__all__ = [
+    "DAYS",
+    "Authority",
+    "Certificate",
+    "common_name",
+    "expiry",
+    "fits",
+    "new_request",
+    "read_request",
+]
+
 
 DAYS = 730
 """How long a certificate of a broker or a party is good, if nobody asks for another time."""
-
 _DAYS_OF_AUTHORITY = 3650
 _CLOCK_SKEW = timedelta(hours=1)
 
@@ -216,3 +225,35 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def new_request(user: str) -> tuple[bytes, bytes]:
+    """A certificate request (PKCS #10) of ``user``, and its new private key on P-256."""
+    key = generate_private_key(SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, SHA256())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return request.public_bytes(Encoding.PEM), private
+
+
+def read_request(pem: bytes, user: str) -> x509.CertificateSigningRequest:
+    """The request in ``pem``; ConfigError if it is none, or not of ``user`` and its own key."""
+    try:
+        request = x509.load_pem_x509_csr(pem)
+        names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        whole = request.is_signature_valid
+    except (ValueError, InvalidSignature):
+        raise ConfigError("that is no certificate request") from None
+    if not whole or [name.value for name in names] != [user]:
+        raise ConfigError(f"that is no certificate request of {user}")
+    return request
+
+
+def fits(certificate: bytes, key: bytes) -> bool:
+    """Whether ``certificate`` is for the public half of ``key``; both PEM."""
+    try:
+        public = x509.load_pem_x509_certificate(certificate).public_key()
+        private = load_pem_private_key(key, password=None)
+    except ValueError:
+        return False
+    return bool(public == private.public_key())

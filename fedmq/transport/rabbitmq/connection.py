@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any, Self
 
 from aio_pika import Connection, DeliveryMode, Message
 from aio_pika.abc import AbstractChannel
@@ -17,6 +20,7 @@ from aio_pika.connection import make_url
 from aio_pika.exceptions import (
     CONNECTION_EXCEPTIONS,
     AMQPConnectionError,
+    ChannelInvalidStateError,
     ChannelNotFoundEntity,
     ProbableAuthenticationError,
     PublishError,
@@ -26,29 +30,44 @@ from aiormq.abc import DeliveredMessage
 
 from fedmq.errors import LinkError
 from fedmq.transport.background_tasks import being_cancelled
-from fedmq.transport.priority import PriorityGate
-from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.bulk_window import BULK_BYTES, BulkWindow
-from fedmq.transport.rabbitmq.link_errors import link_errors
-from fedmq.transport.rabbitmq.received import Received
-from fedmq.transport.rabbitmq.refusal import no_login, no_vhost, silent, unreached
+from fedmq.transport.link import PriorityGate
+from fedmq.transport.rabbitmq.address import BrokerAddress, no_login, no_vhost, silent, unreached
 from fedmq.transport.rabbitmq.topology import Topology
 
-__all__ = ["BrokerConnection", "check_in_reach"]
+__all__ = [
+    "BULK_BYTES",
+    "BrokerConnection",
+    "BulkWindow",
+    "Received",
+    "check_in_reach",
+    "link_errors",
+]
 
 CONTENT_TYPE = "application/msgpack"
 PREFETCH = 64
 TIMEOUT_SECONDS = 10.0
+
 SLOWEST = 32_000
 """Bytes a second that a link is trusted to carry: a confirm waits for the bytes ahead of it."""
 CLOSE_SECONDS = 3.0
 HEARTBEAT_SECONDS = 10
 WATCH_SECONDS = 3.0
+
 _USES = ("publishing", "low latency")
 """Of the connections beside the one on which messages arrive."""
+
 REACH_SECONDS = 2.0
 """For a TCP connection to the broker. A network that swallows packets shows in it long before a
 time-out that leaves room for a busy broker."""
+_SETTLE_SECONDS = 10.0
+
+BULK_BYTES = 64 * 1024
+"""Longer messages are bulk."""
+
+_WINDOW_BYTES = 4 * 1024 * 1024
+"""What a broker takes while it writes what came before; a slow link of 5 Mbit/s takes 7 s for it,
+which is less than a confirm may last."""
+_ALWAYS = 2  # messages, however long they are
 
 
 def _refusal(address: BrokerAddress, error: BaseException) -> str:
@@ -408,3 +427,158 @@ class BrokerConnection:
 
     def _on_end(self, _sender: object, error: BaseException | None = None) -> None:
         self.give_up(str(error or "") or "the connection was closed")
+
+
+@dataclass
+class Received:
+    """A message taken from a queue."""
+
+    body: bytes
+    message_id: str
+    routing_key: str
+    redelivered: bool
+    death: str
+    """Why the broker moved it to the dead letters; empty if it did not."""
+    sent: float | None
+    """When its sender published it, in Unix seconds; None if that is unknown."""
+    reply_to: str
+    correlation_id: str
+    _message: DeliveredMessage
+    _settled: bool = False
+    _on_settled: Callable[[], None] = lambda: None
+
+    @classmethod
+    def of(
+        cls,
+        message: DeliveredMessage,
+        *,
+        settled: bool = False,
+        on_settled: Callable[[], None] = lambda: None,
+    ) -> Self:
+        """What the client library delivered; ``on_settled`` is called once it is settled."""
+        properties = message.header.properties
+        headers = properties.headers or {}
+        return cls(
+            body=message.body,
+            message_id=properties.message_id or "",
+            routing_key=_first_routing_key(headers) or message.routing_key or "",
+            redelivered=bool(message.redelivered),
+            death=str(headers.get("x-first-death-reason", "")),
+            sent=properties.timestamp.timestamp() if properties.timestamp else None,
+            reply_to=properties.reply_to or "",
+            correlation_id=properties.correlation_id or "",
+            _message=message,
+            _settled=settled,
+            _on_settled=on_settled,
+        )
+
+    async def settle(self, *, accept: bool) -> bool:
+        """Acknowledge the message, or reject it to the dead letters.
+
+        Returns False when that was done before, or when the connection is gone, so that the broker
+        will deliver the message again.
+        """
+        if self._settled:
+            return False
+        # Before the first await: a second acknowledgement would end the channel.
+        self._settled = True
+        self._on_settled()
+        channel, tag = self._message.channel, self._message.delivery_tag or 0
+        try:
+            with link_errors("settle"):
+                async with asyncio.timeout(_SETTLE_SECONDS):
+                    # The socket is not waited for: the next message can be handled meanwhile.
+                    if accept:
+                        await channel.basic_ack(tag, wait=False)
+                    else:
+                        await channel.basic_reject(tag, requeue=False, wait=False)
+        except LinkError:
+            return False
+        return True
+
+
+def _first_routing_key(headers: Mapping[str, Any]) -> str | None:
+    """The routing key under which a dead letter was published."""
+    try:
+        return str(headers["x-death"][-1]["routing-keys"][0])
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+class BulkWindow:
+    """Lets long messages through in their order: two, or as many as have 4 MB together."""
+
+    def __init__(self) -> None:
+        self._messages = 0
+        self._bytes = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @property
+    def under_way(self) -> int:
+        """Bytes that were let through and are not confirmed."""
+        return self._bytes
+
+    @asynccontextmanager
+    async def through(self, size: int) -> AsyncIterator[None]:
+        """Around publishing ``size`` bytes."""
+        await self._enter(size)
+        try:
+            yield
+        finally:
+            self._leave(size)
+
+    async def _enter(self, size: int) -> None:
+        if not self._waiting and self._fits(size):
+            self._add(size)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave(size)  # it was let in just before
+            else:
+                self._waiting.remove((size, turn))
+                self._let_in()
+            raise
+
+    def _leave(self, size: int) -> None:
+        self._messages -= 1
+        self._bytes -= size
+        self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._fits(self._waiting[0][0]):
+            size, turn = self._waiting.popleft()
+            self._add(size)
+            turn.set_result(None)
+
+    def _fits(self, size: int) -> bool:
+        return self._messages < _ALWAYS or self._bytes + size <= _WINDOW_BYTES
+
+    def _add(self, size: int) -> None:
+        self._messages += 1
+        self._bytes += size
+
+
+@contextmanager
+def link_errors(doing: str) -> Iterator[None]:
+    """Turn whatever the client library raises into a `LinkError` that names what failed."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise LinkError(f"{doing}: no answer in time") from error
+    except asyncio.CancelledError as error:
+        if being_cancelled():
+            raise
+        raise LinkError(f"{doing}: the connection was lost") from error
+    except ChannelInvalidStateError as error:
+        raise LinkError(f"{doing}: the connection was closed") from error
+    except CONNECTION_EXCEPTIONS as error:
+        raise LinkError(f"{doing}: {str(error) or type(error).__name__}") from error
+    except Exception as error:
+        # When a channel closes, aiormq raises a plain Exception from calls that are under way.
+        if type(error) is not Exception:
+            raise
+        raise LinkError(f"{doing}: the connection was closed") from error

@@ -1,32 +1,45 @@
-"""The link to a federation on RabbitMQ: it keeps one connection up."""
+"""The link to a federation on RabbitMQ: it keeps one connection up.
+
+A simulation uses a federation that exists on a broker for a while only.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from types import TracebackType
 
 from fedmq.errors import LinkError, Unroutable
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
-from fedmq.transport.lane_workers import LaneWorkers
-from fedmq.transport.link import LANES, PASSING, Delivery, Lane, Link, OnDelivery, OnState
+from fedmq.transport.link import (
+    LANES,
+    PASSING,
+    Delivery,
+    Lane,
+    LaneWorkers,
+    Link,
+    OnDelivery,
+    OnState,
+)
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection, check_in_reach
-from fedmq.transport.rabbitmq.received import Received
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received, check_in_reach
 from fedmq.transport.rabbitmq.topology import (
     check_name,
     exchange_name,
     is_name,
     queue_name,
     routing_key,
+    topology,
 )
 
-__all__ = ["RabbitMQLink"]
+__all__ = ["RabbitMQLink", "TemporaryTopology"]
+
 
 log = logging.getLogger(__name__)
 
@@ -241,3 +254,40 @@ class _Settlement:
     async def dead_letter(self, reason: str) -> None:
         if await self.message.settle(accept=False):
             self.on_dead_letter(reason)
+
+
+class TemporaryTopology:
+    """Declares the topology of a federation on entry, and deletes it with its messages on exit.
+
+    The user of ``url`` needs the right to configure, and all parties connect as this user. The
+    queues of a lasting federation come from `definitions` instead.
+
+    Raises:
+        ConfigError: a wrong URL or name.
+        LinkError: the broker refuses, on entry or exit.
+    """
+
+    def __init__(self, url: str, federation: str, parties: Iterable[str]) -> None:
+        self._address = BrokerAddress.parse(url)
+        self._name = f"fedmq {federation}"
+        self._topology = topology(federation, parties)
+
+    async def __aenter__(self) -> None:
+        connection = await BrokerConnection.open(self._address, self._name)
+        try:
+            await connection.declare(self._topology)
+        finally:
+            await connection.close()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # The broker may have restarted in between, so the connection is a new one.
+        connection = await BrokerConnection.open(self._address, self._name)
+        try:
+            await connection.delete(self._topology)
+        finally:
+            await connection.close()

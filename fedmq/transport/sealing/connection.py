@@ -5,13 +5,19 @@ one for those that are not, so that bulk held up on one lane is not too old on t
 padded and sealed with ChaCha20-Poly1305 (RFC 8439); header and seal are associated data. The nonce
 is a counter. Keys live in memory only, so that no restart can repeat a nonce, and nothing that was
 sealed before it can be opened after it.
+
+A body is filled up to the next multiple of a step, so that its length tells an observer less: of
+256 bytes, or of a 16th of the power of two below its length, but 8 KiB at most, so that the largest
+payload still fits into a message. Above 4 KiB that is at most 6.25 % more, for a full message at
+most 0.8 %.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import OrderedDict
 from collections.abc import Hashable
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -21,10 +27,17 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from fedmq.errors import Replayed, Untrusted
 from fedmq.transport.sealing.keys import PublicKeys
 from fedmq.transport.sealing.noise import Keys
-from fedmq.transport.sealing.padding import pad, unpad
-from fedmq.transport.sealing.recent import Recent
 
-__all__ = ["SEAL_BYTES", "SEAL_VERSION", "Connection", "Seal"]
+__all__ = [
+    "SEAL_BYTES",
+    "SEAL_VERSION",
+    "Connection",
+    "Recent",
+    "Seal",
+    "pad",
+    "padded_length",
+    "unpad",
+]
 
 SEAL_VERSION = 2
 ID_BYTES = 16
@@ -36,6 +49,10 @@ _WINDOW = 8192
 """How far a message may fall behind the newest and still be told from a repetition."""
 _WINDOW_BITS = (1 << _WINDOW) - 1
 _MOST_SESSIONS = 4096
+_LENGTH = struct.Struct(">I")
+_SMALLEST, _LARGEST = 256, 8 * 1024
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Seal(NamedTuple):
@@ -143,3 +160,39 @@ def _cipher(key: bytes, stream: int) -> ChaCha20Poly1305:
 
 def _nonce(counter: int) -> bytes:
     return counter.to_bytes(12, "little")
+
+
+def padded_length(length: int) -> int:
+    """The length in bytes under which a body of ``length`` bytes travels."""
+    total = length + _LENGTH.size
+    step = min(max(_SMALLEST, 1 << max(total.bit_length() - 5, 0)), _LARGEST)
+    return -(-total // step) * step
+
+
+def pad(body: bytes) -> bytes:
+    """``body`` behind its length, filled up with zeros."""
+    zeros = padded_length(len(body)) - _LENGTH.size - len(body)
+    return b"".join((_LENGTH.pack(len(body)), body, bytes(zeros)))
+
+
+def unpad(padded: bytes) -> memoryview:
+    """Undo ``pad``, without a copy; ValueError where it never was padded."""
+    (length,) = _LENGTH.unpack_from(padded) if len(padded) >= _LENGTH.size else (-1,)
+    if not 0 <= length <= len(padded) - _LENGTH.size:
+        raise ValueError("no padded body")
+    return memoryview(padded)[_LENGTH.size : _LENGTH.size + length]
+
+
+class Recent(OrderedDict[K, V]):
+    """The ``most`` entries used last."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def put(self, key: K, value: V) -> None:
+        """Add or renew an entry; the one unused for longest makes room."""
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)

@@ -18,12 +18,11 @@ from fedmq.errors import MessageError
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceOpen
+from fedmq.party.configuration.federation import pin
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.configuration.pinning import pin
 from fedmq.party.identity import private_keys as private_keys
-from fedmq.party.identity.handshake_sender import HandshakeSender
 from fedmq.party.identity.private_keys import KeyRing
-from fedmq.party.identity.sealer import EndToEnd
+from fedmq.party.identity.sealer import EndToEnd, HandshakeSender
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery
 from fedmq.transport.rabbitmq.address import BrokerAddress
 from fedmq.transport.rabbitmq.connection import BrokerConnection

@@ -17,7 +17,7 @@ from sklearn.metrics import recall_score
 
 from fedmq.boosting.model.shown_model import split_counts
 from fedmq.boosting.params import TrainParams
-from fedmq.party.card.card_file import CardFile
+from fedmq.party.card.signed_card import CardFile
 from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.store.documents import ModelStore, trained_counts

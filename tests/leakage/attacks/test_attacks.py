@@ -8,13 +8,16 @@ import pytest
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.metrics import auc
 from fedmq.boosting.splits import CandidateTable
-from fedmq.leakage.attacks.feature_order import Partition, best_concordance, inferred_orders
 from fedmq.leakage.attacks.finding import Finding
-from fedmq.leakage.attacks.instance_spaces import labels_from_spaces
-from fedmq.leakage.attacks.leaf_weights import positives_from_weight
-from fedmq.leakage.attacks.masked_gradients import bare_rows, labels_from_signs
-from fedmq.leakage.attacks.noisy_gradients import label_scores_from_noise
-from fedmq.leakage.attacks.purity import leaf_purity
+from fedmq.leakage.attacks.labels import (
+    bare_rows,
+    label_scores_from_noise,
+    labels_from_signs,
+    labels_from_spaces,
+    leaf_purity,
+    positives_from_weight,
+)
+from fedmq.leakage.attacks.row_order import Partition, best_concordance, inferred_orders
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
 from fedmq.privacy.masking.null_space import FewColumnsSpan, OneHotSpan, null_vectors
 from fedmq.privacy.masking.splitting_matrix import splitting_matrix

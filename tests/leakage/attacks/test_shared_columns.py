@@ -7,8 +7,8 @@ import pytest
 
 import fedmq
 from fedmq.errors import ConfigError, DataError
-from fedmq.leakage.attacks.shared_columns import guessed_columns, order_of_people, pairs_judged
-from fedmq.leakage.shown_columns import order_from_columns
+from fedmq.leakage.attacks.row_order import guessed_columns, order_of_people, pairs_judged
+from fedmq.leakage.audit import order_from_columns
 
 RANDOM = np.random.default_rng(4)
 VALUES = RANDOM.normal(size=(2000, 3)).astype(np.float32)

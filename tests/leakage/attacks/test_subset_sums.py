@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.leakage.attacks.subset_sums import SubsetSums
+from fedmq.leakage.attacks.bins_from_sums import SubsetSums
 
 RANDOM = np.random.default_rng(5)
 

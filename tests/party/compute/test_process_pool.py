@@ -15,7 +15,7 @@ import pytest
 from fedmq.errors import DataError, FedmqError
 from fedmq.party.compute.pool import ComputePool, ThreadPool
 from fedmq.party.compute.processes import ProcessPool
-from fedmq.transport.priority import PriorityGate
+from fedmq.transport.link import PriorityGate
 from tests.party.compute.computations import Copy, DieAlways, DieOnce, Fail, ProcessId, SumUp
 
 

@@ -8,9 +8,8 @@ from subprocess import PIPE, Popen
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.party.configuration.compute import ComputeSection
-from fedmq.party.configuration.party import PartyFile
-from fedmq.simulation.memory_watch import MemoryWatch
+from fedmq.party.configuration.party import ComputeSection, PartyFile
+from fedmq.simulation.calibration import MemoryWatch
 
 
 def party(tmp_path: Path, compute: str) -> ComputeSection:

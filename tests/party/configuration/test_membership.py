@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.party.configuration.federation import Federation
-from fedmq.party.configuration.membership import add_party, remove_party
+from fedmq.party.configuration.federation import Federation, add_party, remove_party
 from fedmq.transport.sealing.keys import PrivateKeys
 
 KEYS = {name: PrivateKeys.generate().public for name in ("bank", "telco", "shop")}

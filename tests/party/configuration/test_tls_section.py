@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import ConfigError
-from fedmq.party.configuration.tls import TlsSection
+from fedmq.party.configuration.party import TlsSection
 from fedmq.transport.rabbitmq.certificates import Authority
 
 

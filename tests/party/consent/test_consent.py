@@ -17,8 +17,7 @@ from fedmq.messages.inference import InferenceOpen
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.consent.audit_log import AuditLog
-from fedmq.party.consent.consent import Consent
-from fedmq.party.consent.row_quota import RowQuota
+from fedmq.party.consent.consent import Consent, RowQuota
 from fedmq.party.identity.sealer import Clear
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.engines.lattice import Lattice

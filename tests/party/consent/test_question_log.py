@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.party.consent import question_log as module
-from fedmq.party.consent.question_log import QuestionLog, question_logs
+from fedmq.party.consent import audit_log as module
+from fedmq.party.consent.audit_log import QuestionLog, question_logs
 
 
 class Calendar(datetime):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.console.console import ROUTES
-from fedmq.party.console.routes import Changes, Shows
+from fedmq.party.console.visit import Changes, Shows
 from tests.party.console.served_console import ServedConsole, serve
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedmq.party.console.curves import charts_of_report, curves
-from fedmq.party.console.tree_outline import outline
+from fedmq.party.console.drawings import charts_of_report, curves, outline
 
 
 def test_a_metric_is_a_chart_and_a_set_of_rows_a_line() -> None:

@@ -12,8 +12,7 @@ from starlette.responses import StreamingResponse
 
 from fedmq.errors import Overloaded
 from fedmq.party.console.live import Live
-from fedmq.party.console.sign_in.one_time_tokens import Grant
-from fedmq.party.console.sign_in.sign_ins import SignIn, SignIns
+from fedmq.party.console.sign_in import Grant, SignIn, SignIns
 
 SECONDS = 0.01
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedmq.errors import DataError
-from fedmq.party.configuration.split import ByGroup, ByNewest, Split
-from fedmq.party.data.evaluation_split import EvaluationShares
+from fedmq.party.configuration.job import ByGroup, ByNewest, Split
+from fedmq.party.data.splits import EvaluationShares
 
 LABEL = (np.arange(1000) % 10 == 0).astype(np.float32)
 

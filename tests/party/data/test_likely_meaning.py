@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedmq.party.data.likely_meaning import likely_meaning
+from fedmq.party.data.columns import likely_meaning
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from fedmq.cli.model.base_margin import asked_margins
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.margin_columns import ReadMargins
+from fedmq.party.data.loading import ReadMargins
 
 
 def section(folder: Path, *lines: str) -> DataSection:

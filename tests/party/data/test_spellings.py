@@ -11,7 +11,7 @@ import pytest
 
 from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.number_spelling import NumberSpelling
+from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.table import ReadTable, Table
 from fedmq.party.data.validation import validate_source
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedmq.boosting.binning import Cuts
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.table_description import DescribeTable
+from fedmq.party.data.descriptions import DescribeTable
 
 
 def described(folder: Path, text: str, max_bin: int = 8) -> dict[str, dict[str, object]]:

@@ -15,12 +15,11 @@ from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import decode
 from fedmq.party.configuration.party import PartyFile
 from fedmq.party.identity.sealer import Clear, Sealer
-from fedmq.party.operations.broker_check import check_broker
+from fedmq.party.operations.broker import check_broker
 from fedmq.protocol.machine import Machine
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
 from fedmq.transport.rabbitmq.link import RabbitMQLink
-from fedmq.transport.rabbitmq.received import Received
 from fedmq.transport.rabbitmq.topology import Binding, Queue, Topology, exchange_name, routing_key
 from tests.party.attacked import (
     PARTIES,

@@ -10,10 +10,8 @@ import pytest
 from cryptography import x509
 
 from fedmq.errors import ConfigError
-from fedmq.party.identity.join_request import JoinRequest
-from fedmq.party.identity.signed_certificate import SignedCertificate, write_signed
-from fedmq.transport.rabbitmq.certificate_request import fits, new_request
-from fedmq.transport.rabbitmq.certificates import Authority, common_name, expiry
+from fedmq.party.identity.joining import JoinRequest, SignedCertificate, write_signed
+from fedmq.transport.rabbitmq.certificates import Authority, common_name, expiry, fits, new_request
 from fedmq.transport.sealing.keys import PrivateKeys
 
 

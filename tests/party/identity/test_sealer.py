@@ -15,8 +15,8 @@ from fedmq.errors import ConfigError, LinkError, MessageError, Replayed, Stale, 
 from fedmq.messages.codec import Parts, decode, encode, frame, read_header, unframe
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.online import OnlineRows
+from fedmq.party.configuration.federation import pin
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.configuration.pinning import pin
 from fedmq.party.identity import private_keys as private_keys
 from fedmq.party.identity.party_files import PartyFiles
 from fedmq.party.identity.private_keys import KeyRing

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedmq.party.configuration.party import PartyFile
-from fedmq.party.operations.certificate_expiry import certificate_expiry, certificate_warnings
-from fedmq.transport.rabbitmq.certificate_request import new_request
-from fedmq.transport.rabbitmq.certificates import Authority
+from fedmq.party.operations.health import certificate_expiry, certificate_warnings
+from fedmq.transport.rabbitmq.certificates import Authority, new_request
 
 
 @pytest.fixture

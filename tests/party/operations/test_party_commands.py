@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedmq.errors import DaemonError
-from fedmq.party.identity.join_request import JoinRequest
-from fedmq.transport.rabbitmq.certificate_request import new_request
+from fedmq.party.identity.joining import JoinRequest
+from fedmq.transport.rabbitmq.certificates import new_request
 from fedmq.transport.sealing.keys import PrivateKeys
 from tests.party.daemons_in_memory import PARTIES, DaemonsInMemory
 

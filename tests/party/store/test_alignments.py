@@ -11,8 +11,7 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, DataError, Refused
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.alignment_ids import ReadIds, Terms
-from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable
+from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveTable, ReadIds, Terms
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
 
 ALIGNMENT = StoredAlignment(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from fedmq.transport.rabbitmq.bulk_window import BulkWindow
+from fedmq.transport.rabbitmq.connection import BulkWindow
 
 KILOBYTE, WHOLE_WINDOW = 1024, 4 * 1024 * 1024
 

@@ -17,10 +17,8 @@ from fedmq.errors import ConfigError, LinkError, Unroutable
 from fedmq.transport.link import Link, LinkState
 from fedmq.transport.rabbitmq import connection as connection_module
 from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.connection import BrokerConnection
-from fedmq.transport.rabbitmq.link import RabbitMQLink
-from fedmq.transport.rabbitmq.received import Received
-from fedmq.transport.rabbitmq.temporary import TemporaryTopology
+from fedmq.transport.rabbitmq.connection import BrokerConnection, Received
+from fedmq.transport.rabbitmq.link import RabbitMQLink, TemporaryTopology
 from fedmq.transport.rabbitmq.topology import (
     DELIVERY_LIMIT,
     Topology,

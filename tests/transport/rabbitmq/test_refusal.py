@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedmq.transport.rabbitmq.address import BrokerAddress
-from fedmq.transport.rabbitmq.refusal import no_login, unreached
+from fedmq.transport.rabbitmq.address import BrokerAddress, no_login, unreached
 
 PASSWORD = "amqp://bank:secret@mq:5672/"
 TLS = "amqps://bank@mq:5671/"

@@ -7,10 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmq.errors import Replayed, Untrusted
-from fedmq.transport.sealing.connection import SEAL_BYTES, Connection, Seal
+from fedmq.transport.sealing.connection import (
+    SEAL_BYTES,
+    Connection,
+    Seal,
+    pad,
+    padded_length,
+    unpad,
+)
 from fedmq.transport.sealing.keys import PrivateKeys
 from fedmq.transport.sealing.noise import Initiator, respond
-from fedmq.transport.sealing.padding import pad, padded_length, unpad
 
 BANK, TELCO = (PrivateKeys.generate() for _ in range(2))
 HEADER, BODY, SESSION = b"the header", b"gradients of everybody", ("s1", 1)

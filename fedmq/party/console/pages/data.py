@@ -7,8 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from fedmq.party.console.routes import Changes, Shows
-from fedmq.party.console.visit import Change, Visit
+from fedmq.party.console.visit import Change, Changes, Shows, Visit
 
 __all__ = ["ROUTES"]
 

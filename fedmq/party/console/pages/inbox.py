@@ -9,11 +9,9 @@ from typing import Any
 from starlette.responses import Response
 
 from fedmq.errors import ConfigError
-from fedmq.party.consent.terms_in_words import asked_in_words, terms_in_words
-from fedmq.party.console.actions import OwnerActions
+from fedmq.party.consent.terms import asked_in_words, terms_in_words
 from fedmq.party.console.live import Parts
-from fedmq.party.console.routes import Changes, Shows
-from fedmq.party.console.visit import Change, Visit
+from fedmq.party.console.visit import Change, Changes, OwnerActions, Shows, Visit
 
 __all__ = ["ROUTES", "parts"]
 

@@ -9,10 +9,8 @@ from typing import Any
 from starlette.responses import Response
 
 from fedmq.errors import ConfigError
-from fedmq.party.console.curves import charts_of_report, curves
-from fedmq.party.console.routes import Changes, Shows
-from fedmq.party.console.tree_outline import outline
-from fedmq.party.console.visit import Change, Visit
+from fedmq.party.console.drawings import charts_of_report, curves, outline
+from fedmq.party.console.visit import Change, Changes, Shows, Visit
 
 __all__ = ["ROUTES"]
 

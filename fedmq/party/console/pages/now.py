@@ -9,12 +9,9 @@ from typing import Any
 from starlette.responses import Response
 
 from fedmq.errors import ConfigError
-from fedmq.party.console.actions import OwnerActions
-from fedmq.party.console.curves import curves
+from fedmq.party.console.drawings import curves
 from fedmq.party.console.live import Parts
-from fedmq.party.console.rendering import Rendering
-from fedmq.party.console.routes import Changes, Shows
-from fedmq.party.console.visit import Change, Visit
+from fedmq.party.console.visit import Change, Changes, OwnerActions, Rendering, Shows, Visit
 
 __all__ = ["ROUTES", "parts"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from fedmq.party.console.routes import Changes, Shows
-from fedmq.party.console.visit import Change, Visit
+from fedmq.party.console.visit import Change, Changes, Shows, Visit
 
 __all__ = ["ROUTES"]
 

@@ -11,8 +11,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response, StreamingResponse
 
 from fedmq.errors import ConfigError
-from fedmq.party.console.routes import Changes, Shows
-from fedmq.party.console.visit import Change, Visit
+from fedmq.party.console.visit import Change, Changes, Shows, Visit
 
 __all__ = ["ROUTES"]
 

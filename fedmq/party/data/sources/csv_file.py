@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from fedmq.errors import DataError, SourceAway
-from fedmq.party.data.sources.file_kind import mistaken_for
-from fedmq.party.data.sources.source import Batch, Source
+from fedmq.party.data.sources.source import Batch, Source, mistaken_for
 
 __all__ = ["CsvFile"]
 

@@ -6,7 +6,7 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.sources.csv_file import CsvFile
 from fedmq.party.data.sources.parquet_file import ParquetFile
 from fedmq.party.data.sources.source import Source
-from fedmq.party.data.sources.sql_query import SqlQuery
+from fedmq.party.data.sources.sql import SqlQuery
 
 __all__ = ["source_of"]
 

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fedmq.errors import ConfigError, DataError, SourceAway
-from fedmq.party.data.sources.file_kind import mistaken_for
-from fedmq.party.data.sources.source import Batch, Cells, Source
+from fedmq.party.data.sources.source import Batch, Cells, Source, mistaken_for
 
 __all__ = ["ParquetFile"]
 

@@ -1,19 +1,34 @@
-"""What a source is: named columns whose rows come in batches, never all at once."""
+"""What is a source? Named columns whose rows come in batches, never all at once."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-__all__ = ["Batch", "Cells", "Source"]
+__all__ = ["Batch", "Cells", "Fetched", "Source", "mistaken_for"]
+
 
 Cells = Sequence[Any] | NDArray[Any]
 """A column's cells: a NumPy vector of numbers with NaN for missing, or Python values and None."""
+_KINDS = {
+    b"PAR1": ("parquet", 'a Parquet file; write type = "parquet"'),
+    b"PK\x03\x04": ("zip", "an Excel file, or another archive; save its sheet as CSV"),
+    b"\xd0\xcf\x11\xe0": ("excel", "an old Excel file; save its sheet as CSV"),
+    b"SQLite format 3\x00": (
+        "sqlite",
+        'a SQLite database; write type = "sql", url = "sqlite:///FILE" and a query',
+    ),
+    b"\x1f\x8b": ("gzip", "compressed; unpack it"),
+    b"\xff\xfe": ("utf-16", 'text in UTF-16; write encoding = "utf-16"'),
+    b"\xfe\xff": ("utf-16", 'text in UTF-16; write encoding = "utf-16"'),
+}
+_LONGEST = max(map(len, _KINDS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,3 +72,46 @@ class Source(ABC):
     @abstractmethod
     def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
         """All rows, in the source's order, with their cells in ``columns``."""
+
+
+class Fetched(Source):
+    """The rows of ``batch``, in memory."""
+
+    def __init__(self, name: str, batch: Batch) -> None:
+        super().__init__(name)
+        self._batch = batch
+        self.columns = tuple(batch.cells)
+        self.rows = len(batch.numbers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Batch]:
+        yield Batch(self._batch.numbers, {name: self._batch.cells[name] for name in columns})
+
+
+def mistaken_for(path: Path, *right: str) -> str:
+    """What the file at ``path`` is and what to do, where it is none of the kinds in ``right``.
+
+    Empty where nothing is known of it. Kinds: parquet, zip, excel, sqlite, gzip, utf-16, text.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if not path.is_file():  # a pipe can be read once only
+        return ""
+    with path.open("rb") as file:
+        first = file.read(4096)
+    for mark, (kind, what) in _KINDS.items():
+        if first.startswith(mark):
+            return "" if kind in right else f"it is {what}"
+    is_text = bool(first) and b"\x00" not in first
+    return 'it looks like text; write type = "csv"' if is_text and "text" not in right else ""

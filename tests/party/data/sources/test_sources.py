@@ -15,8 +15,9 @@ from pyarrow import parquet
 
 from fedmq.errors import ConfigError, DataError, SourceAway
 from fedmq.party.configuration.data import DataSection
-from fedmq.party.data.alignment_ids import raw_label
-from fedmq.party.data.sources import csv_file, parquet_file, sql_query
+from fedmq.party.data.loading import raw_label
+from fedmq.party.data.sources import csv_file, parquet_file
+from fedmq.party.data.sources import sql as sql_query
 from fedmq.party.data.sources.opening import source_of
 from fedmq.party.data.table import ReadTable, Table
 from fedmq.party.data.validation import validate_source

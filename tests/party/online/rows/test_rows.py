@@ -16,7 +16,7 @@ import sqlalchemy
 from fedmq.errors import ConfigError, DataError, RowsUnavailable
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.configuration.online import OnlineSection
-from fedmq.party.data.sources.sql_pool import SqlPool
+from fedmq.party.data.sources.sql import SqlPool
 from fedmq.party.online.rows import (
     LookedUpRows,
     Lookup,

@@ -1,0 +1,218 @@
+"""Which columns of one table belong to which party, in the training and afterwards?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.errors import ConfigError, DataError
+from fedmq.party.data.data_frame import feature_table, party_features, trained_columns
+from fedmq.simulation.simulate import check_parties
+from fedmq.simulation.tables import ACTIVE, MatchedRows, by_index
+
+__all__ = ["PartyColumns", "TrainedColumns", "column_names", "is_per_party"]
+
+_Values = dict[str, NDArray[np.float32]]
+
+
+def is_per_party(X: Any) -> bool:
+    """Whether ``X`` is a dict of tables; a sparse matrix may be a dict, too, but has a shape."""
+    return isinstance(X, Mapping) and not hasattr(X, "shape")
+
+
+def column_names(table: Any) -> list[str] | None:
+    """The columns' names of a data frame, None of anything else."""
+    names = getattr(table, "column_names", None)  # Arrow
+    if names is None:
+        names = getattr(table, "columns", None)  # pandas, Polars
+    return None if names is None else [str(name) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class PartyColumns:
+    """The columns of each party by their places in the table, the label holder's first."""
+
+    names: tuple[str, ...]
+    places: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, parties: Any, table: Any, names: Sequence[str]) -> PartyColumns:
+        """The columns that ``parties`` names; all others are the label holder's.
+
+        A party's columns are given as scikit-learn's ``ColumnTransformer`` takes them: names or
+        places, a slice or a bool mask of places, or a function of the table that returns one of
+        these.
+
+        Raises:
+            ConfigError: a column does not exist, or belongs to two parties.
+        """
+        parties = {} if parties is None else parties
+        check_parties(parties)
+        owners: dict[int, str] = {}
+        for party, columns in parties.items():
+            chosen = columns(table) if callable(columns) else columns
+            for place in _places(party, chosen, names):
+                if place in owners:
+                    raise ConfigError(
+                        f"parties: column {names[place]!r} is given to {owners[place]} and {party}"
+                    )
+                owners[place] = party
+        places = {
+            party: tuple(place for place in range(len(names)) if owners.get(place, ACTIVE) == party)
+            for party in (ACTIVE, *parties)
+        }
+        return cls(tuple(names), places)
+
+    def tables(self, table: Any) -> dict[str, Any]:
+        """The part of ``table``, an array or a data frame, that each party holds."""
+        if column_names(table) is None:
+            return {party: table[:, list(places)] for party, places in self.places.items()}
+        labels = list(getattr(table, "column_names", None) or table.columns)
+        chosen = {
+            party: [labels[place] for place in places] for party, places in self.places.items()
+        }
+        if hasattr(table, "select"):  # Arrow, Polars
+            return {party: table.select(columns) for party, columns in chosen.items()}
+        return {party: table[columns] for party, columns in chosen.items()}
+
+    def features(self, party: str) -> tuple[str, ...]:
+        """The names of a party's columns."""
+        return tuple(self.names[place] for place in self.places[party])
+
+    def qualified(self, name: str) -> str:
+        """How a training names the column ``name``: another party's as ``party.column``."""
+        for party, places in self.places.items():
+            if any(self.names[place] == name for place in places):
+                return name if party == ACTIVE else f"{party}.{name}"
+        return name
+
+
+def _places(party: str, columns: Any, names: Sequence[str]) -> Iterable[int]:
+    if isinstance(columns, slice) and not isinstance(columns.start or columns.stop, str):
+        return range(len(names))[columns]
+    given = [columns] if isinstance(columns, str | int) else list(columns)
+    if given and all(isinstance(column, bool | np.bool_) for column in given):
+        if len(given) != len(names):
+            raise ConfigError(
+                f"parties: the mask of {party} has {len(given)} places, there are "
+                f"{len(names)} columns"
+            )
+        return np.flatnonzero(given).tolist()
+    return [_place(party, column, names) for column in given]
+
+
+def _place(party: str, column: Any, names: Sequence[str]) -> int:
+    if isinstance(column, str):
+        if column not in names:
+            raise ConfigError(f"parties: {party} is given column {column!r}, which does not exist")
+        return names.index(column)
+    if isinstance(column, int | np.integer) and -len(names) <= column < len(names):
+        return int(column) % len(names)
+    raise ConfigError(
+        f"parties: {party} is given column {column!r}; names, or places from 0 to "
+        f"{len(names) - 1}, are needed"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedColumns:
+    """The ``features`` of each party, the label holder's first.
+
+    ``dealt``: how the columns of one table are dealt out; None where there is a table per party.
+    ``numbered``: that table was an array, whose columns have numbers and no names.
+    ``category_columns``: of each party, the features of each column of categories.
+    """
+
+    features: Mapping[str, tuple[str, ...]]
+    dealt: PartyColumns | None
+    numbered: bool
+    category_columns: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+    @classmethod
+    def of(
+        cls, X: Any, parties: Any, beside: Mapping[str, Any]
+    ) -> tuple[TrainedColumns, _Values, Mapping[str, Any]]:
+        """How ``X`` falls apart, the features of each party, and what stands ``beside`` its rows.
+
+        Raises:
+            ConfigError: ``parties`` do not fit the columns.
+            DataError: a table is wrong, or rows cannot be matched.
+        """
+        dealt, names = None, None
+        if not is_per_party(X):
+            names = column_names(X)
+            numbers = [f"f{place}" for place in range(X.shape[1])]
+            dealt = PartyColumns.of(parties, X, numbers if names is None else names)
+        elif parties is not None:
+            raise ConfigError("parties: a table per party is given; no column is left to deal out")
+        matched = _matched(X, dealt, beside)
+        tables = {party: party_features(table, party) for party, table in matched.tables.items()}
+        features = {party: held.names for party, held in tables.items()}
+        category_columns = {party: held.category_columns for party, held in tables.items()}
+        numbered = dealt is not None and names is None
+        if dealt is not None and numbered:
+            features = {party: dealt.features(party) for party in features}
+        values = {party: held.values for party, held in tables.items()}
+        return cls(features, dealt, numbered, category_columns), values, matched.beside
+
+    def values(self, X: Any, beside: Mapping[str, Any]) -> tuple[_Values, Mapping[str, Any]]:
+        """The features of each party, float32 (rows, features), and what is ``beside``.
+
+        Raises:
+            DataError: ``X`` has other columns, or rows cannot be matched.
+        """
+        matched = _matched(X, self.dealt, beside)
+        missing = self.features.keys() - matched.tables.keys()
+        if missing:
+            raise DataError(f"the table of {sorted(missing)[0]} is missing")
+        by_place = self.dealt is not None and (self.numbered or column_names(X) is None)
+        read = _by_place if by_place else trained_columns
+        values = {
+            party: read(matched.tables[party], party, features)
+            for party, features in self.features.items()
+        }
+        return values, matched.beside
+
+    def signs(self, given: Any) -> Any:
+        """Monotone constraints by the training's names of columns.
+
+        ``given`` by the table's own names, or one for each of its columns in order.
+        """
+        dealt = self.dealt
+        if dealt is None:
+            return given
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            if len(given) != len(dealt.names):
+                raise ConfigError(
+                    f"monotone_constraints: {len(given)} signs for {len(dealt.names)} columns"
+                )
+            given = dict(zip(dealt.names, given, strict=True))
+        if not isinstance(given, Mapping):
+            return given
+        return {dealt.qualified(name): sign for name, sign in given.items()}
+
+
+def _matched(X: Any, dealt: PartyColumns | None, beside: Mapping[str, Any]) -> MatchedRows:
+    if dealt is not None:
+        if is_per_party(X):
+            raise DataError("one table is needed, as in fit, not a table per party")
+        return MatchedRows(dealt.tables(X), by_index({ACTIVE: X}, beside).beside)
+    if not is_per_party(X) or ACTIVE not in X:
+        raise DataError(f"a dict of tables by party is needed, the label holder's as {ACTIVE!r}")
+    others = {party: table for party, table in X.items() if party != ACTIVE}
+    check_parties(others)
+    return by_index({ACTIVE: X[ACTIVE], **others}, beside)
+
+
+def _by_place(table: Any, party: str, features: tuple[str, ...]) -> NDArray[np.float32]:
+    values, found = feature_table(table, party)
+    if len(found) != len(features):
+        raise DataError(
+            f"{party}: {len(found)} columns of numbers, {len(features)} features were trained "
+            "on; categories need a data frame"
+        )
+    return values

@@ -1,0 +1,208 @@
+"""How do parties sign a model card, and what follows from their signatures?
+
+A party signs the card as it is, together with the hash of its own share and the line of its audit
+log by which it agreed to the training. So each party says what it alone knows, and no card can be
+altered under its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedmq.boosting.model.share import ActiveShare, PassiveShare
+from fedmq.errors import ConfigError, DataError, Refused
+from fedmq.messages.envelope import PartyName
+from fedmq.party.atomic_file import write_atomically
+from fedmq.party.card.model_card import ModelCard, canonical
+from fedmq.party.configuration.federation import Federation
+from fedmq.party.consent.audit_log import AuditLog
+
+__all__ = [
+    "AgreedEntry",
+    "CardFile",
+    "Endorsement",
+    "Signature",
+    "check_share",
+    "endorse",
+    "share_hash",
+]
+
+
+_CARD = b"fedmq model card 1\n"
+"""No other text that a party's key signs begins like this."""
+_Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_LARGEST = 4_000_000  # bytes
+
+
+class AgreedEntry(BaseModel):
+    """The entry of an audit log by which its owner agreed to the training, and its hash."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    at: str
+    session: str
+    sha256: _Hash
+
+
+class Endorsement(BaseModel):
+    """What ``party`` says under a card: the SHA-256 of its ``share``, and that it ``agreed``.
+
+    ``agreed`` is None for the label holder, which asked for the training. ``signature``: Ed25519,
+    hexadecimal.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    party: PartyName
+    made: str
+    share: _Hash
+    agreed: AgreedEntry | None = None
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+
+    def signed(self, card: ModelCard) -> bytes:
+        """What the signature is about."""
+        own = canonical(self.model_copy(update={"signature": ""}))
+        return _CARD + f"{len(own)}\n{own}\n{canonical(card)}".encode()
+
+
+def endorse(
+    card: ModelCard,
+    share: ActiveShare | PassiveShare,
+    party: str,
+    audit_log: AuditLog,
+    sign: Callable[[bytes], bytes],
+) -> Endorsement:
+    """The endorsement of ``card`` by ``party``, which holds ``share``; reads the audit log.
+
+    Raises:
+        ConfigError: the federation has no keys.
+        DataError: the audit log was changed.
+        Refused: the card is another model's, or says what is not so.
+    """
+    check_share(card, share, party)
+    content = {
+        "party": party,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "share": share_hash(share),
+        "agreed": None if isinstance(share, ActiveShare) else _agreed(audit_log, card.model),
+    }
+    plain = Endorsement.model_validate({**content, "signature": "0" * 128})
+    signature = sign(plain.signed(card))
+    if not signature:
+        raise ConfigError(
+            "the federation has no keys, so nobody can sign; make them with: fedmq keys new"
+        )
+    return plain.model_copy(update={"signature": signature.hex()})
+
+
+def check_share(card: ModelCard, share: ActiveShare | PassiveShare, party: str) -> None:
+    """Raise Refused where ``card`` does not describe the model of which ``party`` has ``share``."""
+    if card.model != share.model_id:
+        raise Refused(f"{party}: the card is that of {card.model}, the share {share.model_id}'s")
+    if party not in card.parties:
+        raise Refused(f"{party}: the card does not name {party} among its parties")
+    if isinstance(share, PassiveShare) and card.withheld.get(party, share.withheld) != (
+        share.withheld
+    ):
+        raise Refused(f"{party}: the card misstates which sums {party} withheld")
+
+
+def share_hash(share: ActiveShare | PassiveShare) -> str:
+    """SHA-256 of ``share``, hexadecimal, as ``fedmq models export`` prints it."""
+    return hashlib.sha256(share.dumps().encode()).hexdigest()
+
+
+def _agreed(audit_log: AuditLog, model: str) -> AgreedEntry | None:
+    """The first entry that agreed to the newest training of ``model``; None without any."""
+    found: AgreedEntry | None = None
+    for entry, digest in audit_log.chain():
+        if entry.get("event") != "agreed" or entry.get("training") != model:
+            continue
+        if found is None or entry["session"] != found.session:
+            found = AgreedEntry(
+                number=entry["number"], at=entry["at"], session=entry["session"], sha256=digest
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Whether ``party`` has signed, and the fingerprint of the key that it signed with."""
+
+    party: str
+    state: Literal["signed", "not signed", "wrong"]
+    fingerprint: str = ""
+
+
+class CardFile(BaseModel):
+    """A card with the endorsements so far, one of a party at most."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    card: ModelCard
+    endorsements: Annotated[tuple[Endorsement, ...], Field(max_length=100)] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises DataError where ``path`` is no model card."""
+        try:
+            if path.stat().st_size > _LARGEST:
+                raise DataError(f"{path}: is larger than any model card")
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValidationError as error:
+            found = error.errors()[0]
+            key = ".".join(map(str, found["loc"])) or "file"
+            raise DataError(f"{path}: not a model card: {key}: {found['msg']}") from None
+        except ValueError:
+            raise DataError(f"{path}: not a model card: it is no text in UTF-8") from None
+
+    def write(self, path: Path) -> None:
+        """Write it whole or not at all; ConfigError if the disk refuses."""
+        try:
+            write_atomically(path, self.model_dump_json(indent=1) + "\n")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+    @property
+    def content(self) -> str:
+        """The card in its canonical form, as it is sent to be signed."""
+        return canonical(self.card)
+
+    def of(self, party: str) -> Endorsement | None:
+        """What ``party`` says, if it has signed."""
+        return next((found for found in self.endorsements if found.party == party), None)
+
+    def endorsed(self, endorsement: Endorsement) -> CardFile:
+        """With ``endorsement`` in place of an earlier one of the same party."""
+        others = [found for found in self.endorsements if found.party != endorsement.party]
+        return self.model_copy(update={"endorsements": (*others, endorsement)})
+
+    def signatures(self, federation: Federation) -> list[Signature]:
+        """Of each party of the card, and of who signed besides, what its signature is worth.
+
+        It is good if it fits the card and a key that the federation file pins.
+        """
+        found = [self._signature(federation, party) for party in self.card.parties]
+        signed = {endorsement.party for endorsement in self.endorsements}
+        strangers = sorted(signed - set(self.card.parties))
+        return [*found, *(Signature(party, "wrong") for party in strangers)]
+
+    def _signature(self, federation: Federation, party: str) -> Signature:
+        endorsement = self.of(party)
+        if endorsement is None:
+            return Signature(party, "not signed")
+        data, signature = endorsement.signed(self.card), bytes.fromhex(endorsement.signature)
+        for key in federation.pinned(party):
+            if key.verifies(data, signature):
+                return Signature(party, "signed", key.fingerprint)
+        return Signature(party, "wrong")

@@ -1,0 +1,181 @@
+"""What is an owner asked to agree to? As plain data, and as a person reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from fedmq.messages.alignment import AlignmentOpen
+from fedmq.messages.array import unpack_payload
+from fedmq.messages.codec import pack_body
+from fedmq.messages.training import TrainingOpen
+from fedmq.party.configuration.policy import Particular
+from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
+from fedmq.party.store.answered_sums import AnsweredSumsStore
+from fedmq.party.store.database import Database
+from fedmq.privacy.engine import Engine
+from fedmq.protocol.records import AnsweredSums
+from fedmq.protocol.training.earlier_attempts import terms_digest
+
+__all__ = ["RequestedTerms", "asked_in_words", "spent_sums", "terms_in_words"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedTerms:
+    """``name``: of the model or alignment. ``digest`` tells these terms from others."""
+
+    peer: str
+    kind: Literal["alignment", "training"]
+    name: str
+    digest: str
+    details: Mapping[str, Any]
+
+    @classmethod
+    def of_alignment(cls, peer: str, opening: AlignmentOpen) -> RequestedTerms:
+        """Those of an alignment that ``peer`` opens."""
+        digest = hashlib.blake2b(pack_body(opening), digest_size=16).hexdigest()
+        details = {"parties": list(opening.parties), "normalise": list(opening.normalise)}
+        return cls(peer, "alignment", opening.name, digest, details)
+
+    @classmethod
+    def of_training(cls, peer: str, opening: TrainingOpen, engine: Engine) -> RequestedTerms:
+        """Those of a training that ``peer`` opens; Refused where ``engine`` cannot meet them."""
+        learned = engine.on_terms(opening.sums).disclosed
+        details = {
+            "alignment": opening.alignment_name,
+            "rows": opening.rows,
+            "evaluation_rows": int(opening.evaluation.numpy().sum()),
+            "engine": opening.engine,
+            "key_bits": engine.key_bits_of(unpack_payload(opening.public)),
+            "trees": opening.trees,
+            "own_trees": opening.active_only_trees,
+            "max_depth": opening.max_depth,
+            "max_leaves": opening.max_leaves,
+            "max_bin": opening.max_bin,
+            "gradient_bits": opening.value_bits + 1,
+            "folds": opening.folds,
+            "continues": opening.earlier_model,
+            "columns_named": sorted({*opening.signs, *itertools.chain(*opening.together)}),
+            "particulars": list(_particulars(opening)),
+            "label_holder_learns": learned.active,
+            "this_party_learns": learned.passive,
+            "known_leak": engine.known_leak,
+            "measured": [leak.described() for leak in measured_leaks(engine)],
+            "measured_in": PAGE,
+        }
+        return cls(peer, "training", opening.model, terms_digest(opening), details)
+
+
+def _particulars(opening: TrainingOpen) -> Iterator[Particular]:
+    if opening.earlier_model:
+        yield "continues a model"
+    if opening.folds > 1:
+        yield "cross-validation"
+    if opening.signs:
+        yield "monotone constraints"
+    if opening.together:
+        yield "interaction constraints"
+    if opening.max_cat_to_onehot:
+        yield "sets of categories"
+    if opening.outputs > 1:
+        yield "vector leaves"
+    if opening.decoys:
+        yield "decoys"
+
+
+def asked_in_words(request: Mapping[str, Any]) -> str:
+    """What a request of the daemon's ``inbox`` asks for, in a line."""
+    if request["kind"] == "alignment":
+        return f"{request['peer']} asks to find the people that all parties share"
+    terms = request["terms"]
+    what = f"train model {request['name']}"
+    if terms["folds"] > 1:
+        what = "cross-validate a model"
+    return f"{request['peer']} asks to {what} on {_rows(terms['rows'])}"
+
+
+def terms_in_words(request: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Its terms: what each is about, and what it is."""
+    terms = request["terms"]
+    about = _of_alignment if request["kind"] == "alignment" else _of_training
+    return [*about(request, terms), *_spent(request["kind"], terms["spent"])]
+
+
+def _of_alignment(
+    request: Mapping[str, Any], terms: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    yield "alignment", request["name"]
+    yield "parties", ", ".join(terms["parties"])
+    yield "ids", ", ".join(terms["normalise"]) or "as they stand in the table"
+    yield (
+        "what is learnt",
+        "each party learns which of its people all share, and how many ids each of the others has",
+    )
+
+
+def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    held = terms["evaluation_rows"]
+    aside = f", of which {held:,} are only scored" if held else ""
+    yield "alignment", terms["alignment"] or "none: rows are matched without one"
+    yield "people", f"{_rows(terms['rows'])}{aside}"
+    bits = terms["key_bits"]
+    yield "engine", terms["engine"] + (f", keys of {bits:,} bits" if bits else "")
+    alone = f", the first {terms['own_trees']:,} by its own columns" if terms["own_trees"] else ""
+    folds = f" in {terms['folds']} folds together" if terms["folds"] > 1 else ""
+    yield "trees", f"{terms['trees']:,}{folds}, at most {terms['max_depth']} deep{alone}"
+    yield "cuts of a column", f"at most {terms['max_bin'] - 1:,}"
+    yield "gradients", f"{terms['gradient_bits']} bits"
+    if terms["continues"]:
+        yield "continues", f"model {terms['continues']}"
+    others = [found for found in terms["particulars"] if found != "continues a model"]
+    if others:
+        yield "with", ", ".join(others)
+    if terms["columns_named"]:
+        yield "names your columns", ", ".join(terms["columns_named"])
+    yield "label holder learns", terms["label_holder_learns"]
+    yield "you learn", terms["this_party_learns"]
+    if terms["known_leak"]:
+        yield "known leak", terms["known_leak"]
+    for leak in terms["measured"]:
+        yield (
+            "measured",
+            f"{leak['what']}: {leak['measure']} {leak['value']:.3f} for {leak['who']}, where "
+            f"guessing reaches {leak['guessing']:.3f}",
+        )
+
+
+def _spent(kind: str, spent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    plural = f"{kind}s"
+    yield (
+        "spent today",
+        f"{spent[plural]:,} of {spent[f'most_{plural}_per_day']:,} {plural}, this one included",
+    )
+    answered = spent["answered"]
+    if kind == "training" and answered:
+        yield (
+            "spent of all sums",
+            f"{answered['sums_per_row']:,} of {answered['most']:,g} sums per row about the "
+            f"{answered['rows']:,} rows that were asked about most",
+        )
+
+
+def _rows(rows: int) -> str:
+    return f"{rows:,} people"
+
+
+async def spent_sums(database: Database, most: float) -> dict[str, Any] | None:
+    """What was answered about the rows that were asked about most, and how much may be.
+
+    None where nothing was.
+    """
+    found = await AnsweredSumsStore(database).trainings()
+    trainings = [replace(training, reserved=0.0) for training in found]
+    if not trainings:
+        return None
+    answered = AnsweredSums.of("", 0, most, trainings)
+    row_sets = {training.row_set.sketch.tobytes(): training.row_set for training in trainings}
+    sums, rows = max((answered.by_others(found), found.rows) for found in row_sets.values())
+    return {"sums_per_row": round(sums, 1), "rows": rows, "most": most}

@@ -1,0 +1,174 @@
+"""Who is at the browser, and what may this person do?
+
+A token that ``fedmq console`` prints signs one person in, once and soon. A signed cookie at the
+browser keeps the person signed in; the key of the signatures lives as long as the daemon, so a
+restart signs everybody out. Everybody who is signed in may look. An approver answers what needs the
+owner's consent, an operator runs things; a person who does both has both roles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from fedmq.party.configuration.http import ConsoleRole
+
+__all__ = [
+    "CHANGES",
+    "SIGN_IN_SECONDS",
+    "TOKEN_SECONDS",
+    "Grant",
+    "Notice",
+    "OneTimeTokens",
+    "SignIn",
+    "SignIns",
+    "is_allowed",
+]
+
+
+CHANGES: Mapping[str, ConsoleRole] = {
+    "activate": "operator",
+    "admit": "operator",
+    "approve": "approver",
+    "cancel": "operator",
+    "pause": "operator",
+    "drop": "operator",
+    "redeliver": "operator",
+    "refuse": "approver",
+    "requeue": "operator",
+    "resume": "operator",
+    "rollback": "operator",
+    "score": "operator",
+}
+"""The owner's commands that change something or cost something, and who may give them."""
+TOKEN_SECONDS = 300.0
+_MOST_TOKENS = 100
+SIGN_IN_SECONDS = 12 * 3600
+_MOST_SIGN_INS = 200
+_MOST_NOTICES = 5
+
+
+def is_allowed(command: str, roles: Collection[ConsoleRole]) -> bool:
+    """Whether somebody with ``roles`` may give ``command``; looking is allowed to all."""
+    needed = CHANGES.get(command)
+    return needed is None or needed in roles
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Who signs in, and what this person may do besides looking."""
+
+    who: str
+    roles: tuple[ConsoleRole, ...]
+
+
+class OneTimeTokens:
+    """Issues tokens, and takes each of them once; ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._grants: dict[bytes, tuple[Grant, float]] = {}
+        """By hash, so that the time of a look-up says nothing of a token."""
+
+    def issue(self, grant: Grant) -> str:
+        """A new token for ``grant``; of too many the oldest is void."""
+        self._forget()
+        while len(self._grants) >= _MOST_TOKENS:
+            del self._grants[next(iter(self._grants))]
+        token = secrets.token_urlsafe(32)
+        self._grants[_hash(token)] = grant, self._clock() + TOKEN_SECONDS
+        return token
+
+    def redeem(self, token: str) -> Grant | None:
+        """What ``token`` grants; None if it is unknown, used or too old. It is used then."""
+        self._forget()
+        found = self._grants.pop(_hash(token), None)
+        return None if found is None else found[0]
+
+    def _forget(self) -> None:
+        now = self._clock()
+        self._grants = {key: found for key, found in self._grants.items() if found[1] > now}
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What is said once on the next page: what was done, or why it could not be."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(slots=True)
+class SignIn:
+    """Somebody who is signed in until ``until`` (seconds of the clock)."""
+
+    id: str
+    grant: Grant
+    until: float
+    csrf: str
+    """What every form sends along: another site does not know it."""
+    clock: Callable[[], float]
+    notices: list[Notice] = field(default_factory=list)
+    signed_out: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether somebody signed out, or the time has passed."""
+        return self.signed_out or self.until <= self.clock()
+
+    def notify(self, notice: Notice) -> None:
+        """Have ``notice`` shown on the next page."""
+        self.notices = [*self.notices, notice][-_MOST_NOTICES:]
+
+    def take_notices(self) -> list[Notice]:
+        """What is to be shown now, and no more afterwards."""
+        taken, self.notices = self.notices, []
+        return taken
+
+
+class SignIns:
+    """Keeps who is signed in; ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._open: dict[str, SignIn] = {}
+
+    def begin(self, grant: Grant) -> tuple[SignIn, str]:
+        """Sign somebody in: what is kept here, and the cookie's value."""
+        self._forget()
+        while len(self._open) >= _MOST_SIGN_INS:
+            del self._open[next(iter(self._open))]
+        name = secrets.token_urlsafe(24)
+        until = self._clock() + SIGN_IN_SECONDS
+        csrf = self._signature("csrf", name)
+        self._open[name] = SignIn(name, grant, until, csrf, self._clock)
+        return self._open[name], f"{name}.{self._signature('cookie', name)}"
+
+    def of(self, cookie: str) -> SignIn | None:
+        """Whose ``cookie`` this is; None if it is forged, or its time has passed."""
+        name, _, signature = cookie.partition(".")
+        expected = self._signature("cookie", name).encode()
+        if not hmac.compare_digest(signature.encode("utf-8", "replace"), expected):
+            return None
+        found = self._open.get(name)
+        return None if found is None or found.ended else found
+
+    def end(self, sign_in: SignIn) -> None:
+        """Sign out."""
+        sign_in.signed_out = True
+        self._open.pop(sign_in.id, None)
+
+    def _forget(self) -> None:
+        self._open = {name: found for name, found in self._open.items() if not found.ended}
+
+    def _signature(self, purpose: str, name: str) -> str:
+        text = f"{purpose}:{name}".encode("utf-8", "replace")
+        return hmac.new(self._key, text, hashlib.sha256).hexdigest()

@@ -1,1 +1,0 @@
-"""Who is at the browser, and what may this person do?"""

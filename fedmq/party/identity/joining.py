@@ -1,0 +1,159 @@
+"""Which files pass between a newcomer and the broker's operator?
+
+The newcomer sends one file: who it is, its public keys, and a certificate request. The operator
+sends one back: a certificate, and whom to trust.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fedmq.errors import ConfigError
+from fedmq.party.atomic_file import write_atomically
+from fedmq.transport.rabbitmq.certificates import common_name, fits, read_request
+from fedmq.transport.rabbitmq.topology import check_name
+from fedmq.transport.sealing.keys import PrivateKeys, PublicKeys
+
+__all__ = ["JoinRequest", "SignedCertificate", "write_signed"]
+
+_REQUEST_FORMAT = "fedmq join request 1"
+_ANSWER_FORMAT = "fedmq signed certificate 1"
+
+
+@dataclass(frozen=True)
+class JoinRequest:
+    """Signed by the newcomer, so that nobody joins its keys to another certificate request.
+
+    That they are the newcomer's is for people to compare, by the fingerprint.
+    """
+
+    federation: str
+    party: str
+    public: PublicKeys
+    certificate_request: bytes
+    """PEM."""
+
+    def dumps(self, keys: PrivateKeys) -> str:
+        """The file, signed with ``keys``."""
+        signature = keys.sign.sign(self._signed()).hex()
+        return json.dumps({**self._fields(), "signature": signature}, indent=2) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> JoinRequest:
+        """The request in the file at ``path``.
+
+        Raises:
+            ConfigError: the file cannot be read, is no request, or was altered.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValueError:
+            raise ConfigError(f"{path}: this is no request of fedmq join") from None
+        return cls.parse(text, str(path))
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> JoinRequest:
+        """The request in ``text``, which errors call ``name``; errors as for ``read``."""
+        try:
+            document: dict[str, Any] = json.loads(text)
+            if document["format"] != _REQUEST_FORMAT:
+                raise ValueError
+            request = cls(
+                check_name("federation", document["federation"]),
+                check_name("party", document["party"]),
+                PublicKeys.from_text(document["keys"]),
+                document["certificate_request"].encode(),
+            )
+            verifier = Ed25519PublicKey.from_public_bytes(request.public.sign)
+            verifier.verify(bytes.fromhex(document["signature"]), request._signed())
+            read_request(request.certificate_request, request.party)
+        except InvalidSignature:
+            raise ConfigError(f"{name}: was altered since it was made; have it sent anew") from None
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise ConfigError(f"{name}: this is no request of fedmq join") from None
+        return request
+
+    def check(self, federation: str, fingerprint: str, name: str) -> None:
+        """ConfigError unless it is for ``federation``, with keys of this ``fingerprint``."""
+        if self.federation != federation:
+            raise ConfigError(f"{name}: asks to join {self.federation}, not {federation}")
+        if "".join(fingerprint.lower().split()) != "".join(self.public.fingerprint.split()):
+            raise ConfigError(
+                f"{name}: has the fingerprint {self.public.fingerprint}, which is another one; "
+                f"{self.party} is not added"
+            )
+
+    def _fields(self) -> dict[str, str]:
+        return {
+            "format": _REQUEST_FORMAT,
+            "federation": self.federation,
+            "party": self.party,
+            "keys": str(self.public),
+            "certificate_request": self.certificate_request.decode(),
+        }
+
+    def _signed(self) -> bytes:
+        return json.dumps(self._fields(), sort_keys=True).encode()
+
+
+@dataclass(frozen=True)
+class SignedCertificate:
+    """The certificate of ``party`` and the authority that signed the broker's, both PEM."""
+
+    party: str
+    certificate: bytes
+    authority: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> SignedCertificate:
+        """Raises ConfigError: the file cannot be read, or is none."""
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document["format"] != _ANSWER_FORMAT:
+                raise ValueError
+            found = cls(
+                document["party"],
+                document["certificate"].encode(),
+                document["authority"].encode(),
+            )
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ConfigError(f"{path}: this is no file of fedmq broker sign") from None
+        if common_name(found.certificate) != found.party:
+            raise ConfigError(f"{path}: this is no certificate of {found.party}")
+        return found
+
+    def check_fits(self, party: str, key: bytes) -> None:
+        """Raise ConfigError unless it is the certificate of ``party`` and of its ``key`` (PEM)."""
+        if self.party != party:
+            raise ConfigError(f"this is the certificate of {self.party}, not of {party}")
+        if not fits(self.certificate, key):
+            raise ConfigError(
+                f"this certificate is for another key than {party} has; send the operator the "
+                "newest request"
+            )
+
+
+def write_signed(path: Path, party: str, certificate: bytes, authority: bytes) -> None:
+    """Write the file at ``path``; ConfigError where that fails."""
+    document = {
+        "format": _ANSWER_FORMAT,
+        "party": party,
+        "certificate": certificate.decode(),
+        "authority": authority.decode(),
+    }
+    try:
+        write_atomically(path, json.dumps(document, indent=2) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,209 @@
+"""Which tables do the parties of a simulation bring?
+
+The active party brings columns, labels, weights and evaluation rows. Where tables are pandas data
+frames, their indexes tell which row of one party is which row of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.gradients import base_margins, row_weights
+from fedmq.boosting.objectives.custom import (
+    CustomMetric,
+    CustomObjective,
+    MetricFunction,
+    ObjectiveFunction,
+)
+from fedmq.boosting.objectives.registry import objective_of
+from fedmq.boosting.params import TrainParams
+from fedmq.errors import ConfigError, DataError
+from fedmq.party.data.data_frame import PartyFeatures
+from fedmq.protocol.training.tables import ActiveTable
+
+__all__ = ["ACTIVE", "SEVERAL_TARGETS", "MatchedRows", "active_table", "by_index"]
+
+
+ACTIVE = "active"
+"""The label holder's name in a simulation."""
+SEVERAL_TARGETS = "XGBoost has models of several targets, fedmq does not yet"
+_SHOWN = 3  # rows that a message quotes
+
+
+def active_table(
+    own: PartyFeatures,
+    params: TrainParams,
+    label: Any,
+    *,
+    weight: Any = None,
+    base_margin: Any = None,
+    evaluation: Any = None,
+    obj: ObjectiveFunction | None = None,
+    custom_metric: MetricFunction | None = None,
+    maximize: bool | None = None,
+) -> ActiveTable:
+    """The table of the ``own`` features and what belongs to its rows, as callers give it.
+
+    Raises:
+        DataError: a column is no array of numbers, or of another length than the labels.
+    """
+    bounds = params.objective == "survival:aft"
+    objective = objective_of(params)
+    labels = objective.labels(_column(label, "label", 2 if bounds else 1), ACTIVE)
+    rows = len(labels)
+    sets = _evaluation_sets(evaluation, rows)
+    held_out = np.logical_or.reduce([np.zeros(rows, np.bool_), *sets.values()])
+    if rows and held_out.all():
+        raise DataError("evaluation: no rows are left to learn from")
+    return ActiveTable(
+        own.values,
+        own.names,
+        labels,
+        held_out,
+        weight=None if weight is None else row_weights(_of_rows(weight, "weight", rows), ACTIVE),
+        base_margin=(
+            None
+            if base_margin is None
+            else base_margins(_of_rows(base_margin, "base_margin", rows, params.outputs), ACTIVE)
+        ),
+        objective=None if obj is None else CustomObjective(obj, objective),
+        metric=None if custom_metric is None else CustomMetric(custom_metric, maximize),
+        evaluation_sets=sets,
+        category_columns=own.category_columns,
+    )
+
+
+def _of_rows(given: Any, what: str, rows: int, columns: int = 1) -> Any:
+    values = _column(given, what, columns)
+    if columns > 1 and values.ndim == 1:
+        raise DataError(f"{ACTIVE}: {what} needs {columns} columns, one per class")
+    if len(values) != rows:
+        raise DataError(f"{ACTIVE}: {what} has {len(values)} rows, there are {rows} labels")
+    return values
+
+
+def _column(given: Any, what: str, most_columns: int = 1) -> Any:
+    try:
+        values = given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
+    except ValueError:
+        raise DataError(f"{ACTIVE}: the {what} is no array, one value per row is needed") from None
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 and not (values.ndim == 2 and values.shape[1] == most_columns):
+        targets = f"; {SEVERAL_TARGETS}" if what == "label" and values.ndim == 2 else ""
+        raise DataError(
+            f"{ACTIVE}: the {what} has shape {values.shape}, one value per row is needed{targets}"
+        )
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"{ACTIVE}: the {what} holds {values.dtype}, numbers are needed")
+    return values
+
+
+def _evaluation_sets(given: Any, rows: int) -> Mapping[str, NDArray[np.bool_]]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        mask = _mask(given, rows)
+        return {"eval": mask} if mask.any() else {}
+    for name in given:
+        if not isinstance(name, str) or not name or name == "train" or "-" in name:
+            raise ConfigError(
+                f"evaluation: {name!r} cannot be the name of a set; take a word without hyphens "
+                "that is not 'train'"
+            )
+    sets = {name: _mask(rows_of, rows) for name, rows_of in given.items()}
+    empty = next((name for name, mask in sets.items() if not mask.any()), None)
+    if empty is not None:
+        raise DataError(f"evaluation: set {empty!r} has no rows")
+    return sets
+
+
+def _mask(evaluation: Any, rows: int) -> NDArray[np.bool_]:
+    try:
+        given = np.asarray(evaluation)
+    except ValueError:  # of several lengths, such as (X, y)
+        given = np.empty((0, 0))
+    mask = np.zeros(rows, dtype=np.bool_)
+    if given.dtype == np.bool_ and given.shape == (rows,):
+        mask = given.copy()
+    elif given.dtype.kind in "iu" and given.ndim == 1 and ((given >= 0) & (given < rows)).all():
+        mask[given] = True
+    else:
+        raise DataError(f"evaluation: a bool mask of {rows} rows, or numbers of rows, is needed")
+    return mask
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedRows:
+    """Tables by party, and columns beside the label by name, in one order of rows."""
+
+    tables: Mapping[str, Any]
+    beside: Mapping[str, Any]
+
+
+def by_index(tables: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> MatchedRows:
+    """``tables`` and what stands ``beside`` the first of them, in the first table's order of rows.
+
+    Pandas objects with an index of their own are matched by it. What has none, an array or a frame
+    of Polars, is taken in the order in which it is; that of a table next to others only if these
+    have none either, or pandas' 0, 1, 2, ...
+
+    Raises:
+        DataError: an index lacks rows of another, repeats some in another order, or is missing.
+    """
+    beside = beside or {}
+    (first, leading), *others = tables.items()
+    named = [(party, table) for party, table in tables.items() if _has_index(table)]
+    if named and len(named) < len(tables):
+        own = next((party for party, table in named if not _is_counted(table.index)), None)
+        if own is not None:
+            without = next(party for party, table in tables.items() if not _has_index(table))
+            raise DataError(
+                f"{without}: the rows of {own} have an index and those of {without} none; give "
+                f"{without} as a pandas table with that index too, or {own} with reset_index()"
+            )
+    matched = {first: leading}
+    matched |= {party: _in_order(party, table, first, leading) for party, table in others}
+    return MatchedRows(
+        matched, {name: _in_order(name, held, first, leading) for name, held in beside.items()}
+    )
+
+
+def _has_index(table: Any) -> bool:
+    return hasattr(table, "iloc") and hasattr(table, "index")
+
+
+def _is_counted(index: Any) -> bool:
+    """Whether ``index`` is pandas' own, which numbers the rows from 0 and says nothing of them."""
+    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+
+
+def _in_order(name: str, table: Any, first: str, leading: Any) -> Any:
+    """``table`` in the order of the rows of ``leading``."""
+    if not (_has_index(table) and _has_index(leading)):
+        return table
+    ours, theirs = table.index, leading.index
+    if ours.equals(theirs):
+        return table
+    if _is_counted(ours) and _is_counted(theirs):
+        return table  # of other lengths, which is refused in its own words
+    for party, index in ((name, ours), (first, theirs)):
+        if not index.is_unique:
+            again = index[index.duplicated()][0]
+            raise DataError(
+                f"{party}: row {again!r} of its index is there more than once, so that rows of "
+                f"{name} and {first} cannot be matched"
+            )
+    for party, lacking in ((name, theirs.difference(ours)), (first, ours.difference(theirs))):
+        if len(lacking):
+            shown = ", ".join(map(repr, lacking[:_SHOWN]))
+            other = first if party == name else name
+            raise DataError(
+                f"{party}: {len(lacking)} rows of {other} are not in its index, such as {shown}"
+            )
+    return table.loc[theirs]
