@@ -27,8 +27,7 @@ from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.decoys import DecoyActiveTraining, check_decoys
-from fedmq.protocol.training.passive import PassiveTraining
-from fedmq.protocol.training.passive_continuing import FindShare
+from fedmq.protocol.training.passive import FindShare, PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
 from fedmq.simulation.model import SimulatedModel

@@ -32,9 +32,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
 from fedmq.party.data.table import ReadTextColumn
-from fedmq.party.store.held_out import HeldOutRows
-from fedmq.party.store.model_documents import keep_document
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 
 __all__ = ["evaluate", "held_out_report"]
 

@@ -20,7 +20,7 @@ from fedmq.messages.envelope import Header
 from fedmq.party.configuration.policy import PolicySection, StandingConsent
 from fedmq.party.consent.audit_log import AuditLog, audited
 from fedmq.party.consent.terms import RequestedTerms
-from fedmq.party.store.consent_requests import ConsentRequest, ConsentRequestStore, RequestState
+from fedmq.party.store.journal import ConsentRequest, ConsentRequestStore, RequestState
 from fedmq.transport.background_tasks import BackgroundTasks
 
 __all__ = ["OwnerConsent", "SessionOwner", "covers", "standing_consent", "terms_of", "toml_of"]

@@ -10,7 +10,7 @@ from typing import Any
 from fedmq.errors import FedmqError, Inconsistent
 from fedmq.messages.envelope import Header
 from fedmq.party.consent.audit_log import AuditLog, audited
-from fedmq.party.store.disk import until_taken
+from fedmq.party.store.database import until_taken
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.transport.background_tasks import BackgroundTasks
 

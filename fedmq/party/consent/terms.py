@@ -14,11 +14,11 @@ from fedmq.messages.codec import pack_body
 from fedmq.messages.training import TrainingOpen
 from fedmq.party.configuration.policy import Particular
 from fedmq.party.consent.measured_leaks import PAGE, measured_leaks
-from fedmq.party.store.answered_sums import AnsweredSumsStore
 from fedmq.party.store.database import Database
+from fedmq.party.store.journal import AnsweredSumsStore
 from fedmq.privacy.engine import Engine
 from fedmq.protocol.records import AnsweredSums
-from fedmq.protocol.training.earlier_attempts import terms_digest
+from fedmq.protocol.training.continuation import terms_digest
 
 __all__ = ["RequestedTerms", "asked_in_words", "spent_sums", "terms_in_words"]
 

@@ -23,10 +23,7 @@ from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.table import ReadTable, Table
 from fedmq.party.data.validation import Validation, validate_source
-from fedmq.party.store.column_names import read_column_names
-from fedmq.party.store.model_documents import read_document
-from fedmq.party.store.models import ModelStore
-from fedmq.party.store.training_records import TrainingRecord
+from fedmq.party.store.documents import ModelStore, read_column_names
 
 __all__ = [
     "CompareModels",

@@ -24,7 +24,7 @@ from fedmq.party.data.columns import NumberSpelling
 from fedmq.party.data.splits import EvaluationShares, folds_of
 from fedmq.party.data.table import ReadTable, ReadTextColumn, Table
 from fedmq.party.store.alignments import AlignmentStore, StoredAlignment
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from fedmq.privacy.set_intersection import IdList
 from fedmq.protocol.inference.passive import PassiveRows
 from fedmq.protocol.records import RowSet

@@ -8,7 +8,7 @@ import pytest
 
 from fedmq.errors import DataError
 from fedmq.party.data.descriptions import ListModels
-from fedmq.party.store.models import ModelStore
+from fedmq.party.store.documents import ModelStore
 from tests.party.store.test_models import active_share
 
 
