@@ -32,7 +32,7 @@ from fedmq.party.configuration.party import PartyFile
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.sources.csv_file import CsvFile
 from fedmq.party.data.table import ReadTextColumn
-from fedmq.party.store.documents import ModelStore
+from fedmq.party.store.documents import ModelStore, held_out_rows, reports
 
 __all__ = ["evaluate", "held_out_report"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +24,13 @@ from fedmq.errors import DataError
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.table import ReadTable, Table
 from fedmq.party.data.validation import Validation, validate_source
-from fedmq.party.store.documents import ModelStore, read_column_names
+from fedmq.party.store.documents import (
+    ModelStore,
+    cards,
+    read_column_names,
+    reports,
+    training_records,
+)
 
 __all__ = [
     "CompareModels",
