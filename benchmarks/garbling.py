@@ -17,8 +17,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedmq.privacy.garbling.circuit import Circuit
-from fedmq.privacy.garbling.floats import Float, float_from_integer, float_quotient, float_sum
+from fedmq.privacy.garbling.circuit import (
+    Circuit,
+    Float,
+    float_from_integer,
+    float_quotient,
+    float_sum,
+)
 from fedmq.privacy.garbling.half_gates import Evaluation, Garbling
 from fedmq.privacy.garbling.schedule import Schedule
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
@@ -26,10 +31,10 @@ from fedmq.privacy.oblivious_transfer.correlated import offer, receive
 from fedmq.privacy.oblivious_transfer.extension import (
     ExtensionReceiver,
     ExtensionSender,
+    Permutation,
+    Tweaks,
     draw_choices,
 )
-from fedmq.privacy.oblivious_transfer.hashing import Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 from fedmq.privacy.random_stream import fresh_seed
 
 _PERMUTATION = Permutation(b"benchmark")

@@ -22,20 +22,12 @@ import numpy as np
 from gmpy2 import mpz
 from phe import PaillierPrivateKey, generate_paillier_keypair
 
-from fedmq.privacy.homomorphic.arithmetic import (
-    ciphertext_bytes as wire,
-)
-from fedmq.privacy.homomorphic.arithmetic import (
-    encrypted_histogram as sums,
-)
-from fedmq.privacy.homomorphic.arithmetic import (
-    okamoto_uchiyama as ou,
-)
-from fedmq.privacy.homomorphic.arithmetic import (
-    paillier,
-)
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
-from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey
+from fedmq.privacy.homomorphic import histogram as sums
+from fedmq.privacy.homomorphic import okamoto_uchiyama as ou
+from fedmq.privacy.homomorphic import paillier
+from fedmq.privacy.homomorphic import residues as wire
+from fedmq.privacy.homomorphic.packing import SlotLayout
+from fedmq.privacy.homomorphic.scheme import PrivateKey
 
 # Fixed point of gradients and hessians, as logistic loss has them: |g| <= 1, 0 <= h <= 1/4.
 FRACTION_BITS = 32

@@ -32,7 +32,7 @@ from benchmarks.broker import private_node
 from benchmarks.credit import Credit
 from benchmarks.trees import Case, in_own_process
 from fedmq.boosting.binning import BinMatrix, Cuts
-from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks, plan_cells, products
+from fedmq.privacy.homomorphic.histogram import Tricks, plan_cells, products
 
 MEASURED = Path(__file__).parents[1] / "docs" / "measured"
 Row = dict[str, Any]

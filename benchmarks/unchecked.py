@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.gradients import Gradients
 from fedmq.privacy.engine import Best
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.plan import Plan
 from fedmq.protocol.training.candidates import CandidateOrders

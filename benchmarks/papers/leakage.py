@@ -18,10 +18,9 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.labels import bare_rows, label_scores_from_noise, labels_from_signs
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.leakage.audit import order_from_columns
-from fedmq.privacy.masking.null_space import FewColumnsSpan, OneHotSpan, null_vectors
-from fedmq.privacy.masking.splitting_matrix import splitting_matrix
-from fedmq.privacy.mechanisms import MECHANISMS
+from fedmq.leakage.shown_columns import order_from_columns
+from fedmq.privacy.engines.ldp import MECHANISMS
+from fedmq.privacy.masking import FewColumnsSpan, OneHotSpan, null_vectors, splitting_matrix
 
 ROWS = 3000
 COUNTS = [8, 64, 512, 1500, 2300, 2700, 2900, ROWS - 2]

@@ -41,7 +41,7 @@ from fedmq.leakage.shown_sums import bins_from_sums
 from fedmq.leakage.view import SessionView, TreeView
 from fedmq.party.data.data_frame import feature_table
 from fedmq.party.sessions.observe import Recording
-from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+from fedmq.privacy.masking import splitting_matrix
 
 __all__ = ["AuditReport", "audit", "order_from_columns"]
 

@@ -29,7 +29,7 @@ from fedmq.leakage.attacks.bins_from_sums import (
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.labels import LeafWeights
 from fedmq.leakage.view import SessionView, TreeView
-from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+from fedmq.privacy.masking import splitting_matrix
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.training.candidates import NodeCandidates, count_cells, kept_candidates
 

@@ -10,14 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix, histograms
-from fedmq.boosting.gradients import RESOLUTION_BITS
+from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
 from fedmq.boosting.splits import parent
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import BroadcastPiece, Extent, PassiveHalf, Query
 from fedmq.privacy.histogram_subtraction import plan_level
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
-__all__ = ["BYTES_PER_ROW", "CleartextPassive", "checked_pairs", "largest_reply"]
+__all__ = [
+    "BYTES_PER_ROW",
+    "CleartextPassive",
+    "carried_row_pieces",
+    "checked_pairs",
+    "largest_reply",
+]
+
+
+def carried_row_pieces(gradients: Gradients, bytes_per_row: int) -> list[NDArray[np.uint32]]:
+    """The rows that carry a gradient, ascending: uint32 pieces of about one length, at least one.
+
+    ``bytes_per_row``: what a message holds for each of them, its number included.
+    """
+    rows = np.flatnonzero(gradients.carried).astype(np.uint32)
+    most = PIECE_BYTES // bytes_per_row
+    return np.array_split(rows, max(1, -(-len(rows) // most)))
+
 
 BYTES_PER_ROW = 20
 """Of a broadcast: 16 bytes of g and h, 4 of the row number."""

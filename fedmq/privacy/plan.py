@@ -87,7 +87,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class HandOn(Reply):
-    """Hand ``pieces`` about ``node`` on to the next of a chain: see `fedmq.privacy.contest`."""
+    """Hand ``pieces`` about ``node`` on to the next of a chain: see `fedmq.privacy.engine`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.ldp import Ldp
 from fedmq.privacy.engines.smm1 import Smm1
 from fedmq.privacy.engines.smm2 import Smm2
-from fedmq.privacy.homomorphic.arithmetic import noise
-from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
+from fedmq.privacy.homomorphic import scheme as noise
+from fedmq.privacy.homomorphic.scheme import SeededBytes
 from fedmq.protocol.training.passive import PassiveTraining
 from tests.protocol.federation import ACTIVE, OU, PAILLIER, PLAIN, ran, small
 

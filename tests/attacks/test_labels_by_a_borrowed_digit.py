@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fedmq.errors import Inconsistent
 from fedmq.messages.training import SplitDecision
 from fedmq.privacy.engine import Query
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
 from fedmq.privacy.homomorphic.passive import AdditivePassive
+from fedmq.privacy.homomorphic.residues import from_wire, to_wire
 from fedmq.privacy.plan import Plan, Reply
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
 from tests.protocol.federation import ACTIVE, PAILLIER, Federation

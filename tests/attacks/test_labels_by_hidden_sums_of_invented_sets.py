@@ -11,7 +11,7 @@ import numpy as np
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import split_gains
-from fedmq.privacy.lattice.hidden.field import Field
+from fedmq.privacy.lattice.hidden.shares import Field
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.lattice.hidden.level_pair import LevelPair
 

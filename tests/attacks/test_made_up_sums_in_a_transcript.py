@@ -20,7 +20,7 @@ from fedmq.messages.array import Array
 from fedmq.privacy.engines import smm2
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.lattice.passive import LatticePassive
-from fedmq.privacy.masking.splitting_matrix import HideSplits
+from fedmq.privacy.masking import HideSplits
 from fedmq.privacy.plan import Ended, Plan, Reply, advance
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
 from fedmq.protocol.training.passive import PassiveTraining

@@ -18,8 +18,8 @@ from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
 from fedmq.privacy.engine import Best
-from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic import okamoto_uchiyama
+from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.protocol.training.computations import ScoreCandidates
 from fedmq.protocol.training.consistency import ScoreAnswer
 

@@ -17,9 +17,9 @@ from fedmq.boosting.gradients import FixedPoint
 from fedmq.errors import Inconsistent
 from fedmq.messages.training import SplitDecision
 from fedmq.privacy.engine import Query
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.privacy.homomorphic.passive import AdditivePassive
+from fedmq.privacy.homomorphic.residues import from_wire, to_wire
 from fedmq.privacy.plan import Plan, Reply
 from tests.protocol.federation import ACTIVE, OU, small
 

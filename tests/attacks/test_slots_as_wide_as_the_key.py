@@ -13,8 +13,8 @@ import pytest
 from fedmq.errors import Aborted
 from fedmq.messages.training import HistogramReply
 from fedmq.privacy.homomorphic.active import AdditiveActive
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
 from fedmq.privacy.homomorphic.engine import AdditiveEngine
+from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from tests.protocol.federation import ACTIVE, OU, PAILLIER, small
 

@@ -18,9 +18,9 @@ from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.bins_from_sums import NodeSums, left_shares, named_rows
-from fedmq.privacy.lattice.hidden.field import Field
-from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
-from fedmq.privacy.masking.splitting_matrix import splitting_matrix
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs
+from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.masking import splitting_matrix
 from tests.privacy.lattice.hidden.drawn_level import LOGISTIC, DrawnLevel, gradients
 from tests.privacy.lattice.hidden.level_pair import LevelPair, Told
 from tests.privacy.lattice.hidden.simulator import evaluated, made_up

@@ -97,5 +97,5 @@ def test_the_attack_reads_labels_from_queries_under_no_secret(
         return np.zeros(degree, np.int8)
 
     monkeypatch.setattr(query, "draw_secret", nothing)
-    monkeypatch.setattr("fedmq.privacy.lattice.decryption.draw_secret", nothing)
+    monkeypatch.setattr("fedmq.privacy.lattice.query.draw_secret", nothing)
     assert read_labels(*heard_by_telco(tmp_path, "lattice")) > 0.95

@@ -5,7 +5,7 @@ import pytest
 
 from fedmq.boosting.gradients import FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
-from fedmq.privacy.carried_rows import carried_row_pieces
+from fedmq.privacy.cleartext_sums import carried_row_pieces
 from fedmq.privacy.plan import PIECE_BYTES
 
 

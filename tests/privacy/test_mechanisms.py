@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedmq.privacy.mechanisms import MECHANISMS, Hybrid, Mechanism
+from fedmq.privacy.engines.ldp import MECHANISMS, Hybrid, Mechanism
 
 DRAWS = 200_000
 VALUES = (-1.0, -0.3, 0.0, 0.7, 1.0)

@@ -15,8 +15,8 @@ from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.id_column import comparable
 from fedmq.party.data.table import ReadTextColumn
 from fedmq.party.store.group_questions import GroupQuestion, GroupQuestions, hashed_ids
-from fedmq.privacy.homomorphic.arithmetic.paillier import PublicKey
 from fedmq.privacy.homomorphic.group_sums import add_by_group
+from fedmq.privacy.homomorphic.paillier import PublicKey
 
 __all__ = ["AddGroups", "check_new", "joined_groups"]
 

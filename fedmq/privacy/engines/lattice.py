@@ -17,8 +17,8 @@ from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
 from fedmq.privacy.lattice.active import LatticeActive
-from fedmq.privacy.lattice.hidden_active import HiddenActive
-from fedmq.privacy.lattice.hidden_passive import HiddenPassive
+from fedmq.privacy.lattice.hidden.active import HiddenActive
+from fedmq.privacy.lattice.hidden.passive import HiddenPassive
 from fedmq.privacy.lattice.layout import VERSION
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.oblivious_transfer.base_transfers import check_elements

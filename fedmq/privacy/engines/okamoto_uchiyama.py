@@ -6,7 +6,7 @@ just whether it was well-formed, can factor the key.
 
 from __future__ import annotations
 
-from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama as ou
+from fedmq.privacy.homomorphic import okamoto_uchiyama as ou
 from fedmq.privacy.homomorphic.engine import AdditiveEngine, Scheme
 
 __all__ = ["OkamotoUchiyama"]

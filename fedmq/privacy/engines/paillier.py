@@ -11,7 +11,7 @@ from pydantic import InstanceOf
 from fedmq.computation import Computation, Given
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import NOT_AN_OPTION
-from fedmq.privacy.homomorphic.arithmetic import paillier
+from fedmq.privacy.homomorphic import paillier
 from fedmq.privacy.homomorphic.engine import AdditiveEngine, Scheme
 
 __all__ = ["Paillier"]

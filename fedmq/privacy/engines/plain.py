@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS, Gradients
-from fedmq.privacy.carried_rows import carried_row_pieces
 from fedmq.privacy.cleartext_sums import (
     BYTES_PER_ROW,
     CleartextPassive,
+    carried_row_pieces,
     checked_pairs,
     largest_reply,
 )

@@ -26,12 +26,13 @@ from fedmq.privacy.engine import (
     PassiveHalf,
     Query,
 )
-from fedmq.privacy.masking.row_numbers import RowNumbersPassive, broadcast_row_numbers
-from fedmq.privacy.masking.row_pieces import matrix_extent
-from fedmq.privacy.masking.splitting_matrix import (
+from fedmq.privacy.masking import (
+    RowNumbersPassive,
     ask_hidden,
+    broadcast_row_numbers,
     check_vector_counts,
     hide_splits,
+    matrix_extent,
 )
 from fedmq.privacy.plan import Compute, Plan, Reply, Values
 

@@ -39,20 +39,21 @@ from fedmq.privacy.engine import (
     PassiveHalf,
     Query,
 )
-from fedmq.privacy.masking.null_space import (
+from fedmq.privacy.masking import (
     Columns,
-    OneHotSpan,
-    is_orthonormal,
-    leverages,
-    null_vectors,
-)
-from fedmq.privacy.masking.row_numbers import RowNumbersPassive, broadcast_row_numbers
-from fedmq.privacy.masking.row_pieces import joined_rows, matrix_extent, row_pieces
-from fedmq.privacy.masking.splitting_matrix import (
     HideSplits,
+    OneHotSpan,
+    RowNumbersPassive,
     ask_hidden,
+    broadcast_row_numbers,
     check_vector_counts,
     hide_splits,
+    is_orthonormal,
+    joined_rows,
+    leverages,
+    matrix_extent,
+    null_vectors,
+    row_pieces,
 )
 from fedmq.privacy.plan import Compute, Exchange, Plan, Reply, Values
 

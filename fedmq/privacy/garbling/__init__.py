@@ -5,12 +5,9 @@ Evans, Eurocrypt 2015), over many instances of a circuit at once, against partie
 protocol. Inputs of the evaluator come by `fedmq.privacy.oblivious_transfer`.
 
 ==================  ==========================================================================
-``circuit``         gates, and which of them a result needs
-``integers``        adder, subtracter, comparison, multiplexer: words of bits
-``floats``          float32 from integers; sum, difference and quotient, rounded as IEEE 754 says
-``float_bits``      how float32 numbers enter a circuit, and leave it
-``schedule``        in which order gates are computed, and where their results lie
-``clear``           a circuit on inputs that anybody may see
+``circuit``         gates, words of bits as integers, and as float32 rounded as IEEE 754 says
+``schedule``        in which order gates are computed, and where their results lie; results on
+                    inputs that anybody may see
 ``half_gates``      garbling, and evaluation of what was garbled
 ==================  ==========================================================================
 """

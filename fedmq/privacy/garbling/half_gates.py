@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 from fedmq.privacy.garbling.schedule import HALVES, Layer, Schedule, Slots
-from fedmq.privacy.oblivious_transfer.hashing import BLOCK_WORDS, Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS, Permutation, Tweaks
 
 __all__ = ["TABLE_BYTES", "Evaluation", "Garbling", "Labels", "colours"]
 

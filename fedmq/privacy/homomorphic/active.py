@@ -14,10 +14,9 @@ from fedmq.boosting.gradients import Gradients
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, MessageError
 from fedmq.privacy.engine import ActiveHalf, Answer, AskedNode, BroadcastPiece, Extent, Sums
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire, width
-from fedmq.privacy.homomorphic.arithmetic.packing import MOST_SHARED, SlotLayout
-from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey
-from fedmq.privacy.homomorphic.vectors.machine_code import is_available
+from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
+from fedmq.privacy.homomorphic.residues import from_wire, is_available, to_wire, width
+from fedmq.privacy.homomorphic.scheme import PrivateKey
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Exchange, Plan, Values
 
 __all__ = ["AdditiveActive"]

@@ -20,8 +20,8 @@ from fedmq.computation import Computation
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
 from fedmq.privacy.homomorphic.active import AdditiveActive
-from fedmq.privacy.homomorphic.arithmetic.scheme import MOST_BITS, PrivateKey, PublicKey
 from fedmq.privacy.homomorphic.passive import AdditivePassive
+from fedmq.privacy.homomorphic.scheme import MOST_BITS, PrivateKey, PublicKey
 from fedmq.privacy.plan import Values
 
 __all__ = ["SAFE_KEY_BITS", "AdditiveEngine", "Scheme"]

@@ -17,9 +17,9 @@ from gmpy2 import mpz, powmod
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
-from fedmq.privacy.homomorphic.arithmetic.paillier import PrivateKey, PublicKey, generate
-from fedmq.privacy.homomorphic.arithmetic.primes import Prime, draw_unit
+from fedmq.privacy.homomorphic.paillier import PrivateKey, PublicKey, generate
+from fedmq.privacy.homomorphic.residues import from_wire, to_wire
+from fedmq.privacy.homomorphic.scheme import Prime, draw_unit
 
 __all__ = [
     "DecryptGroupSums",

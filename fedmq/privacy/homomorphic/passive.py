@@ -19,14 +19,11 @@ from fedmq.errors import MessageError
 from fedmq.large_array import large_zeros
 from fedmq.privacy.engine import BroadcastPiece, PassiveHalf, Query
 from fedmq.privacy.histogram_subtraction import plan_level
-from fedmq.privacy.homomorphic.addition import Addition, OneByOne, Sums
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import width
-from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
-from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
-from fedmq.privacy.homomorphic.arithmetic.packing import MOST_SHARED, SlotLayout
-from fedmq.privacy.homomorphic.arithmetic.scheme import PublicKey
-from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
-from fedmq.privacy.homomorphic.vectors.machine_code import is_available
+from fedmq.privacy.homomorphic.addition import Addition, EightAtOnce, OneByOne, Sums
+from fedmq.privacy.homomorphic.histogram import Tricks
+from fedmq.privacy.homomorphic.packing import MOST_SHARED, SlotLayout
+from fedmq.privacy.homomorphic.residues import is_available, width
+from fedmq.privacy.homomorphic.scheme import PublicKey, SeededBytes
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values
 
 __all__ = ["AdditivePassive"]

@@ -24,13 +24,11 @@ from fedmq.privacy.engine import (
     Rows,
     Sums,
 )
-from fedmq.privacy.lattice.decryption import DecryptAnswer
-from fedmq.privacy.lattice.directions import ChooseRows
+from fedmq.privacy.lattice.directions import ChooseRows, GrowSeeds
 from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.layout import SUM_BYTES, VERSION, Layout
-from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
-from fedmq.privacy.lattice.punctured_seeds import GrowSeeds
-from fedmq.privacy.lattice.query import EncryptNode, pieces_of_query, query_extent
+from fedmq.privacy.lattice.query import DecryptAnswer, EncryptNode, pieces_of_query, query_extent
+from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,

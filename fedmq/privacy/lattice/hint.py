@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import Inexact, MessageError
-from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, Layout
-from fedmq.privacy.lattice.limbs import add_power, carried
-from fedmq.privacy.lattice.public_elements import PublicElements
+from fedmq.privacy.lattice.layout import LIMB_BITS, LIMBS, Layout, add_power, carried
 from fedmq.privacy.lattice.ring import (
+    PublicElements,
     Transform,
     coefficients,
+    draw_errors,
+    draw_ternary,
     reversed_element,
     transformed,
 )
-from fedmq.privacy.lattice.sampling import draw_errors, draw_ternary
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import Stream
 

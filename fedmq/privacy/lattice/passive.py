@@ -15,14 +15,17 @@ from fedmq.boosting.gradients import RESOLUTION_BITS
 from fedmq.boosting.splits import ROOT, CandidateTable
 from fedmq.errors import MessageError, Refused
 from fedmq.privacy.engine import BroadcastPiece, Directions, Extent, PassiveHalf, Query
-from fedmq.privacy.lattice.answer import AnswerQueries, AnswerQuery, PartSums, SumPieces
-from fedmq.privacy.lattice.directions import HideDirections, choice_extent
+from fedmq.privacy.lattice.answer import AnswerQueries, AnswerQuery, JointBins, PartSums, SumPieces
+from fedmq.privacy.lattice.directions import (
+    SUMS_BYTES,
+    HideDirections,
+    PunctureSeeds,
+    choice_extent,
+)
 from fedmq.privacy.lattice.hint import MakeHints, TurnMasks
-from fedmq.privacy.lattice.joint_bins import JointBins
 from fedmq.privacy.lattice.layout import SUM_BYTES, Layout
-from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
-from fedmq.privacy.lattice.punctured_seeds import SUMS_BYTES, PunctureSeeds
 from fedmq.privacy.lattice.query import pieces_of_query, query_extent
+from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS, ChooseSeeds
 from fedmq.privacy.plan import PIECE_BYTES, Compute, Plan, Reply, Values, single
 from fedmq.privacy.random_stream import Stream, fresh_seed

@@ -1,4 +1,4 @@
-"""How are elements of Z[X]/(X^N + 1) multiplied?
+"""How are elements of Z[X]/(X^N + 1) multiplied, drawn, and agreed upon?
 
 By a complex Fourier transform of half the length, the "right-angle convolution": the coefficients
 ``(a_k + i·a_{k+N/2})·exp(iπk/N)``. One factor is a limb of 32 bits, the other ternary: float64 then
@@ -8,14 +8,32 @@ any ternary factor the error is at most 0.27). How close they are is measured in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import Inexact
+from fedmq.privacy.lattice.layout import ERROR_BITS, LIMB_BITS, LIMBS, Layout
+from fedmq.privacy.random_stream import Stream
 
-__all__ = ["Transform", "coefficients", "reversed_element", "transformed"]
+__all__ = [
+    "MASK_ELEMENT",
+    "PublicElements",
+    "Transform",
+    "TransformPublic",
+    "coefficients",
+    "draw_errors",
+    "draw_secret",
+    "draw_ternary",
+    "public_element",
+    "reversed_element",
+    "shares_of",
+    "transformed",
+]
 
 Transform = NDArray[np.complex128]
 
@@ -70,3 +88,92 @@ def reversed_element(elements: NDArray[np.int8]) -> NDArray[np.int8]:
     turned[..., 0] = elements[..., 0]
     turned[..., 1:] = -elements[..., :0:-1]
     return turned
+
+
+def draw_ternary(stream: Stream, *shape: int) -> NDArray[np.int8]:
+    """-1, 0 and 1, each with chance 1/3 but for 2^-64."""
+    return (stream.words(*shape) % np.uint64(3)).astype(np.int8) - np.int8(1)
+
+
+def draw_errors(stream: Stream, *shape: int) -> NDArray[np.int64]:
+    """Centred binomial numbers: the ones among 21 bits less those among 21 others."""
+    words = stream.words(*shape)
+    low = np.uint64((1 << ERROR_BITS) - 1)
+    errors: NDArray[np.int64] = np.bitwise_count(words & low).astype(np.int64)
+    errors -= np.bitwise_count((words >> np.uint64(ERROR_BITS)) & low)
+    return errors
+
+
+def draw_secret(seed: bytes, degree: int, largest: int) -> NDArray[np.int8]:
+    """A ternary ring element of which at most ``largest`` coefficients are other than 0."""
+    stream = Stream(seed, "fedmq lattice secret")
+    while True:
+        secret = draw_ternary(stream, degree)
+        if np.count_nonzero(secret) <= largest:
+            return secret
+
+
+def public_element(seed: bytes, number: int, degree: int) -> NDArray[np.int32]:
+    """The uniform ring element a_number that both sides make of the public ``seed``.
+
+    Its limbs (6, degree), read as signed, which changes the element by nothing modulo 2^192 once
+    they are carried.
+    """
+    limbs = Stream(seed, f"fedmq lattice a {number}").read(LIMB_BITS // 8 * LIMBS * degree)
+    return np.frombuffer(limbs, "<i4").reshape(LIMBS, degree)
+
+
+# Which ring elements do both sides share? One for each block of rows, and one for masks.
+
+
+MASK_ELEMENT = 2**32
+"""The number of a', with which hints are masked; blocks have smaller numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicElements:
+    """In the frequency domain: ``every`` one, (blocks + 1, 6, N/2), that of masks last."""
+
+    every: Transform
+
+    @classmethod
+    def joined(cls, parts: Sequence[Transform]) -> PublicElements:
+        """Of what the computations of `shares_of` made."""
+        return cls(np.concatenate(parts))
+
+    @property
+    def blocks(self) -> Transform:
+        """Those of the rows: (blocks, 6, N/2)."""
+        return self.every[:-1]
+
+    @property
+    def mask(self) -> Transform:
+        """That of masks: (6, N/2)."""
+        mask: Transform = self.every[-1]
+        return mask
+
+
+@dataclass(frozen=True, eq=False)
+class TransformPublic:
+    """The elements of these numbers in the frequency domain: complex128 (numbers, 6, N/2)."""
+
+    label: ClassVar[str] = "TransformPublic"
+    seed: bytes
+    numbers: Sequence[int]
+    degree: int
+
+    def run(self) -> Transform:
+        transforms = np.empty((len(self.numbers), LIMBS, self.degree // 2), np.complex128)
+        for place, number in enumerate(self.numbers):
+            transforms[place] = transformed(public_element(self.seed, number, self.degree))
+        return transforms
+
+
+def shares_of(seed: bytes, layout: Layout, parallelism: int) -> list[TransformPublic]:
+    """All that ``layout`` needs, shared out."""
+    numbers = [*range(layout.blocks), MASK_ELEMENT]
+    size = -(-len(numbers) // parallelism)
+    return [
+        TransformPublic(seed, tuple(numbers[start : start + size]), layout.degree)
+        for start in range(0, len(numbers), size)
+    ]

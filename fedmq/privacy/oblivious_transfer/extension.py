@@ -1,11 +1,13 @@
 """How do 128 transfers become any number? By columns of bits, one of each base transfer.
 
 Ishai, Kilian, Nissim and Petrank, "Extending Oblivious Transfers Efficiently" (CRYPTO 2003), with
-the check of `consistency` against a receiver that cheats. For each transfer the receiver gets a row
-t of 128 bits, the sender a row q = t ⊕ choice · s, where s is the sender's secret: its choices in
-the base transfers, in which the roles are turned round.
+a check against a receiver that cheats (`LinearHash`). For each transfer the receiver gets a row t
+of 128 bits, the sender a row q = t ⊕ choice · s, where s is the sender's secret: its choices in the
+base transfers, in which the roles are turned round. The rows are also labels of a garbled circuit,
+whose difference is s. Its lowest bit must be 1.
 
-The rows are also labels of a garbled circuit, whose difference is s. Its lowest bit must be 1.
+First comes what an extension is made of: numbers that no two hashes of a session share, the hash,
+columns of bits as rows, and the check.
 """
 
 from __future__ import annotations
@@ -14,16 +16,192 @@ import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
-from fedmq.privacy.oblivious_transfer.bit_matrix import transposed
-from fedmq.privacy.oblivious_transfer.consistency import HASH_BYTES, LinearHash
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
 from fedmq.privacy.random_stream import Stream
 
-__all__ = ["Extended", "ExtensionReceiver", "ExtensionSender", "draw_choices"]
+__all__ = [
+    "BLOCK_BYTES",
+    "BLOCK_WORDS",
+    "HASH_BYTES",
+    "Extended",
+    "ExtensionReceiver",
+    "ExtensionSender",
+    "LinearHash",
+    "Permutation",
+    "Tweaks",
+    "draw_choices",
+    "hashed",
+    "transposed",
+]
+
+
+class Tweaks:
+    """The numbers from ``start`` to before ``stop`` that nobody has used yet.
+
+    A session begins with all of them. Both parties take as many for the same things in the same
+    order, and so need not send them. After a crash a session begins anew with a new secret.
+    """
+
+    def __init__(self, start: int = 0, stop: int = 2**64) -> None:
+        self._next = start
+        self._stop = stop
+
+    @property
+    def start(self) -> int:
+        """The first of them."""
+        return self._next
+
+    @property
+    def left(self) -> int:
+        """So many have not been used."""
+        return self._stop - self._next
+
+    def take(self, count: int) -> Tweaks:
+        """The next ``count`` numbers, which are no longer among these."""
+        self._check(count)
+        self._next += count
+        return Tweaks(self._next - count, self._next)
+
+    def spend(self, count: int) -> NDArray[np.uint64]:
+        """The next ``count`` numbers for one use: uint64 (count,). None may be left after it."""
+        self._check(count)
+        if count != self.left:
+            raise ValueError(f"{count} of {self.left} tweaks are used: take so many first")
+        numbers = np.arange(count, dtype=np.uint64) + np.uint64(self._next)
+        self._next += count
+        return numbers
+
+    def _check(self, count: int) -> None:
+        if count > self.left:
+            raise ValueError(f"{count} tweaks are needed where {self.left} are left")
+
+
+# Which hash stays random although its inputs differ by one secret? TMMO over AES.
+#
+# H(x, t) = P(P(x) ⊕ t) ⊕ P(x), where P is AES-128 under a public key of the session: circular and
+# tweakable correlation robust if AES is ideal (Guo, Katz, Wang and Yu, "Efficient and Secure
+# Multiparty Computation from Fixed-Key Block Ciphers", IEEE S&P 2020, section 7.4). A key of its
+# own for each session keeps bounds good for many sessions (Guo, Katz, Wang, Weng and Yu, CRYPTO
+# 2020).
+
+
+BLOCK_BYTES = 16
+BLOCK_WORDS = 2
+
+_ROOM = BLOCK_BYTES - 1  # that the library asks for behind what it writes
+
+
+class Permutation:
+    """P: AES-128 under a key made of the session's ``public_seed``, on blocks of 16 bytes."""
+
+    def __init__(self, public_seed: bytes) -> None:
+        self._public_seed = public_seed
+        key = hashlib.sha256(b"fedmq fixed permutation\0" + public_seed).digest()[:BLOCK_BYTES]
+        self._cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+
+    def __reduce__(self) -> tuple[type[Permutation], tuple[bytes]]:
+        return Permutation, (self._public_seed,)  # a cipher cannot be pickled
+
+    @staticmethod
+    def space(words: int) -> NDArray[np.uint64]:
+        """An array into which `into` can write ``words`` words; it may write behind them."""
+        return np.empty(words + BLOCK_WORDS, np.uint64)
+
+    def into(self, blocks: NDArray[np.uint64], space: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """P of contiguous ``blocks`` in the first words of ``space``, in the blocks' shape."""
+        end = blocks.nbytes + _ROOM
+        self._cipher.update_into(
+            blocks.reshape(-1).view(np.uint8).data, space.view(np.uint8)[:end].data
+        )
+        return space[: blocks.size].reshape(blocks.shape)
+
+    def __call__(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """P of contiguous ``blocks``."""
+        return self.into(blocks, self.space(blocks.size))
+
+
+def hashed(
+    permutation: Permutation, blocks: NDArray[np.uint64], numbers: NDArray[np.uint64], count: int
+) -> NDArray[np.uint64]:
+    """``count`` hashes of each block: uint64 (n, count, 2) of blocks (n, 2).
+
+    ``numbers`` uint64 (n,) as `Tweaks.spend` gave them. The tweak is the number beside the place.
+    """
+    permuted = permutation(np.ascontiguousarray(blocks))
+    tweaked = np.empty((len(blocks), count, BLOCK_WORDS), np.uint64)
+    tweaked[..., 0] = permuted[:, np.newaxis, 0] ^ np.arange(count, dtype=np.uint64)
+    tweaked[..., 1] = (permuted[:, 1] ^ numbers)[:, np.newaxis]
+    result = permutation(tweaked)
+    result ^= permuted[:, np.newaxis]
+    return result
+
+
+def transposed(columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Bits (128 columns, 8 rows a byte) as rows of 128 bits: uint8 (rows, 16).
+
+    In blocks of eight by eight bits, each a number of 64 bits (Warren, Hacker's Delight, 7-3).
+    """
+    groups, width = len(columns) // 8, columns.shape[1]
+    blocks = np.empty((width, groups, 8), np.uint8)
+    for column in range(8):  # one after the other: strided copies of all take twice as long
+        # The highest byte of a little-endian number comes last: columns are turned, and so are rows
+        blocks[:, :, 7 - column] = columns[column::8].T
+    bits = blocks.view("<u8")
+    for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0xF0F0F0F0)):
+        swapped = bits >> np.uint64(shift)
+        swapped ^= bits
+        swapped &= np.uint64(mask)
+        bits ^= swapped
+        swapped <<= np.uint64(shift)
+        bits ^= swapped
+    by_row = bits.view(np.uint8).reshape(width, groups, 8)[..., ::-1].transpose(0, 2, 1)
+    return np.ascontiguousarray(by_row).reshape(8 * width, groups)
+
+
+# Did the receiver of an extension make the same choices in all columns?
+#
+# The check of Keller, Orsini and Scholl (CRYPTO 2015, ePrint 2015/546 as mended in 2022), column by
+# column as Roy has it (SoftSpokenOT, CRYPTO 2022, section 5). Both sides compress columns by a
+# linear hash whose key is drawn once the columns are fixed: here from the columns themselves, so
+# that no message more is needed (Fiat and Shamir). The hash is GHASH, the polynomial over GF(2^128)
+# in AES-GCM: two columns that differ collide with chance (blocks + 1) / 2^128.
+#
+# A receiver that cheats in a column is caught unless it guesses that bit of the sender's secret.
+# Whoever finds a receiver cheating ends the session, and never uses the secret again.
+
+
+HASH_BYTES = 16
+
+_NONCE = bytes(12)  # a key is used for one extension only, and nothing is encrypted
+
+
+class LinearHash:
+    """GHASH of columns of ``width`` bytes: the hash of a XOR is the XOR of hashes.
+
+    The key is SHA-256 of ``purpose`` and all that the receiver sent, uint8 (columns, width).
+    """
+
+    def __init__(self, sent: NDArray[np.uint8], purpose: str) -> None:
+        digest = hashlib.sha256(f"fedmq consistency {purpose} {sent.shape}\0".encode())
+        digest.update(np.ascontiguousarray(sent).data)
+        self._key = digest.digest()[:HASH_BYTES]
+        # A tag is linear in the data but for a constant: that of zeros.
+        self._constant = self._tag(np.zeros(sent.shape[1], np.uint8))
+
+    def __call__(self, columns: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Of contiguous ``columns`` (n, width): uint8 (n, 16)."""
+        return np.stack([self._tag(column) for column in columns]) ^ self._constant
+
+    def _tag(self, column: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        gcm = Cipher(algorithms.AES(self._key), modes.GCM(_NONCE)).encryptor()
+        gcm.authenticate_additional_data(column.data)
+        gcm.finalize()
+        return np.frombuffer(gcm.tag, np.uint8)
+
 
 _COLOUR = 7  # the column whose bits are the rows' lowest ones
 

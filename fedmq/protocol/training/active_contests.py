@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.messages import training
-from fedmq.privacy.contest import Contest
-from fedmq.privacy.engine import Best
+from fedmq.privacy.engine import Best, Contest
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Reply
 from fedmq.protocol.machine import RunningPlan, on_message
 from fedmq.protocol.training.active_continuing import ActiveContinuing

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
 from fedmq.boosting.splits import SMALLEST_GAIN
-from fedmq.privacy.contest import Contest, Place
-from fedmq.privacy.engine import Best
+from fedmq.privacy.engine import Best, Contest, Place
 from fedmq.protocol.training.consistency import NodeAnswer
 from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.tree_builder import TreeBuilder

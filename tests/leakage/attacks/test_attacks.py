@@ -19,9 +19,8 @@ from fedmq.leakage.attacks.labels import (
 )
 from fedmq.leakage.attacks.row_order import Partition, best_concordance, inferred_orders
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.privacy.masking.null_space import FewColumnsSpan, OneHotSpan, null_vectors
-from fedmq.privacy.masking.splitting_matrix import splitting_matrix
-from fedmq.privacy.mechanisms import MECHANISMS
+from fedmq.privacy.engines.ldp import MECHANISMS
+from fedmq.privacy.masking import FewColumnsSpan, OneHotSpan, null_vectors, splitting_matrix
 
 ROWS = 400
 

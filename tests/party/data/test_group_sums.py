@@ -12,9 +12,9 @@ from fedmq.errors import Refused
 from fedmq.party.configuration.data import DataSection
 from fedmq.party.data.group_sums import AddGroups, check_new, joined_groups
 from fedmq.party.store.group_questions import GroupQuestion, GroupQuestions, hashed_ids
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
-from fedmq.privacy.homomorphic.arithmetic.paillier import PrivateKey, generate
 from fedmq.privacy.homomorphic.group_sums import decrypting
+from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
+from fedmq.privacy.homomorphic.residues import from_wire, to_wire
 
 IDS = tuple(f"p{row:03}" for row in range(60))
 GENDERS = ["f"] * 24 + ["m"] * 24 + [""] * 12

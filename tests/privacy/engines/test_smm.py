@@ -16,11 +16,11 @@ from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import Best, Engine, Query, Sums
 from fedmq.privacy.engines.smm1 import Smm1
 from fedmq.privacy.engines.smm2 import HideGradients, Smm2, VectorsOffSplits
-from fedmq.privacy.masking.null_space import is_orthonormal
-from fedmq.privacy.masking.splitting_matrix import (
+from fedmq.privacy.masking import (
     HideSplits,
     SumHidden,
     VectorsOffGradients,
+    is_orthonormal,
     splitting_matrix,
 )
 from fedmq.privacy.plan import PIECE_BYTES, Reply

@@ -12,18 +12,17 @@ from functools import cache
 
 import numpy as np
 
-from fedmq.privacy.garbling.circuit import Circuit
-from fedmq.privacy.garbling.clear import in_the_clear
-from fedmq.privacy.garbling.float_bits import float_bits
-from fedmq.privacy.garbling.floats import (
+from fedmq.privacy.garbling.circuit import (
+    Circuit,
     Float,
+    float_bits,
     float_difference,
     float_from_integer,
     float_quotient,
     float_sum,
 )
-from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.oblivious_transfer.wide_integers import Wide, add, bits_of, wide
+from fedmq.privacy.garbling.schedule import Schedule, in_the_clear
+from fedmq.privacy.oblivious_transfer.correlated import Wide, add, bits_of, wide
 
 BIAS = 150
 """With which the smallest subnormal number has the exponent 1."""

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fedmq.privacy.garbling.circuit import FALSE, TRUE, Circuit
-from fedmq.privacy.garbling.clear import in_the_clear
-from fedmq.privacy.garbling.schedule import Schedule
+from fedmq.privacy.garbling.schedule import Schedule, in_the_clear
 
 
 @pytest.fixture

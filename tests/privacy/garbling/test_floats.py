@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.privacy.garbling.float_bits import float_bits, floats_of
+from fedmq.privacy.garbling.circuit import float_bits, floats_of
 from tests.privacy.garbling.float_parts import BIAS, PARTS, operands
 
 

@@ -9,12 +9,10 @@ import pytest
 
 from fedmq.errors import MessageError
 from fedmq.privacy.garbling.circuit import Circuit
-from fedmq.privacy.garbling.clear import in_the_clear
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Evaluation, Garbling, colours
-from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.oblivious_transfer import hashing
-from fedmq.privacy.oblivious_transfer.hashing import BLOCK_BYTES, Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.garbling.schedule import Schedule, in_the_clear
+from fedmq.privacy.oblivious_transfer import extension as hashing
+from fedmq.privacy.oblivious_transfer.extension import BLOCK_BYTES, Permutation, Tweaks
 from tests.privacy.garbling.float_parts import sums
 from tests.privacy.garbling.test_circuit import random_circuit
 

@@ -7,9 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from fedmq.privacy.garbling.circuit import Circuit
-from fedmq.privacy.garbling.clear import in_the_clear
-from fedmq.privacy.garbling.integers import (
+from fedmq.privacy.garbling.circuit import (
+    Circuit,
     at_least,
     constant,
     difference,
@@ -19,7 +18,7 @@ from fedmq.privacy.garbling.integers import (
     total,
     when,
 )
-from fedmq.privacy.garbling.schedule import Schedule
+from fedmq.privacy.garbling.schedule import Schedule, in_the_clear
 
 LEFT, RIGHT = 5, 3
 CASES = list(itertools.product(range(2**LEFT), range(2**RIGHT), range(2)))

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
-from fedmq.privacy.homomorphic.arithmetic.paillier import PrivateKey, PublicKey, generate
 from fedmq.privacy.homomorphic.group_sums import (
     DecryptGroupSums,
     EncryptPeople,
@@ -15,6 +13,8 @@ from fedmq.privacy.homomorphic.group_sums import (
     decrypting,
     sum_bits,
 )
+from fedmq.privacy.homomorphic.paillier import PrivateKey, PublicKey, generate
+from fedmq.privacy.homomorphic.residues import from_wire, to_wire
 
 PEOPLE = 100
 

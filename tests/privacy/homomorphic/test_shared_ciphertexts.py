@@ -14,9 +14,9 @@ from fedmq.errors import MessageError
 from fedmq.privacy.engine import BroadcastPiece, Sums
 from fedmq.privacy.engines.paillier import Paillier
 from fedmq.privacy.homomorphic import active as homomorphic_active
+from fedmq.privacy.homomorphic import paillier
 from fedmq.privacy.homomorphic import passive as homomorphic_passive
-from fedmq.privacy.homomorphic.arithmetic import paillier
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.packing import SlotLayout
 from fedmq.simulation.simulate import simulate
 from tests.privacy.engine_pair import EnginePair
 from tests.privacy.test_engine_contract import expected, table

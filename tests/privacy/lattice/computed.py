@@ -9,13 +9,11 @@ import numpy as np
 
 from fedmq.boosting.binning import BinMatrix, Cuts, histograms
 from fedmq.boosting.splits import CandidateTable
-from fedmq.privacy.lattice.answer import AnswerQuery, SumPieces
-from fedmq.privacy.lattice.decryption import DecryptAnswer
+from fedmq.privacy.lattice.answer import AnswerQuery, JointBins, SumPieces
 from fedmq.privacy.lattice.hint import JoinHints, MakeHints, TurnMasks
-from fedmq.privacy.lattice.joint_bins import JointBins
 from fedmq.privacy.lattice.layout import Layout
-from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
-from fedmq.privacy.lattice.query import EncryptNode
+from fedmq.privacy.lattice.query import DecryptAnswer, EncryptNode
+from fedmq.privacy.lattice.ring import PublicElements, shares_of
 
 PUBLIC_SEED = bytes(range(32))
 HINT_SEED = b"h" * 32

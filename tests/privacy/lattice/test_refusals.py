@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.lattice.decryption import read_answer
 from fedmq.privacy.lattice.hint import JoinHints
 from fedmq.privacy.lattice.layout import Layout
-from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
-from fedmq.privacy.lattice.query import EncryptNode, read_query
+from fedmq.privacy.lattice.query import EncryptNode, read_answer, read_query
+from fedmq.privacy.lattice.ring import PublicElements, shares_of
 from tests.privacy.lattice.computed import Computed, binned
 
 LAYOUT = Layout(100, 64)

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from fedmq.errors import Inexact
-from fedmq.privacy.lattice.limbs import carried
-from fedmq.privacy.lattice.ring import coefficients, reversed_element, transformed
-from fedmq.privacy.lattice.sampling import draw_ternary, public_element
+from fedmq.privacy.lattice.layout import carried
+from fedmq.privacy.lattice.ring import (
+    coefficients,
+    draw_ternary,
+    public_element,
+    reversed_element,
+    transformed,
+)
 from fedmq.privacy.random_stream import Stream
 from tests.privacy.lattice.computed import integers, negacyclic
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmq.privacy.lattice.sampling import draw_errors, draw_secret, draw_ternary
+from fedmq.privacy.lattice.ring import draw_errors, draw_secret, draw_ternary
 from fedmq.privacy.random_stream import Stream, fresh_seed
 
 SEED = b"s" * 32

@@ -9,11 +9,15 @@ import numpy as np
 
 from fedmq.privacy.lattice.answer import inner_products
 from fedmq.privacy.lattice.hint import JoinHints, cut_hints, indicator_products
-from fedmq.privacy.lattice.layout import Layout
-from fedmq.privacy.lattice.limbs import add_shifted, carried, signed_field
-from fedmq.privacy.lattice.public_elements import PublicElements, shares_of
-from fedmq.privacy.lattice.ring import coefficients, reversed_element, transformed
-from fedmq.privacy.lattice.sampling import public_element
+from fedmq.privacy.lattice.layout import Layout, add_shifted, carried, signed_field
+from fedmq.privacy.lattice.ring import (
+    PublicElements,
+    coefficients,
+    public_element,
+    reversed_element,
+    shares_of,
+    transformed,
+)
 from tests.privacy.lattice.computed import PUBLIC_SEED, integers
 
 ROWS, DEGREE = 10_000, 8192

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.privacy.masking.null_space import (
+from fedmq.privacy.masking import (
     FewColumnsSpan,
     OneHotSpan,
     is_orthonormal,

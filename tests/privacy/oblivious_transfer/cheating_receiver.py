@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmq.privacy.oblivious_transfer.consistency import LinearHash
-from fedmq.privacy.oblivious_transfer.extension import Extended, ExtensionReceiver, _columns
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.oblivious_transfer.extension import (
+    Extended,
+    ExtensionReceiver,
+    LinearHash,
+    Tweaks,
+    _columns,
+)
 
 
 @dataclass(frozen=True, eq=False)

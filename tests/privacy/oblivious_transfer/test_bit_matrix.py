@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmq.privacy.oblivious_transfer.bit_matrix import transposed
+from fedmq.privacy.oblivious_transfer.extension import transposed
 
 
 def test_bits_are_transposed() -> None:

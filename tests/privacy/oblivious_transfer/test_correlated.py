@@ -7,15 +7,16 @@ import pytest
 
 from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.correlated import (
+    Wide,
+    add,
     factor_choices,
     joined_products,
+    multiply,
     offer,
     offered_factors,
     receive,
 )
-from fedmq.privacy.oblivious_transfer.hashing import Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
-from fedmq.privacy.oblivious_transfer.wide_integers import Wide, add, multiply
+from fedmq.privacy.oblivious_transfer.extension import Permutation, Tweaks
 from tests.privacy.oblivious_transfer.base import extension
 
 PERMUTATION = Permutation(b"public")

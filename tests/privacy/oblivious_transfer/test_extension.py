@@ -9,9 +9,13 @@ import pytest
 
 from fedmq.errors import MessageError
 from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
-from fedmq.privacy.oblivious_transfer.consistency import LinearHash
-from fedmq.privacy.oblivious_transfer.extension import Extended, ExtensionSender, draw_choices
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.oblivious_transfer.extension import (
+    Extended,
+    ExtensionSender,
+    LinearHash,
+    Tweaks,
+    draw_choices,
+)
 from tests.privacy.oblivious_transfer.base import CHOICES, base, extension
 
 COUNT = 1001

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from fedmq.privacy.oblivious_transfer.hashing import Permutation, hashed
+from fedmq.privacy.oblivious_transfer.extension import Permutation, hashed
 
 BLOCKS = np.random.default_rng(0).integers(0, 2**64, (5, 2), np.uint64)
 NUMBERS = np.arange(7, 12, dtype=np.uint64)

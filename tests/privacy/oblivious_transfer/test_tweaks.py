@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.oblivious_transfer.extension import Tweaks
 
 
 def test_each_number_is_handed_out_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmq.privacy.oblivious_transfer.wide_integers import (
+from fedmq.privacy.oblivious_transfer.correlated import (
     Wide,
     add,
     bits_of,

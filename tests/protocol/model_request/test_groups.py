@@ -15,8 +15,8 @@ from fedmq.errors import DataError, Refused
 from fedmq.messages.array import Array, pack_payload
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.model_request import ModelGroupPiece, ModelGroups, ModelGroupSums
-from fedmq.privacy.homomorphic.arithmetic.paillier import PrivateKey, generate
 from fedmq.privacy.homomorphic.group_sums import DecryptGroupSums, EncryptPeople, add_by_group
+from fedmq.privacy.homomorphic.paillier import PrivateKey, generate
 from fedmq.protocol.model_request.active import ActiveModelRequest
 from fedmq.protocol.model_request.groups_passive import PassiveGroups
 from tests.protocol.inspection import Bits, Numbers, Texts, leaks

@@ -6,21 +6,16 @@ the label holder that it won. Several feature holders stand in a chain, of which
 circuit tells whose candidate is the best of all.
 
 ==================  ==========================================================================
-``field``           shares of a pair (g, h): how long they are, and how they are subtracted
-``node_inputs``     what the label holder knows of a node
-``gain_circuit``    a candidate's gain, as XGBoost computes it
-``lift``            shares that have no carries between g and h any more
-``squares``         shares of the squares of both sides' gradients
-``tournament``      the best of all candidates of a party
-``chain``           the best of a party, of those before it, and of the label holder
-``level``           how much of everything a level of nodes takes
-``parcels``         arrays as they travel
-``gain_batches``    gains of many candidates at once, garbled and evaluated
-``garbler``         the feature holder's half of a level of nodes
-``evaluator``       the label holder's half
-``streams``         how the tables of all batches are made, sent and evaluated at the same time
-``sizes``           how much travels
-``steps``           what a half computes between two parcels
+``shares``          of a pair (g, h): how they are made, lifted to integers, and squared
+``circuits``        a candidate's gain, the best of a party, the best of all, and what the active
+                    party knows of a node
+``level``           how much of everything a level of nodes takes, and the parcels it travels in
+``gains``           gains of many candidates at once, garbled and evaluated
+``garbler``         the passive party's half of a level of nodes
+``evaluator``       the active party's half
+``steps``           what a half computes between two parcels, and how tables flow meanwhile
+``active``          the active party of a session whose sums are hidden
+``passive``         the passive party of such a session
 ==================  ==========================================================================
 
 The messages of a level. A is the label holder, and 1 to K are the feature holders in the order of

@@ -9,27 +9,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.contest import ALONE, Place
+from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Evaluation, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.lattice.hidden.chain import link_schedule, taken_bits
-from fedmq.privacy.lattice.hidden.field import Field, Shares
-from fedmq.privacy.lattice.hidden.gain_batches import EvaluateGains, EvaluateMore
-from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
-from fedmq.privacy.lattice.hidden.lift import chosen_carries, offset, receiver_lift
-from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
-from fedmq.privacy.lattice.hidden.parcels import Unpacked
-from fedmq.privacy.lattice.hidden.squares import (
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs, link_schedule, taken_bits, tournament
+from fedmq.privacy.lattice.hidden.gains import EvaluateGains, EvaluateMore
+from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, Unpacked, named_labels
+from fedmq.privacy.lattice.hidden.shares import (
+    Field,
+    Shares,
+    chosen_carries,
     chosen_shares,
     chosen_totals,
+    offset,
+    receiver_lift,
     receiver_squares,
 )
-from fedmq.privacy.lattice.hidden.tournament import tournament
-from fedmq.privacy.oblivious_transfer.correlated import receive
-from fedmq.privacy.oblivious_transfer.extension import Extended, ExtensionReceiver
-from fedmq.privacy.oblivious_transfer.hashing import Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
-from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, integers_of, wide
+from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, integers_of, receive, wide
+from fedmq.privacy.oblivious_transfer.extension import (
+    Extended,
+    ExtensionReceiver,
+    Permutation,
+    Tweaks,
+)
 from fedmq.privacy.plan import Values
 
 __all__ = ["LevelEvaluator"]

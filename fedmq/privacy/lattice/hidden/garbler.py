@@ -13,25 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.errors import MessageError
-from fedmq.privacy.contest import ALONE, Place
+from fedmq.privacy.engine import ALONE, Place
 from fedmq.privacy.garbling.half_gates import Garbling, Labels, colours
 from fedmq.privacy.garbling.schedule import Schedule
-from fedmq.privacy.lattice.hidden.chain import link_schedule, taken_bits
-from fedmq.privacy.lattice.hidden.field import Field, Shares
-from fedmq.privacy.lattice.hidden.gain_batches import GarbleGains, GarbleMore
+from fedmq.privacy.lattice.hidden.circuits import link_schedule, taken_bits, tournament
+from fedmq.privacy.lattice.hidden.gains import GarbleGains, GarbleMore
 from fedmq.privacy.lattice.hidden.level import Level, LevelTweaks, named_labels
-from fedmq.privacy.lattice.hidden.lift import carries_to_offer, sender_lift
-from fedmq.privacy.lattice.hidden.squares import (
+from fedmq.privacy.lattice.hidden.shares import (
+    Field,
+    Shares,
+    carries_to_offer,
+    sender_lift,
     sender_squares,
     shares_to_offer,
     totals_to_offer,
 )
-from fedmq.privacy.lattice.hidden.tournament import tournament
-from fedmq.privacy.oblivious_transfer.correlated import offer
-from fedmq.privacy.oblivious_transfer.extension import Extended, ExtensionSender
-from fedmq.privacy.oblivious_transfer.hashing import Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
-from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, integers_of, wide
+from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, integers_of, offer, wide
+from fedmq.privacy.oblivious_transfer.extension import (
+    Extended,
+    ExtensionSender,
+    Permutation,
+    Tweaks,
+)
 
 __all__ = ["LevelGarbler"]
 

@@ -1,20 +1,44 @@
-"""How much of everything does a level of nodes take? Transfers, labels, and tweaks of its own."""
+"""How much of everything does a level of nodes take, and in which parcels does it travel?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-from fedmq.privacy.contest import ALONE, Place
-from fedmq.privacy.garbling.half_gates import Labels
-from fedmq.privacy.lattice.hidden.chain import taken_bits
-from fedmq.privacy.lattice.hidden.field import Field
-from fedmq.privacy.lattice.hidden.gain_circuit import candidate_inputs, node_input_bits
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.errors import MessageError
+from fedmq.privacy.engine import ALONE, Place
+from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Labels
+from fedmq.privacy.lattice.hidden.circuits import (
+    candidate_inputs,
+    gain_schedule,
+    link_schedule,
+    match_schedule,
+    node_input_bits,
+    owner_bits,
+    taken_bits,
+)
+from fedmq.privacy.lattice.hidden.shares import Field
+from fedmq.privacy.oblivious_transfer.base_transfers import TRANSFERS
+from fedmq.privacy.oblivious_transfer.extension import BLOCK_BYTES, HASH_BYTES, Extended, Tweaks
+from fedmq.privacy.plan import LARGEST_PIECE_BYTES, Values
 
-__all__ = ["Level", "LevelTweaks", "named_labels"]
+__all__ = [
+    "Level",
+    "LevelTweaks",
+    "Unpacked",
+    "bits_in",
+    "evaluator_bytes",
+    "extended_bytes",
+    "extensions_in",
+    "extensions_of",
+    "garbler_bytes",
+    "named_labels",
+    "pieces_of",
+]
 
 _INSTANCES_AT_ONCE = 160  # of the gain circuit, at most: their labels fit into a cache
 
@@ -135,3 +159,125 @@ def named_labels(labels: Labels, bits: Mapping[str, int], prefix: str = "") -> d
         parts[prefix + name] = labels[start : start + count]
         start += count
     return parts
+
+
+# How do arrays travel from one half to the other? One after the other, cut into pieces.
+#
+# Both halves know which arrays come next, and of which shape: nothing but their bytes travels.
+
+
+def pieces_of(*arrays: NDArray[Any]) -> list[Values]:
+    """A parcel of ``arrays``: at least one piece, of `LARGEST_PIECE_BYTES` at most."""
+    parts = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+    joined = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])
+    return [
+        {"bytes": joined[start : start + LARGEST_PIECE_BYTES]}
+        for start in range(0, max(1, len(joined)), LARGEST_PIECE_BYTES)
+    ]
+
+
+class Unpacked:
+    """The arrays of a parcel, one after the other.
+
+    Raises:
+        MessageError: ``parcel`` has other pieces than bytes.
+    """
+
+    def __init__(self, parcel: Sequence[Values] | NDArray[np.uint64]) -> None:
+        self._taken = 0
+        if isinstance(parcel, np.ndarray):
+            self._data = parcel.view(np.uint8)
+            return
+        parts = [np.empty(0, np.uint8)]
+        for piece in parcel:
+            part = piece.get("bytes")
+            if len(piece) != 1 or not isinstance(part, np.ndarray) or part.dtype != np.uint8:
+                raise MessageError("a parcel of other pieces than bytes")
+            parts.append(part.reshape(-1))
+        self._data = np.concatenate(parts)
+
+    def take(self, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
+        """The next array. Raises `MessageError` where it is not there."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        part = self._data[self._taken : self._taken + size]
+        if len(part) < size:
+            raise MessageError(f"a parcel of {len(self._data):,} bytes, which is too short")
+        self._taken += size
+        return np.frombuffer(part, dtype).reshape(shape)
+
+    def end(self) -> None:
+        """Raise `MessageError` unless all bytes are taken."""
+        if self._taken < len(self._data):
+            raise MessageError(f"a parcel of {len(self._data):,} bytes, which is too long")
+
+
+def extensions_of(*extensions: Extended) -> Iterator[NDArray[np.uint8]]:
+    """The arrays of what the receiver of transfers sends."""
+    for sent in extensions:
+        yield from (sent.columns, sent.choice_hash, sent.column_hashes)
+
+
+def extensions_in(parcel: Unpacked, *counts: int) -> list[Extended]:
+    """Extensions of so many transfers, in their order, which are all of a parcel."""
+    found = [
+        Extended(
+            parcel.take(np.uint8, (TRANSFERS, -(-count // 8) + HASH_BYTES)),
+            parcel.take(np.uint8, (HASH_BYTES,)),
+            parcel.take(np.uint8, (TRANSFERS, HASH_BYTES)),
+        )
+        for count in counts
+    ]
+    parcel.end()
+    return found
+
+
+def bits_in(parcel: Unpacked, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """What `numpy.packbits` made of bits of this shape, which are all of a parcel."""
+    count = shape[0] * shape[1]
+    packed = parcel.take(np.uint8, (-(-count // 8),))
+    parcel.end()
+    return np.unpackbits(packed, count=count).reshape(shape).astype(np.bool_)
+
+
+def extended_bytes(count: int) -> int:
+    """What an extension of so many transfers takes."""
+    return TRANSFERS * (-(-count // 8) + 2 * HASH_BYTES) + HASH_BYTES
+
+
+# How much travels about a level, in all parcels together?
+
+
+_WORD_BYTES = 8
+
+
+def evaluator_bytes(level: Level) -> int:
+    """What the label holder sends: choices, and its claim."""
+    transfers = (
+        level.carry_transfers,
+        level.share_transfers,
+        level.total_transfers,
+        level.candidate_labels,
+        level.node_labels,
+        level.taken_labels,
+    )
+    claim = (1 + _rounds(level)) * level.nodes * BLOCK_BYTES
+    return sum(extended_bytes(count) for count in transfers if count) + claim
+
+
+def garbler_bytes(level: Level) -> int:
+    """What the feature holder sends: numbers of transfers, labels, tables and colours."""
+    numbers = level.carry_transfers + level.share_transfers
+    numbers += level.total_transfers * level.candidates
+    ands = gain_schedule(level.field).ands * level.instances
+    left = level.candidates
+    for bits in range(_rounds(level)):
+        ands += match_schedule(bits).ands * (left // 2) * level.nodes
+        left -= left // 2
+    ands += link_schedule(level.place, _rounds(level)).ands * level.nodes
+    colours = owner_bits(level.place.number) * level.nodes * _WORD_BYTES
+    return (numbers + level.candidate_labels) * BLOCK_BYTES + ands * TABLE_BYTES + colours
+
+
+def _rounds(level: Level) -> int:
+    """Of the tournament: bits of an index."""
+    return max(level.candidates - 1, 0).bit_length()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import MessageError
-from fedmq.privacy.homomorphic.arithmetic import ciphertext_bytes as wire
+from fedmq.privacy.homomorphic import residues as wire
 
 # 21 bytes, not a whole number of machine words.
 MODULUS = mpz(2) ** 163 - 5

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import DataError, MessageError
-from fedmq.privacy.homomorphic.arithmetic import encrypted_histogram as sums
-from fedmq.privacy.homomorphic.arithmetic import paillier
-from fedmq.privacy.homomorphic.arithmetic.joint_histogram import (
+from fedmq.privacy.homomorphic import histogram as sums
+from fedmq.privacy.homomorphic import paillier
+from fedmq.privacy.homomorphic.histogram import (
     JointCells,
     Tricks,
     plan_cells,
     products,
 )
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic.packing import SlotLayout
 
 KEY = paillier.generate(256)
 PUBLIC = KEY.public

@@ -5,9 +5,8 @@ from collections import Counter
 import pytest
 from gmpy2 import mpz, powmod
 
-from fedmq.privacy.homomorphic.arithmetic import noise
-from fedmq.privacy.homomorphic.arithmetic.crt import Crt
-from fedmq.privacy.homomorphic.arithmetic.prime_square import hidden_residues
+from fedmq.privacy.homomorphic import scheme as noise
+from fedmq.privacy.homomorphic.scheme import Crt, hidden_residues
 
 
 # Small enough to list whole groups: 3 generates the units modulo 257, 10 those modulo 313.

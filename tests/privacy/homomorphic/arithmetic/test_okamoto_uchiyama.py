@@ -7,7 +7,7 @@ import pytest
 from gmpy2 import gcd, jacobi, mpz
 
 from fedmq.errors import ConfigError
-from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama as ou
+from fedmq.privacy.homomorphic import okamoto_uchiyama as ou
 
 
 @pytest.mark.parametrize("bits", range(256, 262))

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import ConfigError, DataError, MessageError
-from fedmq.privacy.homomorphic.arithmetic import paillier
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
+from fedmq.privacy.homomorphic import paillier
+from fedmq.privacy.homomorphic.packing import SlotLayout
 
 KEY = paillier.generate(512)
 PUBLIC = KEY.public

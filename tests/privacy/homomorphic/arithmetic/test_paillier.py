@@ -9,8 +9,8 @@ from gmpy2 import mpz
 from phe import paillier as phe
 
 from fedmq.errors import ConfigError, DataError
-from fedmq.privacy.homomorphic.arithmetic import paillier
-from fedmq.privacy.homomorphic.arithmetic.encrypted_histogram import sum_bins
+from fedmq.privacy.homomorphic import paillier
+from fedmq.privacy.homomorphic.histogram import sum_bins
 
 KEY = paillier.generate(384)
 PUBLIC = KEY.public

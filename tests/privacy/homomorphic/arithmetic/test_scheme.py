@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmq.errors import DataError, MessageError, Refused
-from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama as ou
-from fedmq.privacy.homomorphic.arithmetic import paillier
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
-from fedmq.privacy.homomorphic.arithmetic.primes import Prime
-from fedmq.privacy.homomorphic.arithmetic.scheme import PrivateKey, PublicKey
+from fedmq.privacy.homomorphic import okamoto_uchiyama as ou
+from fedmq.privacy.homomorphic import paillier
+from fedmq.privacy.homomorphic.packing import SlotLayout
+from fedmq.privacy.homomorphic.scheme import Prime, PrivateKey, PublicKey
 
 KEYS: dict[str, PrivateKey] = {
     "paillier": paillier.generate(384),

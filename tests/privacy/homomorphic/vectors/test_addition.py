@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 from fedmq.errors import MessageError
-from fedmq.privacy.homomorphic.addition import Addition, OneByOne
-from fedmq.privacy.homomorphic.arithmetic import noise, okamoto_uchiyama, paillier
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import from_wire, to_wire
-from fedmq.privacy.homomorphic.arithmetic.joint_histogram import Tricks
-from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
-from fedmq.privacy.homomorphic.arithmetic.packing import SlotLayout
-from fedmq.privacy.homomorphic.vectors import addition as addition_module
-from fedmq.privacy.homomorphic.vectors.addition import EightAtOnce
-from fedmq.privacy.homomorphic.vectors.histogram import one_by_one
-from fedmq.privacy.homomorphic.vectors.residues import Residues
+from fedmq.privacy.homomorphic import addition as addition_module
+from fedmq.privacy.homomorphic import okamoto_uchiyama, paillier
+from fedmq.privacy.homomorphic import scheme as noise
+from fedmq.privacy.homomorphic.addition import Addition, EightAtOnce, OneByOne, one_by_one
+from fedmq.privacy.homomorphic.histogram import Tricks
+from fedmq.privacy.homomorphic.packing import SlotLayout
+from fedmq.privacy.homomorphic.residues import Residues, from_wire, to_wire
+from fedmq.privacy.homomorphic.scheme import SeededBytes
 
 KEYS = {"ou": okamoto_uchiyama.generate(576), "paillier": paillier.generate(384)}
 

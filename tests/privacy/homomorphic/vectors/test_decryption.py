@@ -7,7 +7,7 @@ import pytest
 from gmpy2 import mpz
 
 from fedmq.errors import MessageError
-from fedmq.privacy.homomorphic.arithmetic import okamoto_uchiyama, paillier
+from fedmq.privacy.homomorphic import okamoto_uchiyama, paillier
 
 KEYS = [
     scheme.generate(bits, short_noise=short)

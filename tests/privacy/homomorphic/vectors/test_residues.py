@@ -8,10 +8,8 @@ import pytest
 from gmpy2 import invert, is_prime, mpz, powmod
 
 from fedmq.errors import DataError, MessageError
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import to_wire
-from fedmq.privacy.homomorphic.vectors import residues as module
-from fedmq.privacy.homomorphic.vectors.machine_code import is_available
-from fedmq.privacy.homomorphic.vectors.residues import Residues
+from fedmq.privacy.homomorphic import residues as module
+from fedmq.privacy.homomorphic.residues import Residues, is_available, to_wire
 
 MODULI = [mpz(2) ** bits - less for bits, less in ((61, 1), (192, 237), (521, 1), (2048, 1942289))]
 

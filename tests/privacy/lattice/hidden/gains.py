@@ -10,11 +10,15 @@ import sys
 
 import numpy as np
 
-from fedmq.privacy.garbling.clear import in_the_clear
-from fedmq.privacy.garbling.float_bits import float_bits
-from fedmq.privacy.lattice.hidden.gain_circuit import GAIN_BIAS, gain_schedule, node_input_bits
-from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
-from fedmq.privacy.oblivious_transfer.wide_integers import Wide, bits_of, multiply, subtract, wide
+from fedmq.privacy.garbling.circuit import float_bits
+from fedmq.privacy.garbling.schedule import in_the_clear
+from fedmq.privacy.lattice.hidden.circuits import (
+    GAIN_BIAS,
+    NodeInputs,
+    gain_schedule,
+    node_input_bits,
+)
+from fedmq.privacy.oblivious_transfer.correlated import Wide, bits_of, multiply, subtract, wide
 from tests.privacy.lattice.hidden.drawn_level import LOGISTIC, SQUARED, DrawnLevel
 
 KINDS = {

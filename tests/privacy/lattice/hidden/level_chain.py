@@ -8,13 +8,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fedmq.privacy.contest import Place
+from fedmq.privacy.engine import Place
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
-from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver
-from fedmq.privacy.oblivious_transfer.hashing import Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Permutation, Tweaks
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.oblivious_transfer.base import extension_of
 

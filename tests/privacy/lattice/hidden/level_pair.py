@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
-from fedmq.privacy.oblivious_transfer.extension import Extended
-from fedmq.privacy.oblivious_transfer.hashing import Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.oblivious_transfer.extension import Extended, Permutation, Tweaks
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.oblivious_transfer.base import extension
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.field import Field, Shares
-from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.lattice.hidden.shares import Field, Shares
+from fedmq.privacy.oblivious_transfer.extension import Tweaks
 from tests.privacy.lattice.hidden.level_pair import PERMUTATION
 from tests.privacy.oblivious_transfer.base import extension
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as some
 
 from fedmq.boosting.splits import SMALLEST_GAIN, is_worthwhile
 from fedmq.errors import MessageError
-from fedmq.privacy.contest import ALONE, Place
-from fedmq.privacy.garbling.clear import in_the_clear
-from fedmq.privacy.garbling.float_bits import float_bits
-from fedmq.privacy.lattice.hidden.chain import link_schedule
-from fedmq.privacy.lattice.hidden.gain_circuit import GAIN_BIAS
+from fedmq.privacy.engine import ALONE, Place
+from fedmq.privacy.garbling.circuit import float_bits
+from fedmq.privacy.garbling.schedule import in_the_clear
+from fedmq.privacy.lattice.hidden.circuits import GAIN_BIAS, link_schedule
 from tests.privacy.lattice.hidden.drawn_level import DrawnLevel
 from tests.privacy.lattice.hidden.level_chain import ToldChain, divided, halves, run, until_the_link
 from tests.privacy.lattice.hidden.test_level import NOTHING, drawn, own_gains

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fedmq.privacy.lattice.hidden.field import Field
-from fedmq.privacy.lattice.hidden.gain_circuit import gain_schedule
+from fedmq.privacy.lattice.hidden.circuits import gain_schedule
+from fedmq.privacy.lattice.hidden.shares import Field
 from tests.privacy.lattice.hidden.gains import KINDS, different_gains
 
 

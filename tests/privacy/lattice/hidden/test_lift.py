@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmq.privacy.lattice.hidden.field import Field
-from fedmq.privacy.lattice.hidden.lift import (
+from fedmq.privacy.lattice.hidden.shares import (
+    Field,
     carries_to_offer,
     chosen_carries,
     offset,
     receiver_lift,
     sender_lift,
 )
-from fedmq.privacy.oblivious_transfer.wide_integers import Wide, add, negate, subtract, wide
+from fedmq.privacy.oblivious_transfer.correlated import Wide, add, negate, subtract, wide
 
 
 def lifted(field: Field, own: np.ndarray, other: np.ndarray) -> Wide:

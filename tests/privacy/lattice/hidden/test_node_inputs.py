@@ -8,8 +8,8 @@ import pytest
 from fedmq.boosting.gradients import FixedPoint
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import DataError
-from fedmq.privacy.lattice.hidden.field import Field
-from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs
+from fedmq.privacy.lattice.hidden.shares import Field
 
 FIELD = Field(57)
 SCALE = FixedPoint(40, 42, 40)

@@ -11,16 +11,12 @@ from numpy.typing import NDArray
 from fedmq.boosting.gradients import RESOLUTION_BITS, FixedPoint, Gradients
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import MessageError
-from fedmq.privacy.contest import Contest, Place
-from fedmq.privacy.engine import BroadcastPiece, Extent, HiddenSums
+from fedmq.privacy.engine import BroadcastPiece, Contest, Extent, HiddenSums, Place
 from fedmq.privacy.lattice.active import LatticeActive, NodeAnswer
-from fedmq.privacy.lattice.decryption import DecryptAnswer
+from fedmq.privacy.lattice.hidden.circuits import NodeInputs
 from fedmq.privacy.lattice.hidden.evaluator import LevelEvaluator
-from fedmq.privacy.lattice.hidden.field import Field, Shares
-from fedmq.privacy.lattice.hidden.level import Level
-from fedmq.privacy.lattice.hidden.node_inputs import NodeInputs
-from fedmq.privacy.lattice.hidden.parcels import Unpacked, pieces_of
-from fedmq.privacy.lattice.hidden.sizes import garbler_bytes
+from fedmq.privacy.lattice.hidden.level import Level, Unpacked, garbler_bytes, pieces_of
+from fedmq.privacy.lattice.hidden.shares import Field, ReadShares, Shares
 from fedmq.privacy.lattice.hidden.steps import (
     choose_carries,
     choose_labels,
@@ -28,19 +24,17 @@ from fedmq.privacy.lattice.hidden.steps import (
     close_evaluation,
     close_link,
     computed,
+    evaluated,
     follow,
 )
-from fedmq.privacy.lattice.hidden.streams import evaluated
-from fedmq.privacy.lattice.masked_sums import ReadShares
+from fedmq.privacy.lattice.query import DecryptAnswer
 from fedmq.privacy.oblivious_transfer.base_transfers import (
     ELEMENT_BYTES,
     TRANSFERS,
     MakeOffer,
     OfferedSeeds,
 )
-from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver
-from fedmq.privacy.oblivious_transfer.hashing import Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.oblivious_transfer.extension import ExtensionReceiver, Permutation, Tweaks
 from fedmq.privacy.plan import Compute, Exchange, Handed, HandOn, Plan, Reply, Values
 from fedmq.privacy.random_stream import fresh_seed
 

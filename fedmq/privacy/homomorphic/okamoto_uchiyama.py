@@ -23,16 +23,17 @@ from dataclasses import dataclass, field
 from gmpy2 import gcd, invert, mpz, powmod
 
 from fedmq.errors import ConfigError
-from fedmq.privacy.homomorphic.arithmetic import scheme
-from fedmq.privacy.homomorphic.arithmetic.ciphertext_bytes import numbers
-from fedmq.privacy.homomorphic.arithmetic.crt import Crt
-from fedmq.privacy.homomorphic.arithmetic.noise import draw_exponents, order_bits
-from fedmq.privacy.homomorphic.arithmetic.prime_square import hidden_residues
-from fedmq.privacy.homomorphic.arithmetic.primes import (
+from fedmq.privacy.homomorphic import scheme
+from fedmq.privacy.homomorphic.residues import numbers
+from fedmq.privacy.homomorphic.scheme import (
+    Crt,
     Prime,
+    draw_exponents,
     draw_prime,
     draw_prime_around,
     draw_unit,
+    hidden_residues,
+    order_bits,
 )
 
 __all__ = ["PrivateKey", "PublicKey", "check_public", "generate"]

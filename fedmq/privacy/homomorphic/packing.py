@@ -24,7 +24,7 @@ from gmpy2 import mpz, powmod
 from numpy.typing import NDArray
 
 from fedmq.errors import ConfigError, DataError, MessageError
-from fedmq.privacy.homomorphic.arithmetic.noise import SeededBytes
+from fedmq.privacy.homomorphic.scheme import SeededBytes
 
 __all__ = ["MOST_SHARED", "SlotLayout"]
 

@@ -20,16 +20,17 @@ from gmpy2 import gcd, invert, is_prime, mpz, powmod
 from phe import paillier as phe
 
 from fedmq.errors import ConfigError, DataError
-from fedmq.privacy.homomorphic.arithmetic import scheme
-from fedmq.privacy.homomorphic.arithmetic.crt import Crt
-from fedmq.privacy.homomorphic.arithmetic.noise import draw_exponents, order_bits
-from fedmq.privacy.homomorphic.arithmetic.prime_square import hidden_residues
-from fedmq.privacy.homomorphic.arithmetic.primes import (
+from fedmq.privacy.homomorphic import scheme
+from fedmq.privacy.homomorphic.scheme import (
     PRIMALITY_ROUNDS,
+    Crt,
     Prime,
+    draw_exponents,
     draw_prime,
     draw_prime_around,
     draw_unit,
+    hidden_residues,
+    order_bits,
     rough_part,
 )
 

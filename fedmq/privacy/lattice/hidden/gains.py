@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.privacy.garbling.half_gates import TABLE_BYTES, Evaluation, Garbling, Labels
-from fedmq.privacy.lattice.hidden.gain_circuit import gain_schedule
-from fedmq.privacy.lattice.hidden.level import Level
-from fedmq.privacy.lattice.hidden.parcels import Unpacked
-from fedmq.privacy.oblivious_transfer.hashing import BLOCK_WORDS, Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.lattice.hidden.circuits import gain_schedule
+from fedmq.privacy.lattice.hidden.level import Level, Unpacked
+from fedmq.privacy.oblivious_transfer.extension import BLOCK_WORDS, Permutation, Tweaks
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import Stream
 

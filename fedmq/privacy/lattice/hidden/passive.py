@@ -11,28 +11,29 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import RESOLUTION_BITS
 from fedmq.boosting.splits import ROOT, CandidateTable, parent, sibling
 from fedmq.errors import MessageError
-from fedmq.privacy.contest import Place
+from fedmq.privacy.engine import Place
 from fedmq.privacy.lattice.answer import AnswerQuery
-from fedmq.privacy.lattice.hidden.field import Field, Shares
 from fedmq.privacy.lattice.hidden.garbler import LevelGarbler
-from fedmq.privacy.lattice.hidden.level import Level
-from fedmq.privacy.lattice.hidden.parcels import Unpacked, pieces_of
-from fedmq.privacy.lattice.hidden.sizes import evaluator_bytes
+from fedmq.privacy.lattice.hidden.level import Level, Unpacked, evaluator_bytes, pieces_of
+from fedmq.privacy.lattice.hidden.shares import Field, MaskSums, Shares
 from fedmq.privacy.lattice.hidden.steps import (
     close_garbling,
     computed,
     garble_link,
+    garbled,
     offer_carries,
     offer_squares,
     take_labels,
 )
-from fedmq.privacy.lattice.hidden.streams import garbled
-from fedmq.privacy.lattice.masked_sums import MaskSums
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.oblivious_transfer.base_transfers import ChooseSeeds
-from fedmq.privacy.oblivious_transfer.extension import ExtensionSender, draw_choices
-from fedmq.privacy.oblivious_transfer.hashing import BLOCK_WORDS, Permutation
-from fedmq.privacy.oblivious_transfer.tweaks import Tweaks
+from fedmq.privacy.oblivious_transfer.extension import (
+    BLOCK_WORDS,
+    ExtensionSender,
+    Permutation,
+    Tweaks,
+    draw_choices,
+)
 from fedmq.privacy.plan import Compute, Exchange, Handed, HandOn, Plan, Reply, Values
 from fedmq.privacy.random_stream import fresh_seed
 

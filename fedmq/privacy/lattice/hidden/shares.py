@@ -1,0 +1,266 @@
+"""How are sums shared? As two fields, each of which may carry into the next.
+
+The active party's share a and the passive party's p of a pair are uniform numbers with
+a + p = G·2^F + H modulo 2^(2F). They are kept as their upper and lower F bits: uint64 (..., 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.privacy.lattice.answer import AnswerQuery
+from fedmq.privacy.lattice.layout import LIMB_BITS, Layout, carried, field_at
+from fedmq.privacy.lattice.query import DecryptAnswer
+from fedmq.privacy.oblivious_transfer.correlated import (
+    Wide,
+    add,
+    factor_choices,
+    joined_products,
+    multiply,
+    offered_factors,
+    shift_up,
+    subtract,
+    wide,
+)
+from fedmq.privacy.random_stream import Stream
+
+__all__ = [
+    "Field",
+    "MaskSums",
+    "ReadShares",
+    "Shares",
+    "carries_to_offer",
+    "chosen_carries",
+    "chosen_shares",
+    "chosen_totals",
+    "offset",
+    "receiver_lift",
+    "receiver_squares",
+    "sender_lift",
+    "sender_squares",
+    "shares_at",
+    "shares_to_offer",
+    "totals_to_offer",
+]
+
+Shares = NDArray[np.uint64]
+"""(nodes, candidates, 2): fields of g and of h."""
+
+_WORD = 64
+_LEAST_WEIGHT_BITS = 57
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Fields of ``bits``, F at most 64: |G| < 2^(F - 2) and 0 <= H < 2^(F - 2), strictly."""
+
+    bits: int
+
+    @property
+    def bound(self) -> int:
+        """Sums are smaller than this."""
+        return 1 << (self.bits - 2)
+
+    @property
+    def square_bits(self) -> int:
+        """Of the square of a sum."""
+        return 2 * (self.bits - 2)
+
+    @property
+    def weight_bits(self) -> int:
+        """Of a sum of hessians and lambda: enough for a lambda of some thousands."""
+        return max(self.bits, _LEAST_WEIGHT_BITS)
+
+    @property
+    def mask(self) -> np.uint64:
+        """The bits of a field."""
+        return np.uint64((1 << self.bits) - 1)
+
+    def top(self, fields: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """The highest bit of each."""
+        highest: NDArray[np.bool_] = (fields >> np.uint64(self.bits - 1)).astype(np.bool_)
+        return highest
+
+    def joined(self, shares: Shares) -> Wide:
+        """Both fields as one number."""
+        return add(shift_up(wide(shares[..., 0]), self.bits), wide(shares[..., 1]))
+
+    def parted(self, numbers: Wide) -> Shares:
+        """Numbers as fields."""
+        low, high = numbers[..., 0], numbers[..., 1]
+        if self.bits == _WORD:
+            return np.stack([high, low], axis=-1)
+        upper = low >> np.uint64(self.bits) | high << np.uint64(_WORD - self.bits)
+        return np.stack([upper & self.mask, low & self.mask], axis=-1)
+
+    def less(self, above: Shares, beside: Shares) -> Shares:
+        """A share of a node: of its parent, less that of its sibling."""
+        return self.parted(subtract(self.joined(above), self.joined(beside)))
+
+
+# How do shares of a field become shares of an integer? By a transfer for each possible carry.
+#
+# Once the label holder has added 2^(F - 2) to its field of g, both fields stand for numbers below
+# 2^(F - 1). Two shares of such a number have wrapped around 2^F exactly if the highest bit of
+# either is set. That is one AND of a bit of each, whose shares come of a correlated transfer.
+
+
+def offset(shares: Shares, field: Field) -> Shares:
+    """The label holder's shares (..., 2) with 2^(F - 2) added to the field of g."""
+    moved = shares.copy()
+    moved[..., 0] = moved[..., 0] + np.uint64(field.bound) & field.mask
+    return moved
+
+
+def chosen_carries(moved: Shares, field: Field) -> NDArray[np.bool_]:
+    """The choices of the label holder, whose shares are `offset`: bool (2n,) of (n, 2)."""
+    return field.top(moved).T.reshape(-1)
+
+
+def carries_to_offer(shares: Shares, field: Field) -> Wide:
+    """The numbers of the feature holder with shares (n, 2): (2n, 1, 2)."""
+    unset = ~field.top(shares).T.reshape(-1)
+    return wide(unset.astype(np.uint64))[:, np.newaxis]
+
+
+def sender_lift(shares: Shares, carries: Wide, field: Field) -> Wide:
+    """The feature holder's shares of G modulo 2^128: (n, 2). ``carries`` (2n, 1, 2)."""
+    set_already = wide(field.top(shares).T.astype(np.uint64))
+    return _lifted(shares, add(carries.reshape(2, -1, 2), set_already), field)
+
+
+def receiver_lift(moved: Shares, carries: Wide, field: Field) -> Wide:
+    """The label holder's shares of G modulo 2^128: (n, 2). Its own ones are `offset`."""
+    lifted = _lifted(moved, carries.reshape(2, -1, 2), field)
+    return subtract(lifted, wide(np.array(field.bound, np.uint64)))
+
+
+def _lifted(shares: Shares, carries: Wide, field: Field) -> Wide:
+    """The field of g with what h carries into it, and without what it carries away."""
+    of_g, of_h = carries
+    return subtract(add(wide(shares[..., 0]), of_h), shift_up(of_g, field.bits))
+
+
+# How do two parties share the squares of sums that they share? Cross products by transfers.
+#
+# With G_L = a + p, G_L² = a² + p² + 2ap, and of the right side (G - G_L)² = G_L² + G² - 2G·G_L.
+# Each party squares its own share; ap, and Gp of a whole node at once, are products of what one
+# party holds and the other (`correlated`).
+
+
+def chosen_shares(lifted: Wide, field: Field) -> NDArray[np.bool_]:
+    """The label holder's choices for ap, one for each bit of its shares (n, 2)."""
+    return factor_choices(lifted, field.square_bits - 1)
+
+
+def shares_to_offer(lifted: Wide, field: Field) -> Wide:
+    """The feature holder's numbers for ap: (bits * n, 1, 2) of its shares (n, 2)."""
+    return offered_factors(lifted[:, np.newaxis], field.square_bits - 1)
+
+
+def chosen_totals(totals: NDArray[np.int64], field: Field) -> NDArray[np.bool_]:
+    """The label holder's choices for Gp, a bit of G + 2^(F - 2) each; ``totals``: G (nodes,)."""
+    return factor_choices(wide(totals + np.int64(field.bound)), field.bits - 1)
+
+
+def totals_to_offer(lifted: Wide, nodes: int, field: Field) -> Wide:
+    """The feature holder's numbers for Gp: (bits * nodes, candidates, 2)."""
+    return offered_factors(lifted.reshape(nodes, -1, 2), field.bits - 1)
+
+
+def sender_squares(
+    lifted: Wide, of_shares: Wide, of_totals: Wide, field: Field
+) -> tuple[Wide, Wide]:
+    """The feature holder's shares of G_L² and G_R²: (n, 2) each."""
+    cross, with_total = _products(of_shares, of_totals, field)
+    with_total = subtract(with_total, shift_up(lifted, field.bits - 2))
+    left = add(multiply(lifted, lifted), shift_up(cross, 1))
+    return left, subtract(left, shift_up(with_total, 1))
+
+
+def receiver_squares(
+    lifted: Wide, totals: NDArray[np.int64], of_shares: Wide, of_totals: Wide, field: Field
+) -> tuple[Wide, Wide]:
+    """The label holder's shares of G_L² and G_R²: (n, 2) each; ``totals`` int64 (nodes,)."""
+    cross, with_total = _products(of_shares, of_totals, field)
+    total = np.repeat(wide(totals), len(lifted) // len(totals), axis=0)
+    left = add(multiply(lifted, lifted), shift_up(cross, 1))
+    with_total = add(with_total, multiply(total, lifted))
+    return left, add(left, subtract(multiply(total, total), shift_up(with_total, 1)))
+
+
+def _products(of_shares: Wide, of_totals: Wide, field: Field) -> tuple[Wide, Wide]:
+    """Shares of ap and of (G + 2^(F - 2)) p: (n, 2) each."""
+    cross = joined_products(of_shares, field.square_bits - 1).reshape(-1, 2)
+    return cross, joined_products(of_totals, field.bits - 1).reshape(-1, 2)
+
+
+# How do sums of a lattice answer become shares? The feature holder subtracts what it keeps.
+#
+# An answer is ``y - p·2^noise``, where p is uniform over both fields of a pair: what the label
+# holder reads of it is its own share, and says nothing. Errors and the noise over them stay below.
+
+
+_LOW = np.uint64(2**LIMB_BITS - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class MaskSums:
+    """The limbs of an answer, uint32 (C, 6), and what the feature holder keeps: shares (C, 2).
+
+    Raises `MessageError` for a malformed query.
+    """
+
+    label: ClassVar[str] = "MaskSums"
+    answer: AnswerQuery
+
+    def run(self) -> tuple[NDArray[np.uint32], Shares]:
+        layout = self.answer.layout
+        sums, seed = self.answer.sums()
+        kept = _drawn(seed, sums.shape[-1], layout)
+        _subtract(sums, kept, layout)
+        return np.ascontiguousarray(carried(sums).T), kept
+
+
+@dataclass(frozen=True, eq=False)
+class ReadShares:
+    """Of each answer the numbers of hints, uint32 (C,), and the label holder's shares (C, 2).
+
+    Raises `MessageError` for a malformed answer.
+    """
+
+    label: ClassVar[str] = "ReadShares"
+    answers: DecryptAnswer
+
+    def run(self) -> list[tuple[NDArray[np.uint32], Shares]]:
+        layout = self.answers.layout
+        return [(numbers, shares_at(limbs, layout)) for numbers, limbs in self.answers.limbs()]
+
+
+def shares_at(limbs: NDArray[np.uint32], layout: Layout) -> Shares:
+    """What stands in the fields of numbers (6, C)."""
+    mask = Field(layout.field_bits).mask
+    fields = [field_at(limbs, offset) & mask for offset in (layout.g_offset(0), layout.h_offset(0))]
+    return np.stack(fields, axis=-1)
+
+
+def _drawn(seed: bytes, count: int, layout: Layout) -> Shares:
+    """Uniform shares of this answer alone: its noise comes of the same seed, by another stream."""
+    words = Stream(seed, "fedmq lattice shares").words(count, 2)
+    return words & Field(layout.field_bits).mask
+
+
+def _subtract(sums: NDArray[np.int64], shares: Shares, layout: Layout) -> None:
+    for column, offset in ((0, layout.g_offset(0)), (1, layout.h_offset(0))):
+        field = shares[:, column]
+        first, shift = divmod(offset, LIMB_BITS)
+        for limb in range(first, len(sums)):
+            up = LIMB_BITS * (limb - first) - shift
+            if up >= _WORD:
+                break
+            part = field >> np.uint64(up) if up >= 0 else field << np.uint64(-up)
+            sums[limb] -= (part & _LOW).astype(np.int64)
