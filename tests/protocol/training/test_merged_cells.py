@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from fedmq.boosting.binning import BinMatrix, Cuts
 from fedmq.boosting.splits import CandidateTable, children
 from fedmq.privacy.masking import splitting_matrix
-from fedmq.protocol.training.candidate_order import count_cells
-from fedmq.protocol.training.merged_cells import _longest_chain, kept_candidates
+from fedmq.protocol.training.candidates import _longest_chain, count_cells, kept_candidates
 
 MASK = NDArray[np.bool_]
 
