@@ -22,9 +22,11 @@ from fedmq.computation import Computation
 from fedmq.errors import FedmqError, ProtocolError, Refused, SourceAway
 from fedmq.messages import training
 from fedmq.messages.array import Bitmap, pack_payload, unpack_payload
-from fedmq.messages.body import Abort, SessionUnknown
-from fedmq.privacy.engine import ALONE, BroadcastPiece, Place, Query
-from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values
+from fedmq.messages.body import Abort, SessionRefuse, SessionUnknown
+from fedmq.messages.inference import HopReply, InferenceHop
+from fedmq.messages.training import TrainingOpen
+from fedmq.privacy.engine import ALONE, BroadcastPiece, Engine, PassiveHalf, Place, Query
+from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.events import (
     ComputationFailed,
     Effect,
