@@ -18,7 +18,7 @@ from fedmq.boosting.splits import CandidateTable
 from fedmq.leakage.attacks.finding import Finding
 from fedmq.leakage.attacks.labels import bare_rows, label_scores_from_noise, labels_from_signs
 from fedmq.leakage.attacks.splitting_matrix import agreement, majority, projected, rounded
-from fedmq.leakage.shown_columns import order_from_columns
+from fedmq.leakage.audit import order_from_columns
 from fedmq.privacy.engines.ldp import MECHANISMS
 from fedmq.privacy.masking import FewColumnsSpan, OneHotSpan, null_vectors, splitting_matrix
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.params import TrainParams
-from fedmq.privacy.masking.null_space import leverages
+from fedmq.privacy.masking import leverages
 
 __all__ = [
     "LeafWeights",
