@@ -21,7 +21,7 @@ from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.party.sessions.observe import Recording
 from fedmq.privacy.engines.paillier import Paillier
-from fedmq.privacy.homomorphic.arithmetic.paillier import PublicKey
+from fedmq.privacy.homomorphic.paillier import PublicKey
 from fedmq.privacy.homomorphic.residues import from_wire
 from fedmq.privacy.registry import ENGINES
 
