@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 export DEBIAN_FRONTEND := noninteractive
 
-.PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits histories clean release
+.PHONY: help demo test test-long seeds durations lint pytest test-matrix oldest rabbitmq4 wheel-matrix chaos fuzz circuits form histories clean release
 .PHONY: docs site docs-serve charts
 .PHONY: bench bench-training bench-paired bench-safety bench-apart bench-estimate bench-garbling bench-wide bench-wide-area bench-many-rows bench-secretflow
 .PHONY: bench-reading bench-told-columns bench-classes bench-gradient-bits bench-merged-cells bench-alignment bench-online papers soak soak-sessions rabbitmq postgresql
@@ -73,6 +73,9 @@ fuzz: $(VENV)/test.stamp ## 2,000 drawn tables and options beside XGBoost; TABLE
 circuits: $(VENV)/test.stamp ## 10,000,000 numbers and 1,000,000 gains through each circuit; NUMBERS= GAINS=
 	@$(BIN)/python -m tests.privacy.garbling.float_parts $(or $(NUMBERS),10000000)
 	@$(BIN)/python -m tests.privacy.lattice.hidden.gains $(or $(GAINS),1000000)
+
+form: $(VENV)/test.stamp ## how far a reader walks, largest classes, imports: today's figures; UPDATE=1 lowers the limits
+	@$(BIN)/python -m tests.form.figures $(if $(UPDATE),--update)
 
 histories: $(VENV)/test.stamp ## record the sessions that tests replay anew
 	@$(BIN)/python -m tests.histories.record

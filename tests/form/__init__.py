@@ -1,0 +1,1 @@
+"""How easily is fedmq read? Figures of its form, which may only fall."""

@@ -1,0 +1,40 @@
+"""The form of fedmq: its figures may fall, and they may not rise (``make form``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.form import source
+from tests.form.figures import ALLOWED, WALKS, of_imports, of_source, walks
+
+SLACK = 1.02
+"""Threads take turns as they like: one walk has a few moves and calls more than another."""
+ATTEMPTS = 5
+"""A loaded machine adds calls, such as of timers, and takes none away: the shortest walk counts."""
+
+
+@pytest.mark.parametrize("name", WALKS)
+@pytest.mark.timeout(300)
+def test_a_reader_walks_no_further_than_before(name: str) -> None:
+    allowed = {key: round(figure * SLACK) for key, figure in ALLOWED[name].items()}
+    shortest: dict[str, int] = {}
+    for walk in walks(name, ATTEMPTS):
+        shortest = {key: min(walk[key], shortest.get(key, walk[key])) for key in walk}
+        if all(shortest[key] <= allowed[key] for key in allowed):
+            return
+    assert all(shortest[key] <= allowed[key] for key in allowed), f"{shortest}, allowed {allowed}"
+
+
+@pytest.mark.parametrize("name", ALLOWED["source"])
+def test_files_and_classes_grow_no_larger(name: str) -> None:
+    assert of_source()[name] <= ALLOWED["source"][name]
+
+
+def test_commands_import_no_more_modules_than_before() -> None:
+    imported = of_imports()
+    for command, allowed in ALLOWED["modules imported"].items():
+        assert imported[command] <= allowed, command
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    assert source.circle() == []
