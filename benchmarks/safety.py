@@ -49,13 +49,12 @@ from fedmq.messages.training import GradientBroadcast
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.identity.private_keys import KeyRing
 from fedmq.party.identity.sealer import EndToEnd
-from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
-from fedmq.party.store.journal import SessionStore, StoredSession
+from fedmq.party.store.journal import Journal, SessionStore, StoredSession, StoreJournal
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.registry import ENGINES
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.records import Checkpoint
+from fedmq.protocol.records import ActiveTree, PassiveTree, Record
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
@@ -150,17 +149,18 @@ def messages() -> list[dict[str, float]]:
 # Trainings
 
 
-class TimedCheckpointer(StoreCheckpointer):
+class TimedJournal(StoreJournal):
     """Notes how long each tree takes to be on disk."""
 
     def __init__(self, store: SessionStore, seconds: list[float]) -> None:
         super().__init__(store, StoredSession("session", "m", 1), lambda _: None)
         self._seconds = seconds
 
-    async def save(self, step: Checkpoint) -> None:
+    async def write(self, record: Record) -> None:
         begun = time.perf_counter()
-        await super().save(step)
-        self._seconds.append(time.perf_counter() - begun)
+        await super().write(record)
+        if isinstance(record, ActiveTree | PassiveTree):
+            self._seconds.append(time.perf_counter() - begun)
 
 
 @dataclass(frozen=True)
@@ -207,14 +207,14 @@ class Trainings:
         }
         ends: list[Clocks] = []
         async with AsyncExitStack() as stack:
-            checkpointers: dict[str, Checkpointer] = {}
+            journals: dict[str, Journal] = {}
             for party in PARTIES:
                 if folder is None:
                     break
                 database = Database(folder / party)
                 await database.open()
                 stack.push_async_callback(database.close)
-                checkpointers[party] = TimedCheckpointer(SessionStore(database), self.saves)
+                journals[party] = TimedJournal(SessionStore(database), self.saves)
             await run_machines(
                 machines,
                 ThreadPool(),
@@ -223,7 +223,7 @@ class Trainings:
                 Traffic(),
                 lambda _: ends.append(Clocks.now()),
                 sealers=sealers() if sealed else None,
-                checkpointers=checkpointers,
+                journals=journals,
             )
         first, last, trees = ends[0], ends[-1], len(ends) - 1
         return Clocks((last.wall - first.wall) / trees, (last.processor - first.processor) / trees)

@@ -30,14 +30,14 @@ from fedmq.protocol.events import (
     Finish,
     Interrupted,
     OwnerDecided,
-    SaveCheckpoint,
+    Save,
     SetTimer,
     Start,
     TimerFired,
     Transmit,
 )
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.records import Checkpoint
+from fedmq.protocol.records import ActiveTree, Checkpoint, PassiveTree
 from fedmq.protocol.session import (
     Address,
     Decision,
@@ -267,7 +267,7 @@ class CrashSimulation:
                 self._timers.pop((name, timer), None)
             case AskOwner():
                 self._later(name, self._owners[name] - self.now, OwnerDecided())
-            case SaveCheckpoint(step):
+            case Save(ActiveTree() | PassiveTree() as step):
                 row = row_of(step)
                 self._write(name, lambda disk: _saved(disk, row))
             case Finish(result):

@@ -24,7 +24,7 @@ from fedmq.protocol.events import (
     Event,
     Received,
     RunPlan,
-    SaveCheckpoint,
+    Save,
     Send,
 )
 from fedmq.protocol.machine import run_inline
@@ -124,7 +124,7 @@ class Replay:
                         self._engine.rounded.isdisjoint(body.payload)
                     ):
                         self.rounded[_place_of(body)] = body
-                case SaveCheckpoint(PassiveTree() as tree):
+                case Save(PassiveTree() as tree):
                     kept = [saved for saved in self.saved if saved.number < tree.number]
                     self.saved = [*kept, tree]
                 case RunPlan() as plan:

@@ -11,12 +11,10 @@ from fedmq.errors import FedmqError
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.privacy.plan import Ended, Exchange, Plan, Reply
-from fedmq.protocol.records import Checkpoint, Commitment, RowSet, SignedStatement
+from fedmq.protocol.records import Record
 
 __all__ = [
-    "AgreeToSums",
     "Answer",
-    "AnswerSums",
     "Arrived",
     "AskOwner",
     "AwaitConsent",
@@ -36,16 +34,12 @@ __all__ = [
     "Report",
     "Resume",
     "RunPlan",
-    "SaveCheckpoint",
-    "SaveCommitment",
-    "SaveMessage",
-    "SaveStatement",
+    "Save",
     "Send",
     "SetTimer",
     "Start",
     "TimerFired",
     "Transmit",
-    "UseConsent",
     "Waiting",
 ]
 
@@ -175,60 +169,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveCheckpoint:
-    """Write ``checkpoint`` to disk, before any message that is sent after it leaves."""
+class Save:
+    """Write ``record`` to disk, before any message that is sent after it leaves."""
 
-    checkpoint: Checkpoint
-
-
-@dataclass(frozen=True, slots=True)
-class AgreeToSums:
-    """Record what a training is foretold to tell, before this party accepts it.
-
-    Sums per row: those ``answered`` before, those ``foretold`` with them, and the ``most``. What
-    this session alone may come to is ``reserved`` on the rows of ``row_set`` while it is open.
-    """
-
-    answered: float
-    foretold: float
-    most: float
-    reserved: float
-    row_set: RowSet
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerSums:
-    """Count ``sums`` of ``tree`` about the rows of ``row_set``, before they are answered.
-
-    Those of the tree that were answered before are among them.
-    """
-
-    tree: int
-    sums: int
-    row_set: RowSet
-
-
-@dataclass(frozen=True, slots=True)
-class SaveCommitment:
-    """Write down what this party commits to, before any message that is sent after it leaves."""
-
-    commitment: Commitment
-
-
-@dataclass(frozen=True, slots=True)
-class SaveMessage:
-    """Write down ``body`` as it was hashed: number ``number`` of its direction, from 1."""
-
-    incoming: bool
-    number: int
-    body: Body
-
-
-@dataclass(frozen=True, slots=True)
-class SaveStatement:
-    """Write down what a peer has signed."""
-
-    signed: SignedStatement
+    record: Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +250,6 @@ class AskOwner:
 
 
 @dataclass(frozen=True, slots=True)
-class UseConsent:
-    """Write down that the owner's consent is used up, before any message that follows leaves."""
-
-
-@dataclass(frozen=True, slots=True)
 class AwaitConsent:
     """The owner of ``peer`` is asked, and answers within so many ``seconds``; 0: has answered."""
 
@@ -323,12 +262,7 @@ Effect = (
     | RunPlan
     | Report
     | Answer
-    | SaveCheckpoint
-    | AgreeToSums
-    | AnswerSums
-    | SaveCommitment
-    | SaveMessage
-    | SaveStatement
+    | Save
     | Interrupted
     | Finish
     | Fail
@@ -337,6 +271,5 @@ Effect = (
     | CancelTimer
     | Waiting
     | AskOwner
-    | UseConsent
     | AwaitConsent
 )

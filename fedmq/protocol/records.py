@@ -34,13 +34,18 @@ __all__ = [
     "AnsweredTraining",
     "Checkpoint",
     "Commitment",
+    "ConsentUsed",
     "PassiveTree",
+    "Record",
     "RowSet",
     "RunningHash",
     "SignedStatement",
     "Signing",
     "Statement",
+    "SumBudget",
+    "SumsAnswered",
     "Transcript",
+    "TranscriptMessage",
     "all_places",
     "all_records",
     "message_hash",
@@ -415,3 +420,56 @@ class Transcript:
         """Whether the active party has signed what was stated last."""
         last = self.last
         return last is None or self.signing.verifies(self.active, last.to_bytes(), signature)
+
+
+@dataclass(frozen=True, slots=True)
+class SumBudget:
+    """What a training is expected to disclose, reserved before this party accepts it.
+
+    Sums per row: those ``answered`` before, those ``expected`` with them, and the ``limit``. What
+    this session alone may come to is ``reserved`` on the rows of ``row_set`` while it is open.
+    """
+
+    answered: float
+    expected: float
+    limit: float
+    reserved: float
+    row_set: RowSet
+
+
+@dataclass(frozen=True, slots=True)
+class SumsAnswered:
+    """So many ``sums`` of ``tree`` about the rows of ``row_set``, counted before they are answered.
+
+    Those of the tree that were answered before are among them.
+    """
+
+    tree: int
+    sums: int
+    row_set: RowSet
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptMessage:
+    """A ``body`` as it was hashed: number ``number`` of its direction, from 1."""
+
+    incoming: bool
+    number: int
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentUsed:
+    """The owner's consent is used up: no other session may begin by it."""
+
+
+Record = (
+    Checkpoint
+    | SumBudget
+    | SumsAnswered
+    | Commitment
+    | SignedStatement
+    | TranscriptMessage
+    | ConsentUsed
+)
+"""Everything that a session must not forget."""

@@ -28,9 +28,8 @@ from fedmq.computation import Computation, Given
 from fedmq.messages.training import EngineSetup
 from fedmq.party.compute.pool import ComputePool, OnDone, ThreadPool
 from fedmq.party.compute.processes import ProcessPool
-from fedmq.party.sessions.checkpointing import Checkpointer, StoreCheckpointer
 from fedmq.party.store.database import Database
-from fedmq.party.store.journal import SessionStore, StoredSession
+from fedmq.party.store.journal import Journal, SessionStore, StoredSession, StoreJournal
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine
@@ -152,7 +151,7 @@ class Calibration:
         trees = _Trees(trace)
         params = self._scaled(rows, 2 + (_SEVERAL if several else 1))
         with MemoryWatch() as watch:
-            async with self._checkpointers() as checkpointers:
+            async with self._journals() as journals:
                 share, *_ = await run_machines(
                     self._machines(rows, params, self._engine),
                     _SharedPool(self._pool),
@@ -161,7 +160,7 @@ class Calibration:
                     traffic,
                     trees.ended,
                     trace,
-                    checkpointers=checkpointers,
+                    journals=journals,
                 )
         first, *later, _ = trees.seconds()
         seconds = median(later)
@@ -211,7 +210,7 @@ class Calibration:
         return float(np.mean([np.sum(~tree.is_leaf) for tree in share.trees]))
 
     @asynccontextmanager
-    async def _checkpointers(self) -> AsyncIterator[dict[str, Checkpointer]]:
+    async def _journals(self) -> AsyncIterator[dict[str, Journal]]:
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             stores = {party: Database(Path(name) / party) for party in (ACTIVE, *self._passive)}
             for store in stores.values():
@@ -219,7 +218,7 @@ class Calibration:
             session = StoredSession("calibration", "calibration", 1)
             try:
                 yield {
-                    party: StoreCheckpointer(SessionStore(store), session, lambda _: None)
+                    party: StoreJournal(SessionStore(store), session, lambda _: None)
                     for party, store in stores.items()
                 }
             finally:

@@ -15,10 +15,11 @@ import numpy as np
 
 from fedmq.errors import ConfigError
 from fedmq.party.compute.pool import ComputePool
-from fedmq.party.identity.sealer import HandshakeSender, Sealer
-from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
+from fedmq.party.identity.handshake_sender import HandshakeSender
+from fedmq.party.identity.sealer import Sealer
 from fedmq.party.sessions.observe import Recorder, SessionObserver
 from fedmq.party.sessions.runner import Inbox, SessionLane, SessionRunner
+from fedmq.party.store.journal import NULL_JOURNAL, Journal
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.protocol.events import Report
@@ -49,12 +50,12 @@ async def run_machines(
     trace: Timeline | None = None,
     sealers: Mapping[str, Sealer] | None = None,
     record: Path | None = None,
-    checkpointers: Mapping[str, Checkpointer] | None = None,
+    journals: Mapping[str, Journal] | None = None,
 ) -> list[Any]:
     """Run one session of all ``machines``, the first of which begins; their results in order.
 
     Without ``sealers``, one for each party, messages travel in the clear. ``record``: a folder for
-    a recording of each party. ``checkpointers`` save how far each party is; without them nothing
+    a recording of each party. ``journals`` save how far each party is; without them nothing
     is saved.
     """
     federation, session = f"sim-{secrets.token_hex(6)}", secrets.token_hex(8)
@@ -81,7 +82,7 @@ async def run_machines(
                 publish=SessionLane(links[party], lane).publish,
                 pool=pool,
                 sealer=sealers[party] if sealers else None,
-                checkpointer=(checkpointers or {}).get(party, NULL_CHECKPOINTER),
+                journal=(journals or {}).get(party, NULL_JOURNAL),
                 observer=SessionObserver(
                     traffic=traffic,
                     timeline=trace,

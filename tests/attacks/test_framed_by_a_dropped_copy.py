@@ -13,12 +13,11 @@ from fedmq.messages.codec import pack
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import TreeFinished
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.sessions.checkpointing import NullCheckpointer
 from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.store.journal import NullJournal
 from fedmq.protocol import session as mailbox_module
-from fedmq.protocol.events import SaveMessage
 from fedmq.protocol.machine import Machine, Table, Transition, on_message
-from fedmq.protocol.records import RunningHash, Signing, message_hash
+from fedmq.protocol.records import RunningHash, Signing, TranscriptMessage, message_hash
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.protocol.training.transcripts import Transcripts
 
@@ -50,11 +49,11 @@ class _Taking(Machine):
         self.taken.append(body)
 
 
-class _Kept(NullCheckpointer):
+class _Kept(NullJournal):
     def __init__(self) -> None:
-        self.messages: list[SaveMessage] = []
+        self.messages: list[TranscriptMessage] = []
 
-    def note(self, message: SaveMessage) -> None:
+    def note(self, message: TranscriptMessage) -> None:
         self.messages.append(message)
 
 
@@ -82,7 +81,7 @@ async def test_a_copy_that_was_dropped_is_not_kept_in_place_of_the_one_that_was_
     mailbox = Mailbox(
         Address("demo", "0123", 1, "telco"), ("bank",), RetryPolicy(), np.random.default_rng(0)
     )
-    runner = SessionRunner(Session(machine, mailbox), publish=nowhere, pool=pool, checkpointer=kept)
+    runner = SessionRunner(Session(machine, mailbox), publish=nowhere, pool=pool, journal=kept)
     for sequence, body in ((2, dropped), (1, first), (2, second), (2, dropped)):
         runner.deliver(_envelope(sequence, body))
 

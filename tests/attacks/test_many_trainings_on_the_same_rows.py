@@ -20,8 +20,8 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.store.database import MIGRATIONS, Database
 from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
-from fedmq.protocol.events import AnswerSums
-from fedmq.protocol.records import AnsweredSums, AnsweredTraining, RowSet, most_sums
+from fedmq.protocol.events import Save
+from fedmq.protocol.records import AnsweredSums, AnsweredTraining, RowSet, SumsAnswered, most_sums
 from fedmq.protocol.training.sums_counter import SumsCounter
 from tests.party.consent.test_consent import terms
 from tests.party.daemons_in_memory import DaemonsInMemory
@@ -133,7 +133,7 @@ def test_it_is_refused_while_it_runs_before_the_sums_are_answered() -> None:
 def test_what_was_not_shown_in_the_end_is_not_counted() -> None:
     running = counter(10)
     running.answer(0, [1, 2], 200)
-    assert running.end_tree(0, [200, 50]) == (AnswerSums(0, 250, running._row_set),)
+    assert running.end_tree(0, [200, 50]) == (Save(SumsAnswered(0, 250, running._row_set)),)
     assert running.answer(1, [1], 200)[0].sums == 200
 
 

@@ -34,17 +34,16 @@ from fedmq.protocol.events import (
     Pause,
     Report,
     Resume,
-    SaveCheckpoint,
+    Save,
     SetTimer,
     Start,
     TimerFired,
     Transmit,
-    UseConsent,
     Waiting,
 )
 from fedmq.protocol.inference.computations import Scores
 from fedmq.protocol.online.active import AskAgain, Deadline, GiveUp
-from fedmq.protocol.records import PassiveTree
+from fedmq.protocol.records import ActiveTree, ConsentUsed, PassiveTree
 from fedmq.protocol.session import (
     Acknowledgement,
     Address,
@@ -213,14 +212,14 @@ def effect_line(effect: Effect | RunComputation) -> list[Any]:
                 unit,
                 {key: round(value, 5) for key, value in details.items()},
             ]
-        case SaveCheckpoint(step):
+        case Save(ActiveTree() | PassiveTree() as step):
             if isinstance(step, PassiveTree):
                 step = replace(step, nodes=())  # of a later version than the recordings
             tree, data, margin = row_of(step)
             return ["checkpoint", tree, digest(data.encode() + (margin or b""))]
         case Interrupted(peer):
             return ["interrupted", peer]
-        case UseConsent():
+        case Save(ConsentUsed()):
             return ["use consent"]
         case Finish(result):
             return ["finish", _result(result)]

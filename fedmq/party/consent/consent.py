@@ -25,7 +25,7 @@ from fedmq.party.consent.audit_log import AuditLog
 from fedmq.party.consent.session_audit import SessionAudit
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.registry import ENGINES, engine_named
-from fedmq.protocol.events import AgreeToSums
+from fedmq.protocol.records import SumBudget
 from fedmq.protocol.training.columns import ALL_COLUMNS
 from fedmq.protocol.training.continuation import terms_digest
 
@@ -116,14 +116,14 @@ class Consent:
         await self.audit.record("agreed", header, training=terms.model, begins=begins)
         return engine
 
-    async def agreed_sums(self, header: Header, sums: AgreeToSums) -> None:
-        """Record what a training is foretold to tell of each row; Refused if it cannot be."""
+    async def budgeted_sums(self, header: Header, budget: SumBudget) -> None:
+        """Record what a training is expected to disclose of each row; Refused if it cannot be."""
         await self.audit.record(
             "foretold",
             header,
-            sums_per_row=round(sums.foretold, 1),
-            before=round(sums.answered, 1),
-            most=sums.most,
+            sums_per_row=round(budget.expected, 1),
+            before=round(budget.answered, 1),
+            most=budget.limit,
         )
 
     def _engine(self, terms: TrainingOpen) -> Engine:

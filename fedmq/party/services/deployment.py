@@ -9,7 +9,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fedmq.errors import ConfigError, DaemonError, FedmqError, Refused, error_of_status
@@ -20,11 +20,11 @@ from fedmq.party.online.answering import LoadedShare
 from fedmq.party.online.lane import OnlineLane
 from fedmq.party.online.requests import PredictRequest, RequestError
 from fedmq.party.services.service import Command, PartyContext, Service
-from fedmq.party.sessions.checkpointing import HostingCheckpointer
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.database import until_taken
 from fedmq.party.store.documents import Deployment
+from fedmq.party.store.journal import NullJournal
 from fedmq.protocol.deployment.active import ActiveDeployment
 from fedmq.protocol.deployment.passive import PassiveDeployment
 from fedmq.protocol.online.options import Mode
@@ -37,6 +37,16 @@ log = logging.getLogger(__name__)
 
 PRODUCTION = "production"
 """The name under which a model is activated unless another one is given."""
+
+
+class _Hosting(NullJournal):
+    """Gives the loaded model to ``serve`` when the session has finished."""
+
+    def __init__(self, serve: Callable[[Any], Awaitable[None]]) -> None:
+        self._serve = serve
+
+    async def finish(self, result: Any) -> None:
+        await self._serve(result)
 
 
 class DeploymentService(Service):
@@ -240,7 +250,7 @@ class DeploymentService(Service):
             "activation",
             terms.model,
             machine,
-            checkpointer=HostingCheckpointer(keep),
+            journal=_Hosting(keep),
         )
 
     async def _refusal(self, header: Header, terms: ModelDeploy) -> str:

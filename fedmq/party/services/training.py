@@ -25,7 +25,6 @@ from fedmq.party.consent.owner_consent import SessionOwner
 from fedmq.party.consent.terms import RequestedTerms
 from fedmq.party.data.loading import Aligned, LoadActiveTable, LoadPassiveShare, LoadPassiveTable
 from fedmq.party.services.service import Command, PartyContext, Service, answered
-from fedmq.party.sessions.checkpointing import StoreCheckpointer
 from fedmq.party.sessions.recovery import (
     NOTHING_SAVED,
     Opening,
@@ -43,7 +42,7 @@ from fedmq.party.sessions.sessions import (
 )
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import cross_validations, keep_result, keep_share
-from fedmq.party.store.journal import AnsweredSumsStore, StoredSession
+from fedmq.party.store.journal import AnsweredSumsStore, StoredSession, StoreJournal
 from fedmq.party.store.transcripts import TranscriptWriter
 from fedmq.party.telemetry.timeline import Timeline
 from fedmq.privacy.engine import Engine
@@ -136,13 +135,13 @@ class TrainingService(Service):
             "training",
             session.model,
             machine,
-            checkpointer=StoreCheckpointer(
+            journal=StoreJournal(
                 self.context.session_store,
                 session,
                 partial(keep_share, config.state, lambda: machine.table)
                 if terms.folds == 1
                 else lambda _: None,
-                partial(consent.agreed_sums, header),
+                partial(consent.budgeted_sums, header),
                 transcript=TranscriptWriter(config.state, session.id, session.attempt, most_bytes)
                 if most_bytes
                 else None,
@@ -327,7 +326,7 @@ class TrainingService(Service):
                 machine,
                 on_change=on_change,
                 timeline=timeline,
-                checkpointer=StoreCheckpointer(
+                journal=StoreJournal(
                     store,
                     current,
                     partial(

@@ -21,14 +21,12 @@ from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Replaye
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Clear, Sealer
-from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.observe import SessionObserver
+from fedmq.party.store.journal import NULL_JOURNAL, Journal
 from fedmq.party.telemetry.metrics import Counters
 from fedmq.party.telemetry.timeline import Span
 from fedmq.privacy.plan import Compute
 from fedmq.protocol.events import (
-    AgreeToSums,
-    AnswerSums,
     Arrived,
     AskOwner,
     AwaitConsent,
@@ -44,18 +42,15 @@ from fedmq.protocol.events import (
     Report,
     Resume,
     RunPlan,
-    SaveCheckpoint,
-    SaveCommitment,
-    SaveMessage,
-    SaveStatement,
+    Save,
     SetTimer,
     Start,
     TimerFired,
     Transmit,
-    UseConsent,
     Waiting,
 )
 from fedmq.protocol.machine import PlanRun
+from fedmq.protocol.records import ConsentUsed, TranscriptMessage
 from fedmq.protocol.session import Session, SessionEvent
 from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.link import MAX_MESSAGE_BYTES, Delivery, Lane, Link
@@ -216,7 +211,7 @@ class SessionRunner:
 
     ``interrupted`` resolves to the reason why only a new attempt can go on. A publish that
     fails is left to the mailbox, which sends again what is not acknowledged. Nothing leaves before
-    all that preceded it is written down by ``checkpointer``. ``owner`` is who has to agree first.
+    all that preceded it is written down by ``journal``. ``owner`` is who has to agree first.
     """
 
     def __init__(
@@ -226,7 +221,7 @@ class SessionRunner:
         publish: Publish,
         pool: ComputePool,
         sealer: Sealer | None = None,
-        checkpointer: Checkpointer = NULL_CHECKPOINTER,
+        journal: Journal = NULL_JOURNAL,
         observer: SessionObserver | None = None,
         owner: Owner = NOBODY_ASKED,
     ) -> None:
@@ -257,15 +252,15 @@ class SessionRunner:
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks = BackgroundTasks()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._checkpointer = checkpointer
+        self._journal = journal
         self._on_computed = observer.on_computed
         self._kept: asyncio.Task[None] | None = None
-        self._keep(checkpointer.begin)
+        self._keep(journal.begin)
 
     @property
     def durable(self) -> bool:
         """Whether a new attempt can go on where this one stands."""
-        return self._checkpointer.durable
+        return self._journal.durable
 
     def start(self) -> None:
         """Begin, if this party is the one to begin."""
@@ -374,22 +369,14 @@ class SessionRunner:
                 self._on_waiting(effect, self._link_trouble)
             case AskOwner():
                 self._tasks.spawn(self._ask_owner())
-            case UseConsent():
+            case Save(TranscriptMessage() as message):
+                self._journal.note(message)
+            case Save(ConsentUsed()):
                 self._keep(self._owner.use)
+            case Save(record):
+                self._keep(partial(self._journal.write, record))
             case AwaitConsent():
                 self._on_consent(effect)
-            case SaveCheckpoint(checkpoint):
-                self._keep(partial(self._checkpointer.save, checkpoint))
-            case AgreeToSums():
-                self._keep(partial(self._checkpointer.agree, effect))
-            case AnswerSums():
-                self._keep(partial(self._checkpointer.answer, effect))
-            case SaveCommitment(commitment):
-                self._keep(partial(self._checkpointer.commit, commitment))
-            case SaveMessage():
-                self._checkpointer.note(effect)
-            case SaveStatement(signed):
-                self._keep(partial(self._checkpointer.attest, signed))
             case Interrupted(party, reason):
                 if not self.interrupted.done():
                     self.interrupted.set_result(f"{party} {reason}")
@@ -398,7 +385,7 @@ class SessionRunner:
             case Fail(error, disclosed):
                 disclosed = disclosed or str(error)
                 explained = self._explained(error)
-                self._keep(partial(self._checkpointer.fail, disclosed, str(explained)))
+                self._keep(partial(self._journal.fail, disclosed, str(explained)))
                 if not self.outcome.done():
                     self.outcome.set_exception(explained)
             case _:
@@ -450,7 +437,7 @@ class SessionRunner:
         self._kept.add_done_callback(lambda _: self._close_when_done())
 
     async def _finish(self, result: Any) -> None:
-        await self._checkpointer.finish(result)
+        await self._journal.finish(result)
         if not self.outcome.done():
             self.outcome.set_result(result)
 

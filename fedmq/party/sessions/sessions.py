@@ -25,9 +25,9 @@ import numpy as np
 from fedmq.errors import DaemonError, FedmqError, PeerSilent
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.sessions.checkpointing import NULL_CHECKPOINTER, Checkpointer
 from fedmq.party.sessions.observe import Observation
 from fedmq.party.sessions.runner import NOBODY_ASKED, Inbox, Owner, SessionLane, SessionRunner
+from fedmq.party.store.journal import NULL_JOURNAL, Journal
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.party.telemetry.timeline import Activity, Timeline
 from fedmq.protocol.events import AwaitConsent, Report, Waiting
@@ -273,7 +273,7 @@ class Sessions:
         *,
         on_change: Callable[[RunningSession], None] = lambda _: None,
         timeline: Timeline | None = None,
-        checkpointer: Checkpointer = NULL_CHECKPOINTER,
+        journal: Journal = NULL_JOURNAL,
         owner: Owner = NOBODY_ASKED,
     ) -> RunningSession:
         """Make an attempt known and ready to receive; it takes the place of an older one."""
@@ -327,7 +327,7 @@ class Sessions:
             publish=SessionLane(self._link, _LANES[purpose]).publish,
             pool=self._pool,
             sealer=self._sealer,
-            checkpointer=checkpointer,
+            journal=journal,
             observer=observer,
             owner=owner,
         )

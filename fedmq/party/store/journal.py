@@ -1,5 +1,6 @@
-"""What must no session forget? Tables of the party's SQLite file, and a file of openings.
+"""What must no session forget? A journal of each attempt, in tables of the party's SQLite file.
 
+`StoreJournal` writes the records of one attempt. Below it stand the tables, each read by others.
 `SessionStore` keeps the sessions that survive a crash, with a checkpoint after each tree: JSON, and
 the margins as raw bytes. `AnsweredSumsStore` counts the sums that were answered about the same
 rows, over all trainings. `ConsentRequestStore` keeps what this party's owner was asked to agree
@@ -17,10 +18,10 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -30,29 +31,161 @@ from fedmq.boosting.model.tree import Tree
 from fedmq.errors import Aborted, ConfigError, Refused
 from fedmq.messages.envelope import Header
 from fedmq.party.atomic_file import write_atomically
-from fedmq.party.store.database import Database
+from fedmq.party.store.database import Database, until_taken
+from fedmq.party.store.transcripts import TranscriptWriter, forget_older
 from fedmq.protocol.records import (
     ActiveTree,
     AnsweredSums,
     AnsweredTraining,
     Checkpoint,
+    Commitment,
     PassiveTree,
+    Record,
     RowSet,
+    SignedStatement,
+    SumBudget,
+    SumsAnswered,
+    TranscriptMessage,
 )
 
 __all__ = [
+    "NULL_JOURNAL",
     "AnsweredSumsStore",
     "ConsentRequest",
     "ConsentRequestStore",
+    "Journal",
     "Lifecycle",
+    "NullJournal",
     "OpenedSessions",
     "RequestState",
     "Row",
     "SessionStore",
+    "StoreJournal",
     "StoredSession",
     "checkpoint_of",
     "row_of",
 ]
+
+
+class Journal(Protocol):
+    """All that one attempt at a session must not forget. Each call returns once it is on disk."""
+
+    durable: ClassVar[bool]
+    """Whether a new attempt can go on where this one stands."""
+
+    async def begin(self) -> None:
+        """The attempt begins."""
+
+    async def write(self, record: Record) -> None:
+        """Nothing that is sent afterwards leaves before ``record`` is on disk."""
+
+    def note(self, message: TranscriptMessage) -> None:
+        """A message was taken or is sent; it is on disk with the next checkpoint."""
+
+    async def finish(self, result: Any) -> None:
+        """The session has reached its end."""
+
+    async def fail(self, reason: str, own_reason: str) -> None:
+        """The session has ended without a result.
+
+        ``reason`` is for the other parties to read, ``own_reason`` for the owner alone.
+        """
+
+
+class NullJournal:
+    """Keeps nothing."""
+
+    durable: ClassVar[bool] = False
+
+    async def begin(self) -> None: ...
+
+    async def write(self, record: Record) -> None: ...
+
+    def note(self, message: TranscriptMessage) -> None: ...
+
+    async def finish(self, result: Any) -> None: ...
+
+    async def fail(self, reason: str, own_reason: str) -> None: ...
+
+
+NULL_JOURNAL: Journal = NullJournal()
+"""Keeps nothing: for sessions that their owner asks for again after a crash."""
+
+
+class StoreJournal:
+    """Keeps one attempt in ``store``; ``on_result`` stores the result itself.
+
+    ``on_budget`` records what a training is expected to disclose. Messages, commitments and
+    signatures go to ``transcript``, where there is one.
+    """
+
+    durable: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        store: SessionStore,
+        session: StoredSession,
+        on_result: Callable[[Any], None],
+        on_budget: Callable[[SumBudget], Awaitable[None]] | None = None,
+        transcript: TranscriptWriter | None = None,
+    ) -> None:
+        self._store = store
+        self._answered = AnsweredSumsStore(store.database)
+        self._session = session
+        self._on_result = on_result
+        self._on_budget = on_budget
+        self._transcript = transcript
+        self._limit = math.inf
+        """Sums per row, once they are agreed on."""
+
+    async def begin(self) -> None:
+        await self._store.begin(self._session)
+
+    async def write(self, record: Record) -> None:
+        session, transcript = self._session, self._transcript
+        match record:
+            case ActiveTree() | PassiveTree():
+                if transcript is not None:
+                    await transcript.flush()
+                await self._store.save(session.id, record)
+            case SumBudget():
+                self._limit = record.limit
+                await self._answered.reserve(
+                    session.id, record.row_set, record.reserved, record.limit
+                )
+                if self._on_budget is not None:
+                    await self._on_budget(record)
+            case SumsAnswered(tree, sums, row_set):
+                await self._answered.keep(
+                    session.id, session.attempt, tree, sums, row_set, self._limit
+                )
+            case Commitment() if transcript is not None:
+                await transcript.commit(record)
+            case SignedStatement() if transcript is not None:
+                await transcript.attest(record)
+
+    def note(self, message: TranscriptMessage) -> None:
+        if self._transcript is not None:
+            self._transcript.note(message)
+
+    async def finish(self, result: Any) -> None:
+        if self._transcript is not None:
+            await self._transcript.close()
+        await until_taken(lambda: asyncio.to_thread(self._on_result, result))
+        await self._store.end(self._session.id, "finished")
+        await self._forget_transcripts()
+
+    async def fail(self, reason: str, own_reason: str) -> None:
+        await self._store.end(self._session.id, "failed", reason, own_reason)
+        if self._transcript is not None:
+            await self._transcript.close()
+        await self._forget_transcripts()
+
+    async def _forget_transcripts(self) -> None:
+        if self._transcript is not None:
+            running = await self._store.running()
+            await forget_older(self._transcript.state, {session.id for session in running})
+
 
 Lifecycle = Literal["running", "finished", "failed"]
 

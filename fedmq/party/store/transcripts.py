@@ -26,8 +26,7 @@ from fedmq.messages import training
 from fedmq.messages.codec import pack_body
 from fedmq.party.atomic_file import write_atomically
 from fedmq.privacy.registry import ENGINES
-from fedmq.protocol.events import SaveMessage
-from fedmq.protocol.records import Commitment, SignedStatement, message_hash
+from fedmq.protocol.records import Commitment, SignedStatement, TranscriptMessage, message_hash
 
 __all__ = [
     "COMMITMENT",
@@ -138,7 +137,7 @@ class TranscriptWriter:
         self._lots: dict[int, int] = {}
         self._ended = False
 
-    def note(self, message: SaveMessage) -> None:
+    def note(self, message: TranscriptMessage) -> None:
         """A message was taken, or is sent."""
         if not self._ended:
             self._thread.submit(self._guarded, lambda: self._write(message))
@@ -206,7 +205,7 @@ class TranscriptWriter:
     def _opening(self) -> Path:
         return self.folder / f"{self._attempt}.opening"
 
-    def _write(self, message: SaveMessage) -> None:
+    def _write(self, message: TranscriptMessage) -> None:
         body = message.body
         if isinstance(body, training.TrainingOpen):
             engine = ENGINES.get(body.engine)
@@ -233,7 +232,7 @@ class TranscriptWriter:
         if isinstance(body, training.TreeFinished):
             self._lots[tree] = body.lot
 
-    def _record(self, message: SaveMessage, thin: bool = False) -> bytes:
+    def _record(self, message: TranscriptMessage, thin: bool = False) -> bytes:
         incoming, number, body = message.incoming, message.number, message.body
         lean = _THIN if thin else training.HistogramReply | training.EngineSetup
         if isinstance(body, lean) and (thin or self._rounded.isdisjoint(body.payload)):

@@ -25,8 +25,9 @@ from fedmq.protocol.alignment.states import (
     TOO_FEW,
     PassiveAlignmentState,
 )
-from fedmq.protocol.events import ComputationFailed, Fail, Finish, UseConsent
+from fedmq.protocol.events import ComputationFailed, Fail, Finish, Save
 from fedmq.protocol.machine import REFUSES, OwnConsent, on_message
+from fedmq.protocol.records import ConsentUsed
 
 __all__ = ["OwnIds", "PassiveAlignment"]
 
@@ -122,7 +123,7 @@ class PassiveAlignment(Alignment):
     @on_message(alignment.AlignmentBegin)
     def _on_begin(self, _: str, __: alignment.AlignmentBegin) -> None:
         # What lists tell cannot be taken back: another run needs another yes.
-        self._emit(UseConsent())
+        self._emit(Save(ConsentUsed()))
         self._blind_own(self._own.ids)
 
     # Lists pass

@@ -29,7 +29,7 @@ from fedmq.protocol.events import (
     Pause,
     Report,
     Resume,
-    SaveCheckpoint,
+    Save,
 )
 from fedmq.protocol.machine import RunningPlan, on, on_message
 from fedmq.protocol.records import ActiveTree, Signing
@@ -440,7 +440,7 @@ class ActiveTraining(ActiveContests):
         for peer in self._askable:
             self._send(peer, training.TreeFinished(tree=self.tree))
         self._unsaved = set(self._askable)
-        self._emit(SaveCheckpoint(self._model.add(*self._builder.finish())))
+        self._emit(Save(self._model.add(*self._builder.finish())))
         self._derive()
 
     def _finish(self) -> None:

@@ -35,8 +35,7 @@ from fedmq.protocol.events import (
     Interrupted,
     Received,
     Report,
-    SaveCheckpoint,
-    SaveCommitment,
+    Save,
 )
 from fedmq.protocol.hops import AnswerHop
 from fedmq.protocol.machine import (
@@ -328,7 +327,7 @@ class PassiveOpening(PassiveContinuing):
         self._prepared, setup, commitment = prepared, prepared.setup, prepared.commitment
         self._effects += prepared.agreed
         if commitment is not None:
-            self._emit(SaveCommitment(commitment))
+            self._emit(Save(commitment))
         accept = training.SessionAccept(
             setup_pieces=len(setup),
             trees=self._next_tree,
@@ -663,7 +662,7 @@ class PassiveTraining(PassiveOpening):
         records = self._records.since(tree.records_before)
         nodes = tuple(node for number, node in self._places if number == tree.number)
         digest = self._prepared.table.digest
-        self._emit(SaveCheckpoint(PassiveTree(tree.number, records, digest, nodes, self._withheld)))
+        self._emit(Save(PassiveTree(tree.number, records, digest, nodes, self._withheld)))
         self._send(self._peer, training.TreeSaved(tree=tree.number))
         self._next_tree = tree.number + 1
         self._emit(Report(self._next_tree, self._terms.trees, "tree", {}))

@@ -9,8 +9,15 @@ from fractions import Fraction
 from fedmq.errors import Refused
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import PassiveHalf
-from fedmq.protocol.events import AgreeToSums, AnswerSums
-from fedmq.protocol.records import AnsweredSums, RowSet, most_nodes, most_sums
+from fedmq.protocol.events import Save
+from fedmq.protocol.records import (
+    AnsweredSums,
+    RowSet,
+    SumBudget,
+    SumsAnswered,
+    most_nodes,
+    most_sums,
+)
 
 __all__ = ["SumsCounter", "check_sums_bytes"]
 
@@ -43,7 +50,7 @@ class SumsCounter:
 
     def agree(
         self, terms: TrainingOpen, trees: int, candidates: int, nodes_per_query: int = 1
-    ) -> Sequence[AgreeToSums]:
+    ) -> Sequence[Save]:
         """``trees`` of ``terms`` are on disk; Refused where the others may tell too much.
 
         A candidate has as many sums as the terms have outputs.
@@ -59,12 +66,12 @@ class SumsCounter:
         questions = max(terms.max_depth, terms.max_leaves)
         per_tree += (nodes_per_query - 1) * questions * shown
         before, per_tree = self._per_row(), self._concentrated(per_tree)
-        foretold = before + left * per_tree / max(1, self._row_set.rows)
-        self._check(foretold, f"{left} trees of up to {per_tree:,} sums would make")
-        reserved = foretold - self._by_others
-        return (AgreeToSums(before, foretold, self._answered.most, reserved, self._row_set),)
+        expected = before + left * per_tree / max(1, self._row_set.rows)
+        self._check(expected, f"{left} trees of up to {per_tree:,} sums would make")
+        reserved = expected - self._by_others
+        return (Save(SumBudget(before, expected, self._answered.most, reserved, self._row_set)),)
 
-    def answer(self, tree: int, nodes: Iterable[int], candidates: int) -> Sequence[AnswerSums]:
+    def answer(self, tree: int, nodes: Iterable[int], candidates: int) -> Sequence[Save]:
         """As many sums of each node are asked for; Refused where they are too many.
 
         A node that is asked about in several rounds is counted once.
@@ -75,15 +82,15 @@ class SumsCounter:
         self._nodes |= dict.fromkeys(new, candidates)
         self._sums[tree] = self._concentrated(sum(self._nodes.values()))
         self._check(self._per_row(self._sums), f"tree {tree} would make")
-        return (AnswerSums(tree, self._sums[tree], self._row_set),)
+        return (Save(SumsAnswered(tree, self._sums[tree], self._row_set)),)
 
-    def end_tree(self, tree: int, shown: Iterable[int]) -> Sequence[AnswerSums]:
+    def end_tree(self, tree: int, shown: Iterable[int]) -> Sequence[Save]:
         """The tree is complete, and so many sums of each of its nodes were ``shown``."""
         asked, self._nodes = self._sums.get(tree, 0), {}
         self._sums[tree] = self._concentrated(sum(shown))
         if self._answered is None or self._sums[tree] == asked:
             return ()
-        return (AnswerSums(tree, self._sums[tree], self._row_set),)
+        return (Save(SumsAnswered(tree, self._sums[tree], self._row_set)),)
 
     def _concentrated(self, sums: int) -> int:
         """As many sums about all rows as tell of each what these tell of one that learns."""

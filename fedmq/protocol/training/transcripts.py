@@ -7,9 +7,15 @@ from collections.abc import Sequence
 from fedmq.errors import Inconsistent, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.body import Body
-from fedmq.protocol.events import SaveMessage, SaveStatement
+from fedmq.protocol.events import Save
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.records import SignedStatement, Signing, Transcript, message_hash
+from fedmq.protocol.records import (
+    SignedStatement,
+    Signing,
+    Transcript,
+    TranscriptMessage,
+    message_hash,
+)
 
 __all__ = ["Transcripts"]
 
@@ -84,7 +90,7 @@ class Transcripts:
                     f"tree {body.tree}: it signs other messages than were sent",
                     {"tree": body.tree, "signature": body.signature.hex()},
                 )
-            self._emit(SaveStatement(SignedStatement(statement, body.signature)))
+            self._emit(Save(SignedStatement(statement, body.signature)))
         elif isinstance(body, training.TreeStarted | training.SessionFinished):
             self._verify_countersignature(transcript, body.signature)
 
@@ -94,7 +100,7 @@ class Transcripts:
 
     def _keep(self, transcript: Transcript, incoming: bool, number: int, body: Body) -> None:
         if self._party == transcript.passive:
-            self._emit(SaveMessage(incoming, number, body))
+            self._emit(Save(TranscriptMessage(incoming, number, body)))
 
     def _hash(self, body: Body) -> bytes:
         """One message to several peers is hashed once: a broadcast is large."""

@@ -11,19 +11,18 @@ import pytest
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import Aborted, FedmqError
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.sessions.checkpointing import Checkpointer
 from fedmq.party.sessions.runner import SessionRunner
 from fedmq.party.sessions.sessions import AttemptLoop, OnChange, RunningSession
+from fedmq.party.store.journal import Journal
 from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.engines.plain import Plain
-from fedmq.protocol.events import AgreeToSums, AnswerSums
-from fedmq.protocol.records import Checkpoint
+from fedmq.protocol.records import Record
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
 from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 
 
-class SlowDisk(Checkpointer):
+class SlowDisk(Journal):
     """Keeps an end only when it is let."""
 
     def __init__(self) -> None:
@@ -31,11 +30,7 @@ class SlowDisk(Checkpointer):
 
     async def begin(self) -> None: ...
 
-    async def agree(self, sums: AgreeToSums) -> None: ...
-
-    async def answer(self, sums: AnswerSums) -> None: ...
-
-    async def save(self, step: Checkpoint) -> None: ...
+    async def write(self, record: Record) -> None: ...
 
     async def finish(self, result: Any) -> None: ...
 
@@ -62,16 +57,14 @@ async def test_whoever_waits_is_told_of_a_fault_of_ours() -> None:
 
 
 async def test_a_failure_is_told_once_it_is_written_down_so_that_its_name_is_free() -> None:
-    checkpointer, pool = SlowDisk(), ThreadPool()
+    journal, pool = SlowDisk(), ThreadPool()
     column = np.arange(4, dtype=np.float32)
     table = ActiveTable(column[:, None], ("a",), column % 2, np.zeros(4, bool), "the same ids")
     machine = ActiveTraining("m", "bank", (), table, TrainParams(), Plain())
     mailbox = Mailbox(
         Address("demo", "0123", 1, "bank"), (), RetryPolicy(), np.random.default_rng(0)
     )
-    runner = SessionRunner(
-        Session(machine, mailbox), publish=nowhere, pool=pool, checkpointer=checkpointer
-    )
+    runner = SessionRunner(Session(machine, mailbox), publish=nowhere, pool=pool, journal=journal)
 
     async def opened(_: int, __: OnChange) -> RunningSession:
         return RunningSession("0123", "training", "m", runner, Traffic())
@@ -80,12 +73,12 @@ async def test_a_failure_is_told_once_it_is_written_down_so_that_its_name_is_fre
     running = asyncio.create_task(attempts.run())
     await asyncio.sleep(0)
     runner.cancel("enough")
-    await checkpointer.asked.wait()
+    await journal.asked.wait()
     for _ in range(10):
         await asyncio.sleep(0)
     assert not attempts.result.done()
 
-    checkpointer.let.set()
+    journal.let.set()
     await running
     with pytest.raises(Aborted, match="enough"):
         await attempts.result

@@ -13,8 +13,8 @@ from fedmq.errors import Aborted, Refused
 from fedmq.messages import training
 from fedmq.messages.codec import decode
 from fedmq.party.compute.pool import ThreadPool
-from fedmq.party.sessions.checkpointing import NullCheckpointer
 from fedmq.party.sessions.runner import SessionRunner
+from fedmq.party.store.journal import NullJournal
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.events import Transmit
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
@@ -24,7 +24,7 @@ from fedmq.protocol.training.states import PassiveTrainingState
 from fedmq.protocol.training.tables import ActiveTable
 
 
-class RefusingDisk(NullCheckpointer):
+class RefusingDisk(NullJournal):
     def __init__(self) -> None:
         self.let = asyncio.Event()
 
@@ -46,7 +46,7 @@ async def test_what_waits_for_a_write_that_is_refused_never_leaves() -> None:
     mailbox = Mailbox(
         Address("demo", "0123", 1, "bank"), ("telco",), RetryPolicy(), np.random.default_rng(0)
     )
-    runner = SessionRunner(Session(machine, mailbox), publish=publish, pool=pool, checkpointer=disk)
+    runner = SessionRunner(Session(machine, mailbox), publish=publish, pool=pool, journal=disk)
     runner.start()
     for _ in range(1000):
         if not mailbox.idle:  # it opens the session
@@ -73,16 +73,14 @@ async def test_a_runner_that_was_stopped_takes_nothing_more() -> None:
 
     failed: list[str] = []
 
-    class Disk(NullCheckpointer):
+    class Disk(NullJournal):
         async def fail(self, reason: str) -> None:
             failed.append(reason)
 
     machine = PassiveTraining("telco", "bank", Given(None), lambda _: Plain(), 1)
     address = Address("demo", "0123", 1, "telco")
     mailbox = Mailbox(address, ("bank",), RetryPolicy(), np.random.default_rng(0))
-    runner = SessionRunner(
-        Session(machine, mailbox), publish=publish, pool=pool, checkpointer=Disk()
-    )
+    runner = SessionRunner(Session(machine, mailbox), publish=publish, pool=pool, journal=Disk())
     peer = Mailbox(
         Address("demo", "0123", 1, "bank"), ("telco",), RetryPolicy(), np.random.default_rng(0)
     )

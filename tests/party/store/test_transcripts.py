@@ -14,8 +14,7 @@ from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.body import Body
 from fedmq.party.store.transcripts import TranscriptWriter, forget_older, records_of
-from fedmq.protocol.events import SaveMessage
-from fedmq.protocol.records import message_hash
+from fedmq.protocol.records import TranscriptMessage, message_hash
 
 SESSION = "0123"
 
@@ -30,7 +29,7 @@ class Conversation:
     async def ask(self, *bodies: Body) -> None:
         for body in bodies:
             self.asked.append(body)
-            self.writer.note(SaveMessage(True, len(self.asked), body))
+            self.writer.note(TranscriptMessage(True, len(self.asked), body))
         await self.writer.flush()
 
     async def grow(self, tree: int, lot: int, size: int = 1000) -> None:
