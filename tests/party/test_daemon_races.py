@@ -205,7 +205,7 @@ async def test_an_activation_is_told_once_every_party_keeps_it(
     put = Deployments.put
 
     def refuse(deployments: Deployments, name: str, deployment: Any) -> None:
-        if full and "telco" in str(deployments._path):
+        if full and "telco" in str(deployments.path):
             raise ConfigError("no space left on device")
         put(deployments, name, deployment)
 

@@ -46,13 +46,22 @@ class AlignmentStore:
             missing="there is no alignment {name} here; there are: {known}",
             what="the alignment",
         )
-        self.names = self._kept.names
-        self.path = self._kept.path
-        self.load = self._kept.read
+
+    def names(self) -> list[str]:
+        """The alignments that are here, the oldest first."""
+        return self._kept.names()
+
+    def path(self, name: str) -> Path:
+        """The file of ``name``, whether it exists or not."""
+        return self._kept.path(name)
 
     def save(self, alignment: StoredAlignment) -> None:
         """Write ``alignment`` in place of one of the same name; ConfigError if the disk refuses."""
         self._kept.keep(alignment.name, alignment)
+
+    def load(self, name: str) -> StoredAlignment:
+        """The alignment ``name``; DataError if it is missing or damaged."""
+        return self._kept.read(name)
 
     def described(self, name: str) -> dict[str, Any]:
         """The alignment ``name`` without its ids, as plain data; DataError as for ``load``."""

@@ -183,9 +183,14 @@ class ModelStore:
             what="the share",
             mode=_FOR_ALL,
         )
-        self.path = self._shares.path
-        self.ids = self._shares.names
-        self.forget = self._shares.forget
+
+    def ids(self) -> list[str]:
+        """The models that have a share here, the oldest first."""
+        return self._shares.names()
+
+    def path(self, model: str) -> Path:
+        """The file of ``model``, whether it exists or not."""
+        return self._shares.path(model)
 
     def newest(self) -> str:
         """The model that was saved last; DataError if there is none."""
@@ -197,6 +202,10 @@ class ModelStore:
     def save(self, share: ActiveShare | PassiveShare) -> None:
         """Write ``share``; ConfigError if the disk refuses."""
         self._shares.keep(share.model_id, share.dumps())
+
+    def forget(self, model: str) -> None:
+        """Delete the share, if there is one; ConfigError if the disk refuses."""
+        self._shares.forget(model)
 
     def active(self, model: str) -> ActiveShare:
         """The active party's share; DataError if it is missing or damaged."""
@@ -499,6 +508,7 @@ class Deployments:
         self._kept = Documents(
             state, _DEPLOYED, "cannot be read; move it away and activate again", mode=_FOR_ALL
         )
+        self.path = self._kept.path("deployments")
         self._document = self._kept.find("deployments") or _Deployed()
 
     @classmethod
