@@ -20,7 +20,6 @@ from fedmq.party.configuration.job import TrainingJob
 from fedmq.party.configuration.policy import PolicySection
 from fedmq.party.store.database import MIGRATIONS, Database
 from fedmq.party.store.journal import AnsweredSumsStore, SessionStore, StoredSession
-from fedmq.protocol.events import Save
 from fedmq.protocol.records import AnsweredSums, AnsweredTraining, RowSet, SumsAnswered, most_sums
 from fedmq.protocol.training.sums_counter import SumsCounter
 from tests.party.consent.test_consent import terms
@@ -133,21 +132,21 @@ def test_it_is_refused_while_it_runs_before_the_sums_are_answered() -> None:
 def test_what_was_not_shown_in_the_end_is_not_counted() -> None:
     running = counter(10)
     running.answer(0, [1, 2], 200)
-    assert running.end_tree(0, [200, 50]) == (Save(SumsAnswered(0, 250, running._row_set)),)
+    assert running.end_tree(0, [200, 50]) == (SumsAnswered(0, 250, running._row_set),)
     assert running.answer(1, [1], 200)[0].sums == 200
 
 
 def test_trees_of_the_label_holder_alone_and_those_on_disk_are_not_foretold() -> None:
     asked: TrainingOpen = terms(trees=10, active_only_trees=1, rows=100, max_depth=2)
     [agreed] = counter(100).agree(asked, trees=4, candidates=50)
-    assert agreed.foretold == 6 * most_sums(2, 100, 50) / 100 == 6 * 3 * 50 / 100
+    assert agreed.expected == 6 * most_sums(2, 100, 50) / 100 == 6 * 3 * 50 / 100
 
 
 def test_nodes_that_share_a_question_are_counted_each() -> None:
     asked: TrainingOpen = terms(trees=1, rows=100, max_depth=2)
     [agreed] = counter(100).agree(asked, trees=0, candidates=50, nodes_per_query=3)
     # A level's last question may be about fewer nodes than fit, and nobody sees that.
-    assert agreed.foretold == (3 + 2 * 2) * 50 / 100
+    assert agreed.expected == (3 + 2 * 2) * 50 / 100
 
 
 def test_people_who_are_only_evaluated_make_no_room_for_more_sums() -> None:
@@ -155,7 +154,7 @@ def test_people_who_are_only_evaluated_make_no_room_for_more_sums() -> None:
     known = AnsweredSums("this", 1, 100)
     few = SumsCounter("telco", known, RowSet.of(PEOPLE), learning=20)
     [agreed] = few.agree(asked, trees=0, candidates=50)
-    assert agreed.foretold == 3 * 50 / 20
+    assert agreed.expected == 3 * 50 / 20
     [asked_for] = few.answer(0, [1, 2], 50)
     assert asked_for.sums / 100 == 2 * 50 / 20
     [shown] = few.end_tree(0, [50, 3])

@@ -29,7 +29,6 @@ from fedmq.privacy.engine import ALONE, BroadcastPiece, Engine, PassiveHalf, Pla
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.events import (
     ComputationFailed,
-    Effect,
     Event,
     Finish,
     Interrupted,
@@ -51,6 +50,7 @@ from fedmq.protocol.records import (
     Commitment,
     PassiveTree,
     Signing,
+    SumBudget,
     all_places,
     all_records,
 )
@@ -114,7 +114,7 @@ class PreparedTraining:
     setup: Sequence[Values]
     showing: Showing
     counter: SumsCounter
-    agreed: Sequence[Effect]
+    agreed: Sequence[SumBudget]
     commitment: Commitment | None
 
 
@@ -325,7 +325,7 @@ class PassiveOpening(PassiveContinuing):
 
     def _accept(self, prepared: PreparedTraining) -> None:
         self._prepared, setup, commitment = prepared, prepared.setup, prepared.commitment
-        self._effects += prepared.agreed
+        self._effects += map(Save, prepared.agreed)
         if commitment is not None:
             self._emit(Save(commitment))
         accept = training.SessionAccept(
@@ -486,7 +486,7 @@ class PassiveTraining(PassiveOpening):
             try:
                 counter, most = self._prepared.counter, len(tree.candidates.of_tree)
                 most *= self._sums_per_candidate
-                self._effects += counter.answer(tree.number, rows_of, most)
+                self._effects += map(Save, counter.answer(tree.number, rows_of, most))
             except Refused as error:
                 self._fail(error)
                 return
@@ -657,7 +657,7 @@ class PassiveTraining(PassiveOpening):
             raise ProtocolError(f"tree {body.tree} is not complete")
         self._prepared.engine.forget_tree()
         shown = [self._sums_per_candidate * length for length in tree.shown.lengths]
-        self._effects += self._prepared.counter.end_tree(tree.number, shown)
+        self._effects += map(Save, self._prepared.counter.end_tree(tree.number, shown))
         del self._growing
         records = self._records.since(tree.records_before)
         nodes = tuple(node for number, node in self._places if number == tree.number)

@@ -9,7 +9,6 @@ from fractions import Fraction
 from fedmq.errors import Refused
 from fedmq.messages.training import TrainingOpen
 from fedmq.privacy.engine import PassiveHalf
-from fedmq.protocol.events import Save
 from fedmq.protocol.records import (
     AnsweredSums,
     RowSet,
@@ -25,9 +24,10 @@ __all__ = ["SumsCounter", "check_sums_bytes"]
 class SumsCounter:
     """Counts what ``party`` answers about ``row_set``, after all that it has ``answered`` before.
 
-    Its methods return what has to be on the disk before anything that is sent later leaves. Without
-    ``answered`` nothing is counted, and all may be answered. So many of the rows are ``learning``,
-    all where that is left out: sums are about these alone, and count as many times more.
+    Its methods return the records that must be on disk before anything that is sent later leaves.
+    Without ``answered`` nothing is counted, and all may be answered. So many of the rows are
+    ``learning``, all where that is left out: sums are about these alone, and count as many times
+    more.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SumsCounter:
 
     def agree(
         self, terms: TrainingOpen, trees: int, candidates: int, nodes_per_query: int = 1
-    ) -> Sequence[Save]:
+    ) -> Sequence[SumBudget]:
         """``trees`` of ``terms`` are on disk; Refused where the others may tell too much.
 
         A candidate has as many sums as the terms have outputs.
@@ -69,9 +69,9 @@ class SumsCounter:
         expected = before + left * per_tree / max(1, self._row_set.rows)
         self._check(expected, f"{left} trees of up to {per_tree:,} sums would make")
         reserved = expected - self._by_others
-        return (Save(SumBudget(before, expected, self._answered.most, reserved, self._row_set)),)
+        return (SumBudget(before, expected, self._answered.most, reserved, self._row_set),)
 
-    def answer(self, tree: int, nodes: Iterable[int], candidates: int) -> Sequence[Save]:
+    def answer(self, tree: int, nodes: Iterable[int], candidates: int) -> Sequence[SumsAnswered]:
         """As many sums of each node are asked for; Refused where they are too many.
 
         A node that is asked about in several rounds is counted once.
@@ -82,15 +82,15 @@ class SumsCounter:
         self._nodes |= dict.fromkeys(new, candidates)
         self._sums[tree] = self._concentrated(sum(self._nodes.values()))
         self._check(self._per_row(self._sums), f"tree {tree} would make")
-        return (Save(SumsAnswered(tree, self._sums[tree], self._row_set)),)
+        return (SumsAnswered(tree, self._sums[tree], self._row_set),)
 
-    def end_tree(self, tree: int, shown: Iterable[int]) -> Sequence[Save]:
+    def end_tree(self, tree: int, shown: Iterable[int]) -> Sequence[SumsAnswered]:
         """The tree is complete, and so many sums of each of its nodes were ``shown``."""
         asked, self._nodes = self._sums.get(tree, 0), {}
         self._sums[tree] = self._concentrated(sum(shown))
         if self._answered is None or self._sums[tree] == asked:
             return ()
-        return (Save(SumsAnswered(tree, self._sums[tree], self._row_set)),)
+        return (SumsAnswered(tree, self._sums[tree], self._row_set),)
 
     def _concentrated(self, sums: int) -> int:
         """As many sums about all rows as tell of each what these tell of one that learns."""
