@@ -15,8 +15,7 @@ import numpy as np
 
 from fedmq.errors import ConfigError
 from fedmq.party.compute.pool import ComputePool
-from fedmq.party.identity.handshake_sender import HandshakeSender
-from fedmq.party.identity.sealer import Sealer
+from fedmq.party.identity.sealer import HandshakeSender, Sealer
 from fedmq.party.sessions.observe import Recorder, SessionObserver
 from fedmq.party.sessions.runner import Inbox, SessionLane, SessionRunner
 from fedmq.party.store.journal import NULL_JOURNAL, Journal
