@@ -35,7 +35,9 @@ TREES = 30
 MADE_UP_ROWS, MADE_UP_TREES = 6000, 10
 HEAD = (
     "What [`smallest_cell`](../how-to/consent.md#cells-of-few-rows) costs of a model, and how many "
-    "people an honest active party still places between two cuts. With 0 models are XGBoost's."
+    "people an honest active party still places between two cuts. With 0 models are XGBoost's. "
+    "What sums tell is more: [exact sums show the "
+    "columns](../privacy/attacks.md#exact-sums-solved-together)."
 )
 
 

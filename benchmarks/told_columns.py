@@ -37,7 +37,8 @@ HEAD = (
     f"What an honest active party is told of another party's four columns in {TREES} trees of "
     f"depth 3, 32 bins, over {MADE_UP_ROWS:,} made-up rows. *Placed* and *candidate bits* are as "
     "in [Merged cells](merged-cells.md), read from sums. *Directions*: of how many splits of the "
-    "other party a row's side is told, in all trees together."
+    "other party a row's side is told, in all trees together. What sums tell is more: [exact sums "
+    "show the columns](../privacy/attacks.md#exact-sums-solved-together)."
 )
 
 

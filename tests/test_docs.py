@@ -189,6 +189,16 @@ def test_every_attack_that_is_tested_has_a_section_and_no_section_names_another_
     assert all((ROOT / name).exists() for name in named if "/" in name)
 
 
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.parent.name != "reference" and page != CONTRIBUTING],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_role_has_one_word(page: Path) -> None:
+    """The active party and the passive party; pages that the code writes follow its own words."""
+    assert not re.findall(r"(?:label|feature)[\s-]+holder", page.read_text(), re.IGNORECASE)
+
+
 def test_the_makefile_has_the_targets_that_pages_name() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in PAGES:

@@ -63,7 +63,8 @@ def exact(datasets: Iterable[Credit]) -> Iterator[str]:
         "`ou` alike: both follow from the model that all agreed to train. *Leaf weights, if told* "
         "is what would follow if they left the active party: SecureBoost's Theorem 2 counts the "
         "positives of every leaf of the first tree exactly; without the predictions, Theorem 3 "
-        "has little to say of the later ones.\n"
+        "has little to say of the later ones. What *bins from sums* reads is a lower bound: [exact "
+        "sums show the columns](../privacy/attacks.md#exact-sums-solved-together).\n"
     )
 
 
