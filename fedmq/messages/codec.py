@@ -105,16 +105,15 @@ def frame(parts: Parts) -> bytes:
     written = [part for part in parts if part is not None]
     pieces = [bytes([_LIST + len(written) + 1]), msgpack.packb(_MAGIC)]
     for part in written:
-        pieces += [_length(part), part]
+        # What msgpack writes before so many bytes.
+        if (size := len(part)) < 2**8:
+            pieces.append(struct.pack(">BB", 0xC4, size))
+        elif size < 2**16:
+            pieces.append(struct.pack(">BH", 0xC5, size))
+        else:
+            pieces.append(struct.pack(">BI", 0xC6, size))
+        pieces.append(part)
     return b"".join(pieces)
-
-
-def _length(part: bytes) -> bytes:
-    """What msgpack writes before ``part``."""
-    size = len(part)
-    if size < 2**8:
-        return struct.pack(">BB", 0xC4, size)
-    return struct.pack(">BH", 0xC5, size) if size < 2**16 else struct.pack(">BI", 0xC6, size)
 
 
 def unframe(data: bytes) -> Parts:
@@ -135,25 +134,7 @@ def read_header(data: bytes, *, sealed: bool = False) -> Header:
 
     With ``sealed`` it may also be the header of a handshake.
     """
-    return _header(_unpack(data, "a message header"), sealed)
-
-
-def read_body(header: Header, data: bytes | memoryview) -> Body:
-    """The body packed in ``data``; MessageError if it is not of the kind that ``header`` names."""
-    if header.kind not in KINDS:
-        raise MessageError(f"message {header.id!r} is of unknown kind {header.kind!r}")
-    return unpack_body(header.kind, data)
-
-
-def unpack_body(kind: str, data: bytes | memoryview) -> Body:
-    """The body that `pack_body` packed; MessageError if it is not of ``kind``."""
-    model = KINDS.get(kind)
-    if model is None:
-        raise MessageError(f"a body of unknown kind {kind!r}")
-    return _validate(model, _unpack(data, f"a {kind} body"))
-
-
-def _header(fields: Any, sealed: bool) -> Header:
+    fields = _unpack(data, "a message header")
     # The version is checked first: a newer header may have other fields.
     version = fields.get("version") if isinstance(fields, dict) else None
     if version != PROTOCOL_VERSION and not (sealed and version == SEALED_VERSION):
@@ -162,6 +143,22 @@ def _header(fields: Any, sealed: bool) -> Header:
             f"{PROTOCOL_VERSION}: bring all parties to the same fedmq version"
         )
     return _validate(Header, fields)
+
+
+def read_body(header: Header, data: bytes | memoryview) -> Body:
+    """The body packed in ``data``; MessageError if it is not of the kind that ``header`` names."""
+    model = KINDS.get(header.kind)
+    if model is None:
+        raise MessageError(f"message {header.id!r} is of unknown kind {header.kind!r}")
+    return _validate(model, _unpack(data, f"a {header.kind} body"))
+
+
+def unpack_body(kind: str, data: bytes | memoryview) -> Body:
+    """The body that `pack_body` packed; MessageError if it is not of ``kind``."""
+    model = KINDS.get(kind)
+    if model is None:
+        raise MessageError(f"a body of unknown kind {kind!r}")
+    return _validate(model, _unpack(data, f"a {kind} body"))
 
 
 def _unpack(data: bytes | memoryview, what: str) -> Any:

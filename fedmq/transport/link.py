@@ -184,12 +184,11 @@ class Link(ABC):
     async def close(self) -> None:
         """Stop consuming and disconnect; what was not acknowledged will be delivered again."""
 
-    def _check_size(self, recipient: str, body: bytes) -> None:
-        if len(body) > MAX_MESSAGE_BYTES:
-            raise Oversized(
-                f"{self.party}: a message of {len(body)} bytes to {recipient} exceeds the limit of "
-                f"{MAX_MESSAGE_BYTES}; split it by rows or features"
-            )
+    def _oversized(self, recipient: str, body: bytes) -> Oversized:
+        return Oversized(
+            f"{self.party}: a message of {len(body)} bytes to {recipient} exceeds the limit of "
+            f"{MAX_MESSAGE_BYTES}; split it by rows or features"
+        )
 
     def _report(self, connected: bool, reason: str) -> None:
         """Note the state and tell the observer; its own failure must not end the link's."""

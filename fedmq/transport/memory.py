@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fedmq.errors import LinkError, Unroutable
-from fedmq.transport.link import LANES, Delivery, Lane, LaneWorkers, Link, OnDelivery, OnState
+from fedmq.transport.link import (
+    LANES,
+    MAX_MESSAGE_BYTES,
+    Delivery,
+    Lane,
+    LaneWorkers,
+    Link,
+    OnDelivery,
+    OnState,
+)
 
 __all__ = ["DeadLetter", "MemoryBroker", "MemoryLink"]
 
@@ -41,8 +50,11 @@ class _Queue:
     consumer: Callable[[_Message], None] | None = None
 
     def put(self, message: _Message) -> None:
-        self.waiting.append(message)
-        self.flush()
+        if self.consumer is not None and not self.waiting:
+            self.consumer(message)
+        else:
+            self.waiting.append(message)
+            self.flush()
 
     def flush(self) -> None:
         while self.waiting and self.consumer:
@@ -108,21 +120,23 @@ class MemoryLink(Link):
         self._report(True, "connected")
 
     async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
-        self._check_size(recipient, body)
-        if not self.connected:
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise self._oversized(recipient, body)
+        if self._lane_workers is None:
             raise LinkError(f"{self.party}: the link is closed; open it before publishing")
         if not self._broker.carry(self.party, recipient, lane, body, message_id):
             raise Unroutable(f"{self.party}: {recipient!r} has no {lane} queue in this federation")
 
     async def is_read(self, recipient: str, lane: Lane) -> bool:
-        if not self.connected:
+        if self._lane_workers is None:
             raise LinkError(f"{self.party}: the link is closed; open it before asking")
         queue = self._broker.queues.get((recipient, lane))
         return queue is not None and queue.consumer is not None
 
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
-        self._check_size(recipient, body)
-        if not self.connected:
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise self._oversized(recipient, body)
+        if self._lane_workers is None:
             raise LinkError(f"{self.party}: the link is closed; open it before publishing")
         queue = self._broker.queues.get((recipient, "online"))
         if queue is not None and queue.consumer is not None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from fedmq.boosting.model.lookup_table import Explain
 from fedmq.errors import Refused
 from fedmq.messages.alignment import AlignmentOpen
 from fedmq.messages.array import unpack_payload
@@ -74,11 +73,6 @@ class Consent:
             "trainings": self._trainings.used,
             "most_trainings_per_day": self._trainings.most,
         }
-
-    @property
-    def explain(self) -> Explain:
-        """To which reasons this party agrees."""
-        return self._policy.explain
 
     async def training(
         self, header: Header, terms: TrainingOpen, *, begins: bool = False, terms_before: str = ""
@@ -178,10 +172,10 @@ class Consent:
 
         ``shows_all``: whether it answers with all directions of a row, in mode ``bitmap``.
         """
-        explained = {"explain": self.explain} if terms.explained_records else {}
+        explained = {"explain": self._policy.explain} if terms.explained_records else {}
         await self._ask(header, model=terms.model, rows=terms.rows, **explained)
         self._check_peer(header, "inference")
-        if explained and self.explain == "none":
+        if explained and self._policy.explain == "none":
             raise self._refusal('have a part in reasons for scores (explain = "none")')
         if explained and not shows_all:
             raise self._refusal(
@@ -200,7 +194,7 @@ class Consent:
     async def column_names(self, header: Header, model: str) -> None:
         """Raises Refused if this party keeps the names of its columns to itself."""
         await self._ask(header, model=model)
-        self._check_sender(header)
+        self._check_peer(header)
         if self._policy.column_names != "shared":
             raise self._refusal(
                 'share the names of its columns; column_names = "shared" in its [policy] would '
@@ -211,7 +205,7 @@ class Consent:
     async def groups(self, header: Header, model: str, column: str, people: int) -> None:
         """Raises Refused if this party adds nothing up by groups of ``column``."""
         await self._ask(header, model=model, column=column, people=people)
-        self._check_sender(header)
+        self._check_peer(header)
         if column not in self._policy.groups:
             # The same whether or not there is such a column.
             raise self._refusal(
@@ -222,7 +216,7 @@ class Consent:
     async def card(self, header: Header, model: str) -> None:
         """Raises Refused if this party does not sign cards of models at once."""
         await self._ask(header, model=model)
-        self._check_sender(header)
+        self._check_peer(header)
         if not self._policy.sign_cards:
             raise self._refusal(
                 "sign cards by itself: pass the file on to its owner, who signs it with: "
@@ -233,7 +227,7 @@ class Consent:
     async def deletion(self, header: Header, model: str) -> None:
         """Raises Refused if this party does not delete its share of ``model`` when asked."""
         await self._ask(header, model=model)
-        self._check_sender(header)
+        self._check_peer(header)
         if not self._policy.delete_models:
             raise self._refusal(
                 "delete its share when others ask; its owner does with: fedmq models delete; "
@@ -248,16 +242,18 @@ class Consent:
         """
         self._check_peer(header, "inference")
 
-    def scoring(self, rows: int) -> None:
+    def scoring(self, rows: int) -> bool:
         """Raises Refused if ``rows`` more, asked for online, exceed the quota of the hour.
 
-        They may be answered after :meth:`until_written`.
+        Returns whether they may be answered only after :meth:`until_written`.
         """
-        if not self._rows_remembered:
+        limited = self.quota.most is not None
+        if limited and not self._rows_remembered:
             self._remember_rows(self._agreed_before(HOUR))
         self.quota.take(rows)
-        if self.quota.most is not None:
+        if limited:
             self._written_ahead -= rows
+        return self._written_ahead < 0
 
     async def until_written(self, header: Header) -> None:
         """Return when all rows that were granted online are recorded; Refused if they cannot be.
@@ -277,15 +273,12 @@ class Consent:
     async def _ask(self, header: Header, **terms: Any) -> None:
         await self.audit.record("asked", header, kind=header.kind, **terms)
 
-    def _check_peer(self, header: Header, what: str) -> None:
-        self._check_sender(header)
-        if what not in self._policy.sessions:
-            raise self._refusal(f"take part in {what}")
-
-    def _check_sender(self, header: Header) -> None:
+    def _check_peer(self, header: Header, what: str | None = None) -> None:
         peers = self._policy.peers
         if peers is not None and header.sender not in peers:
             raise self._refusal(f"join sessions of {header.sender}")
+        if what is not None and what not in self._policy.sessions:
+            raise self._refusal(f"take part in {what}")
 
     def _check_columns(self, terms: TrainingOpen) -> None:
         if terms.together and not self._policy.interaction_constraints:
@@ -332,7 +325,7 @@ class Consent:
                     self._trainings.remember(at, entry["session"], anew=begins)
 
     def _agreed_before(self, seconds: float) -> Iterator[tuple[float, dict[str, Any]]]:
-        """What was agreed to in so many seconds before this party began, the newest first."""
+        """What was agreed to within ``seconds`` before this party began, the newest first."""
         for entry in self.audit.log.latest():
             at = datetime.fromisoformat(entry["at"]).timestamp()
             if at < self._began - seconds:

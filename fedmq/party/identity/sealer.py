@@ -98,6 +98,11 @@ class Sealer(ABC):
             LinkError: they are not after ``seconds``; it says what the last refusal said.
         """
 
+    async def seal_within(self, envelope: Envelope, seconds: float) -> bytes:
+        """The bytes of ``envelope``, once keys are agreed on; errors as for ``ready``."""
+        await self.ready(envelope.header, seconds)
+        return self.seal(envelope)
+
     @abstractmethod
     def connect_by(self, post: Post) -> None:
         """Send handshakes by ``post``."""
@@ -142,6 +147,9 @@ class Clear(Sealer):
     async def ready(self, header: Header, seconds: float | None = None) -> None:
         return None
 
+    async def seal_within(self, envelope: Envelope, seconds: float) -> bytes:
+        return encode(envelope)
+
     def connect_by(self, post: Post) -> None:
         return None
 
@@ -184,7 +192,7 @@ class EndToEnd(Sealer):
         self._numbers = itertools.count(1)
         self._refusals: dict[str, str] = {}
         self._said: dict[tuple[str, str], float] = {}
-        self._changed: dict[str, asyncio.Event] = {}
+        self._changes = _Changes()
         self._offering: set[str] = set()
         self._tasks = BackgroundTasks()
 
@@ -224,7 +232,7 @@ class EndToEnd(Sealer):
         try:
             async with asyncio.timeout(seconds):
                 while peer.current is None:
-                    await self._change(recipient).wait()
+                    await self._changes.wait(recipient)
         except TimeoutError:
             raise self._unconnected(recipient) from None
 
@@ -276,7 +284,7 @@ class EndToEnd(Sealer):
         body = connection.open(parts.header, parts.body, seal, _session(header))
         peer.confirmed(connection)
         self._refusals.pop(header.sender, None)
-        self._announce(header.sender)
+        self._changes.announce(header.sender)
         if header.kind == _CONFIRM:
             return None
         return Envelope(header, read_body(header, body))
@@ -313,7 +321,7 @@ class EndToEnd(Sealer):
             elif header.kind == _ANSWER:
                 connection = peer.finish(parts.header, parts.body, self._clock())
                 self._refusals.pop(sender, None)
-                self._announce(sender)
+                self._changes.announce(sender)
                 confirm, packed = self._header(header.federation, sender, _CONFIRM)
                 self._post(sender, self._sealed(connection, confirm, packed, b""))
             elif header.kind == _REFUSAL:
@@ -387,14 +395,6 @@ class EndToEnd(Sealer):
         self._said[key] = now
         return True
 
-    def _change(self, party: str) -> asyncio.Event:
-        return self._changed.setdefault(party, asyncio.Event())
-
-    def _announce(self, party: str) -> None:
-        event = self._changed.pop(party, None)
-        if event is not None:
-            event.set()
-
     def _begin(self, federation: str, recipient: str) -> None:
         if recipient not in self._offering:
             self._offering.add(recipient)
@@ -411,12 +411,27 @@ class EndToEnd(Sealer):
                 try:
                     async with asyncio.timeout(delay):
                         while peer.current is before or peer.current is None:
-                            await self._change(recipient).wait()
+                            await self._changes.wait(recipient)
                 except TimeoutError:
                     continue
                 return
         finally:
             self._offering.discard(recipient)
+
+
+class _Changes:
+    """Lets tasks wait until the keys that are agreed on with a party change."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, asyncio.Event] = {}
+
+    async def wait(self, party: str) -> None:
+        await self._events.setdefault(party, asyncio.Event()).wait()
+
+    def announce(self, party: str) -> None:
+        event = self._events.pop(party, None)
+        if event is not None:
+            event.set()
 
 
 def _session(header: Header) -> tuple[str, int]:

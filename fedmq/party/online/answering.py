@@ -72,7 +72,8 @@ class Answering:
     """Answers for ``shares``, which lie by model id, within the owner's limits and policy.
 
     ``consent`` raises `Refused` where the policy forbids answering. ``agree`` does so where it
-    forbids that many rows more; ``until_written`` waits until what was agreed to is on the disk.
+    forbids that many rows more, and says whether ``until_written`` has to be awaited first: until
+    what was agreed to is on the disk.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Answering:
         question_log: QuestionLog | None,
         clock: Callable[[], float] = time.monotonic,
         consent: Callable[[Header], None] = lambda _: None,
-        agree: Callable[[int], None] = lambda _: None,
+        agree: Callable[[int], bool] = lambda _: False,
         until_written: Callable[[Header], Awaitable[None]] | None = None,
         drift: DriftWatch | None = None,
     ) -> None:
@@ -137,28 +138,26 @@ class Answering:
             if isinstance(body, OnlineHop):
                 check_records(body, share.chains)  # before anything is as long as they say
             self._enter(header, body, share.places)
-            if isinstance(body, OnlineHop):
-                self.rate_limits.check(
-                    header.sender,
-                    header.session,
-                    body.batch,
-                    body.ids,
-                    body.rows.numpy(),
-                    body.records.numpy(),
-                    share.records_asked,
-                    agree=self._agree,
-                )
-                await self._written(header)
-                exits = (await self._about(header, body, share)).exits(body)
-                self._ledger.answered(
-                    header.sender, header.session, body, exits.exits.numpy(), share.places
-                )
-                return exits
-            self.rate_limits.check(
-                header.sender, header.session, body.batch, body.ids, agree=self._agree
+            owed = self.rate_limits.check(
+                header.sender,
+                header.session,
+                body,
+                AskedShare(share.share.model_id, share.most_records),
+                self._agree,
             )
-            await self._written(header)
-            return (await self._about(header, body, share)).bitmaps(body)
+            if owed and self._until_written is not None:
+                await self._written(header, self._until_written)
+            about = await share.about(body.ids, body.budget)
+            if self._drift is not None:
+                batch = header.session, body.batch
+                self._drift.put_aside_asked(batch, body.model, body.ids, about.row_of, about.values)
+            if isinstance(body, OnlineRows):
+                return about.bitmaps(body)
+            exits = about.exits(body)
+            self._ledger.answered(
+                header.sender, header.session, body, exits.exits.numpy(), share.places
+            )
+            return exits
         except RateLimited as error:
             return self._refusal(body, error.cause, str(error))
         except RowsUnavailable as error:
@@ -167,22 +166,13 @@ class Answering:
             log.warning("%s sent a malformed question: %s", header.sender, error)
             return self._refusal(body, "data", str(error))
 
-    async def _about(
-        self, header: Header, body: OnlineHop | OnlineRows, share: HostedShare
-    ) -> AnsweringShare:
-        """The share with the rows of a question, which are put aside to be counted."""
-        about = await share.about(body.ids, body.budget)
-        if self._drift is not None:
-            batch = header.session, body.batch
-            self._drift.put_aside_asked(batch, body.model, body.ids, about.row_of, about.values)
-        return about
-
-    async def _written(self, header: Header) -> None:
-        if self._until_written is not None:
-            try:
-                await self._until_written(header)
-            except Refused as error:
-                raise RateLimited("rate", str(error)) from None
+    async def _written(
+        self, header: Header, until_written: Callable[[Header], Awaitable[None]]
+    ) -> None:
+        try:
+            await until_written(header)
+        except Refused as error:
+            raise RateLimited("rate", str(error)) from None
 
     def _enter(
         self, header: Header, body: OnlineHop | OnlineRows, places: RecordPlaces | None
@@ -210,11 +200,7 @@ class HostedShare:
     places: RecordPlaces | None = None
     """None for a share of an earlier version, which does not say."""
     most_records: int | None = None
-
-    @property
-    def records_asked(self) -> AskedShare:
-        """Whose records are asked for, and how many within an hour: what two scores can meet."""
-        return AskedShare(self.share.model_id, self.most_records)
+    """Of one person within an hour, where the owner sets no limit: what two scores can meet."""
 
     async def about(self, ids: Sequence[str], seconds: float) -> AnsweringShare:
         """The share with the rows ``ids``, as far as they are known.
@@ -477,44 +463,41 @@ class RateLimits:
         self,
         caller: str,
         session: str,
-        batch: int,
-        ids: Sequence[str],
-        rows: NDArray[np.uint32] | None = None,
-        records: NDArray[np.uint32] | None = None,
-        share: AskedShare | None = None,
-        agree: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        """Count a question about ``ids``; in mode hop ``records`` are asked of ``rows``.
+        body: OnlineHop | OnlineRows,
+        share: AskedShare,
+        agree: Callable[[int], bool],
+    ) -> bool:
+        """Count a question; in mode hop it asks for records of ``share``.
 
-        ``rows`` are places in ``ids``, uint32 (pairs,), as are the ``records`` beside them.
         ``agree`` is called last, with the number of rows that were not counted before; it may
-        raise `Refused`.
+        raise `Refused`. Returns its answer.
 
         Raises:
             RateLimited: it exceeds a limit; nothing was counted.
         """
-        counted = self._batches.setdefault((caller, session, batch), set())
+        counted = self._batches.setdefault((caller, session, body.batch), set())
         if len(self._batches) > _MOST_BATCHES:
             self._batches.popitem(last=False)
-        fresh = set(ids) - counted
+        fresh = set(body.ids) - counted
+        if isinstance(body, OnlineRows):
+            share = AskedShare()
         try:
-            self._count(caller, ids, fresh, rows, records, share or AskedShare(), agree)
+            agreed = self._count(caller, body, fresh, share, agree)
         except RateLimited:
             self.turned_away += 1
             raise
         counted |= fresh
+        return agreed
 
     def _count(
         self,
         caller: str,
-        ids: Sequence[str],
+        body: OnlineHop | OnlineRows,
         fresh: set[str],
-        rows: NDArray[np.uint32] | None,
-        records: NDArray[np.uint32] | None,
         share: AskedShare,
-        agree: Callable[[int], None],
-    ) -> None:
-        limits, now = self._limits, self._clock()
+        agree: Callable[[int], bool],
+    ) -> bool:
+        limits, now, ids = self._limits, self._clock(), body.ids
         left, hours, wanted = 0.0, list[_HourOfId](), list[int]()
         if limits.rows_per_second is not None:
             most = limits.rows_per_second * _BURST_SECONDS
@@ -525,7 +508,7 @@ class RateLimits:
         most_records = limits.records_per_id or share.most_records
         if limits.scores_per_id is not None or most_records is not None:
             hours = [self._hour(caller, name, now) for name in ids]
-            wanted = self._wanted(len(ids), rows, records)
+            wanted = _wanted(body)
             for name, hour, more in zip(ids, hours, wanted, strict=True):
                 most_scores = limits.scores_per_id
                 if most_scores is not None and name in fresh and hour.scores >= most_scores:
@@ -536,7 +519,7 @@ class RateLimits:
                         "records", f"more than {most_records} records per id and hour"
                     )
         try:
-            agree(len(fresh))
+            agreed = agree(len(fresh))
         except Refused as refused:
             raise RateLimited("rate", str(refused)) from None
         for name, hour, more in zip(ids, hours, wanted, strict=False):
@@ -545,16 +528,7 @@ class RateLimits:
                 hour.records[share.model] = hour.records.get(share.model, 0) | more
         if limits.rows_per_second is not None:
             self._buckets[caller] = (left, now)
-
-    def _wanted(
-        self, ids: int, rows: NDArray[np.uint32] | None, records: NDArray[np.uint32] | None
-    ) -> list[int]:
-        """By place in the ids: a bit for each record that is asked for."""
-        if rows is None or records is None or not len(records):
-            return [0] * ids
-        asked = np.zeros((ids, int(records.max()) // 8 + 1), np.uint8)
-        np.bitwise_or.at(asked, (rows, records >> 3), np.left_shift(1, records & 7, dtype=np.uint8))
-        return [int.from_bytes(row.tobytes(), "little") for row in asked]
+        return agreed
 
     def _hour(self, caller: str, name: str, now: float) -> _HourOfId:
         key = (caller, name)
@@ -564,3 +538,13 @@ class RateLimits:
             if len(self._hours) > _MOST_IDS:
                 self._hours.popitem(last=False)
         return hour
+
+
+def _wanted(body: OnlineHop | OnlineRows) -> list[int]:
+    """By place in the ids of a question: a bit for each record that it asks for."""
+    if isinstance(body, OnlineRows) or not len(body.records.data):
+        return [0] * len(body.ids)
+    rows, records = body.rows.numpy(), body.records.numpy()
+    asked = np.zeros((len(body.ids), int(records.max()) // 8 + 1), np.uint8)
+    np.bitwise_or.at(asked, (rows, records >> 3), np.left_shift(1, records & 7, dtype=np.uint8))
+    return [int.from_bytes(row.tobytes(), "little") for row in asked]

@@ -69,11 +69,8 @@ class DriftWatch:
         self._batches: OrderedDict[tuple[str, int], set[str]] = OrderedDict()
         self._tasks = BackgroundTasks()
         self._counting = asyncio.Lock()
-
-    @property
-    def shows_alarm(self) -> bool:
-        """Whether the label holder is to read in answers that something drifts here."""
-        return self._section.show_alarm and any(drift.alarm for drift in self.found)
+        self.shows_alarm = False
+        """Whether the active party is to read in answers that something drifts here."""
 
     def status(self) -> dict[str, Any]:
         """What drifts and how far, as plain data; of other parties that they say so, no more."""
@@ -152,6 +149,7 @@ class DriftWatch:
                 return
             self._warn(found)
             self.found = found
+            self.shows_alarm = self._section.show_alarm and any(drift.alarm for drift in found)
 
     def _warn(self, found: Sequence[Drift]) -> None:
         before = {(drift.model, drift.column) for drift in self.found if drift.alarm}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Set
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fedmq.errors import LinkError
@@ -95,7 +96,7 @@ class OnlineLane:
             consent=consent.answering,
             agree=consent.scoring,
             until_written=consent.until_written,
-            drift=self.drift,
+            drift=self.drift if section.drift.rows else None,
         )
         self.deployments = Deployments.read(config.state)
         self.loader = ModelLoader(
@@ -111,6 +112,10 @@ class OnlineLane:
             reasons=config.data.reasons,
         )
         self._answers = BackgroundTasks()
+        self.receive: Callable[[Envelope], None] = (
+            self.scorer.receive if self._is_active else self._take_question
+        )
+        """Takes what came on the online lane: at the active party answers, elsewhere questions."""
 
     async def start(self) -> None:
         """Load what was served before, and take requests.
@@ -143,11 +148,8 @@ class OnlineLane:
         requests = self._requests.trouble if self._requests is not None else ""
         return tuple(filter(None, (rows, requests)))
 
-    def receive(self, envelope: Envelope) -> None:
-        """Take what came on the online lane: at the label holder answers, elsewhere questions."""
-        if self._is_active:
-            self.scorer.receive(envelope)
-        elif envelope.header.sender == self._active:
+    def _take_question(self, envelope: Envelope) -> None:
+        if envelope.header.sender == self._active:
             self._answers.spawn(self._answer(envelope.header, envelope.body))
 
     def _served(self) -> Set[str]:
@@ -167,7 +169,7 @@ class OnlineLane:
             span.end(answer)
         if answer is not None:
             seconds = body.budget if isinstance(body, OnlineHop | OnlineRows) else 1.0
-            self._sender.send(header.sender, answer, header.session, seconds)
+            await self._sender.post(header.sender, answer, header.session, seconds)
 
 
 class OnlineSender:
@@ -179,31 +181,35 @@ class OnlineSender:
     def __init__(self, federation: str, link: Link, sealer: Sealer | None = None) -> None:
         self.lost = 0
         """Messages that the link did not take."""
-        self._federation = federation
+        self._header = partial(
+            Header,
+            federation=federation,
+            attempt=1,
+            sender=link.party,
+            sequence=0,
+            acknowledged=0,
+        )
         self._link = link
         self._sealer = sealer or Clear()
         self._numbers = itertools.count(1)
         self._tasks = BackgroundTasks()
 
     def send(self, recipient: str, body: Body, session: str, seconds: float) -> None:
-        """Send ``body``, which is of use for ``seconds``, in the background."""
-        party = self._link.party
-        header = Header.unsequenced(
-            f"{session}/{party}/{next(self._numbers)}",
-            federation=self._federation,
+        """As ``post``, in the background."""
+        self._tasks.spawn(self.post(recipient, body, session, seconds))
+
+    async def post(self, recipient: str, body: Body, session: str, seconds: float) -> None:
+        """Send ``body``, which is of use for ``seconds``; it may be lost unnoticed."""
+        seconds = max(seconds, 0.05)
+        header = self._header(
+            id=f"{session}/{self._link.party}/{next(self._numbers)}",
             session=session,
-            attempt=1,
-            sender=party,
             recipient=recipient,
             kind=body.kind,
         )
-        self._tasks.spawn(self._post(header, body, max(seconds, 0.05)))
-
-    async def _post(self, header: Header, body: Body, seconds: float) -> None:
         try:
-            await self._sealer.ready(header, seconds)
-            data = self._sealer.seal(Envelope(header, body))
-            await self._link.post(header.recipient, data, message_id=header.id, expires=seconds)
+            data = await self._sealer.seal_within(Envelope(header, body), seconds)
+            await self._link.post(recipient, data, message_id=header.id, expires=seconds)
         except LinkError as error:
             self.lost += 1
             log.debug("%s was not sent: %s", header.id, error)

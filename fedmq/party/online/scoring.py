@@ -677,7 +677,7 @@ class Batcher:
             max(rows_of_piece.seconds for rows_of_piece in asked),
             on_answer,
             lambda runner: self._on_end(number, runner),
-            self._spans_of(number, pieces),
+            None if self._spans is None else self._spans_of(self._spans, number, pieces),
         )
         runner.start()
 
@@ -687,12 +687,10 @@ class Batcher:
             self._peers.record_miss(party)
         self._schedule()
 
-    def _spans_of(self, number: int, pieces: list[RequestPiece]) -> BatchSpans | None:
-        if self._spans is None:
-            return None
+    def _spans_of(self, spans: OnlineSpans, number: int, pieces: list[RequestPiece]) -> BatchSpans:
         model = pieces[0].model
         arrived = [(piece.arrived, len(piece.ids)) for piece in pieces]
-        return self._spans.batch(self._session, number, model.id, model.mode, arrived)
+        return spans.batch(self._session, number, model.id, model.mode, arrived)
 
 
 def _same_ways(people: Mapping[str, bytes], piece: RequestPiece) -> bool:
@@ -763,10 +761,12 @@ class BatchRunner:
                         # few milliseconds; another process would cost more than it takes over.
                         events.append(run_inline(effect))
                     case SetTimer(key, seconds):
-                        self._cancel(key)
+                        if key in self._timers:
+                            self._cancel(key)
                         self._timers[key] = self._loop.call_later(seconds, self._fire, key)
                     case CancelTimer(key):
-                        self._cancel(key)
+                        if key in self._timers:
+                            self._cancel(key)
                     case Answer(request, result):
                         if self._spans is not None:
                             self._spans.done(request, result)
@@ -808,22 +808,23 @@ class CircuitBreaker:
 
     def __init__(self, misses: int = 2) -> None:
         self._misses_to_open = misses
-        self._misses_in_a_row = 0
+        self.misses_in_a_row = 0
+        """Batches in a row that waited in vain."""
         self.times_opened = 0
 
     @property
     def is_open(self) -> bool:
         """Whether the party counts as away."""
-        return self._misses_in_a_row >= self._misses_to_open
+        return self.misses_in_a_row >= self._misses_to_open
 
     def record_miss(self) -> None:
         """A batch waited in vain."""
-        self._misses_in_a_row += 1
-        self.times_opened += self._misses_in_a_row == self._misses_to_open
+        self.misses_in_a_row += 1
+        self.times_opened += self.misses_in_a_row == self._misses_to_open
 
     def record_answer(self) -> None:
         """The party sent something."""
-        self._misses_in_a_row = 0
+        self.misses_in_a_row = 0
 
 
 class PeerAvailability:
@@ -851,7 +852,7 @@ class PeerAvailability:
     def record_answer(self, party: str) -> None:
         """The party sent something; if it counted as away, it is back."""
         breaker = self.breakers.get(party)
-        if breaker is not None:
+        if breaker is not None and breaker.misses_in_a_row:
             if breaker.is_open:
                 log.info("%s answers again", party)
             breaker.record_answer()

@@ -217,7 +217,7 @@ class DeploymentService(Service):
         left, right = tuple(terms.left.numpy().tolist()), tuple(terms.right.numpy().tolist())
         load = self._loader.computation(terms.model, left, right)
         stamp = await self._loader.stamp()
-        explain = self.context.consent.explain
+        explain = self.context.consent.policy.explain
 
         def ready(loaded: LoadedShare) -> ModelReady:
             if terms.mode == "hop" or explain != "column":

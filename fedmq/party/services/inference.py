@@ -56,7 +56,7 @@ class InferenceService(Service):
         consent = self.context.consent
         shows_all = "bitmap" in self.context.config.online.modes
         agreed = await answered(consent.inference(header, terms, shows_all))
-        explain = consent.explain
+        explain = consent.policy.explain
 
         def columns(share: PassiveShare, records: int) -> RecordColumns | None:
             if explain != "column":

@@ -117,7 +117,8 @@ class OnlineBatch(Machine):
             np.arange(len(requests)), [request.stop - request.start for request in requests]
         )
         self._pairs = Walk(served, len(ids))
-        self._degradation = Degradation(len(ids), served.trees)
+        self._trees = served.trees
+        self._degradation = Degradation(len(ids), self._trees)
         self._bitmaps: dict[int, NDArray[np.bool_]] = {}
         self._questions = OpenQuestions(batch, served, self._ids, timeouts, self._emit)
         self._impatient = False
@@ -164,7 +165,7 @@ class OnlineBatch(Machine):
                 self._questions.ask_rows(owner, self._budget)
 
     def _walk_when_gathered(self) -> None:
-        if self._mode == "bitmap" and not self._questions:
+        if self._mode == "bitmap" and not self._questions.open:
             self._walk(self._pairs.unmoved)
 
     # Questions.
@@ -190,7 +191,7 @@ class OnlineBatch(Machine):
         self._questions.settle(body.hop)
         pairs = self._pairs.moved(body.hop, question.pairs, nodes)
         lacking = np.isin(question.body.rows.numpy(), unknown)
-        self._degradation.unknown(question.owner, question.pairs[lacking] // self._served.trees)
+        self._degradation.unknown(question.owner, question.pairs[lacking] // self._trees)
         self._walk(pairs)
         self._finish_when_done()
 
@@ -239,7 +240,7 @@ class OnlineBatch(Machine):
         for owner, pairs in guessed.items():
             self._degradation.guessed(owner, pairs)
         if len(arrived):
-            touched = np.unique(self._request_of[arrived // self._served.trees])
+            touched = np.unique(self._request_of[arrived // self._trees])
             for index in touched.tolist():
                 self._sum_when_arrived(index)
 
@@ -249,11 +250,11 @@ class OnlineBatch(Machine):
 
     def _ask_next_round(self) -> None:
         """Ask the next round, once the last one is answered and nothing walks any more."""
-        if not self._questions:
+        if not self._questions.open:
             self._impatient = False
         if self.state is not State.WALKING or self._plans:
             return
-        if self._questions and not self._impatient:
+        if self._questions.open and not self._impatient:
             return
         pairs, owners = self._pairs.collected
         waited_for = self._questions.owners
@@ -324,10 +325,10 @@ class OnlineBatch(Machine):
         match event.key:
             case Deadline(request) if request in self._requests:
                 self._run_out_of_time(request)
-            case AskAgain(number) if number in self._questions:
+            case AskAgain(number) if number in self._questions.open:
                 self._questions.repeat(number)
                 self._impatient = True
-            case GiveUp(number) if number in self._questions:
+            case GiveUp(number) if number in self._questions.open:
                 owner = self._questions.owner(number)
                 party = self._served.asked[owner]
                 self.silent.add(party)
@@ -426,6 +427,7 @@ class Walk:
         self.nodes = np.tile(served.forest.roots, rows)
         """The node of each pair: int32 (pairs,)."""
         self._served = served
+        self._trees = served.trees
         self._holder = np.full(len(self.nodes), _GATHERING, dtype=np.int64)
 
     @property
@@ -484,7 +486,7 @@ class Walk:
 
     def leaves(self, start: int, stop: int) -> NDArray[np.int32] | None:
         """Where the rows from ``start`` to ``stop`` ended (rows, trees); None while some walk."""
-        trees = self._served.trees
+        trees = self._trees
         pairs = slice(start * trees, stop * trees)
         if not (self._holder[pairs] == _ARRIVED).all():
             return None
@@ -492,14 +494,14 @@ class Walk:
 
     def walking(self, start: int, stop: int) -> NDArray[np.int64]:
         """The pairs of the rows from ``start`` to ``stop`` that have not arrived."""
-        trees = self._served.trees
+        trees = self._trees
         pairs = np.arange(start * trees, stop * trees)
         walking: NDArray[np.int64] = pairs[self._holder[pairs] != _ARRIVED]
         return walking
 
     def restart(self, rows: Sequence[int]) -> NDArray[np.int64]:
         """Take ``rows`` back to the roots; their pairs."""
-        trees = self._served.trees
+        trees = self._trees
         pairs = (np.array(rows, np.int64)[:, None] * trees + np.arange(trees)).ravel()
         self.nodes[pairs] = np.tile(self._served.forest.roots, len(rows))
         return pairs
@@ -570,22 +572,18 @@ class OpenQuestions:
     ) -> None:
         self._batch = batch
         self._served = served
+        self._trees = served.trees
         self._ids = tuple(ids)
         self._timeouts = timeouts
         self._emit = emit
-        self._open: dict[int, Question] = {}
+        self.open: dict[int, Question] = {}
+        """The questions that are not settled, by number."""
         self._last = 0
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._open
 
     @property
     def owners(self) -> set[int]:
         """Who has not answered yet."""
-        return {question.owner for question in self._open.values()}
+        return {question.owner for question in self.open.values()}
 
     @property
     def parties(self) -> set[str]:
@@ -594,7 +592,7 @@ class OpenQuestions:
 
     def check(self) -> None:
         """Assert what always holds."""
-        assert all(number <= self._last for number in self._open)
+        assert all(number <= self._last for number in self.open)
 
     def number(self) -> int:
         """A number that no question has, or will have."""
@@ -617,7 +615,7 @@ class OpenQuestions:
         self, owner: int, pairs: NDArray[np.int64], nodes: NDArray[np.int32], budget: float
     ) -> Iterator[Question]:
         """Ask ``owner`` where ``pairs`` go on, which stand at the ``nodes`` of all pairs."""
-        for part, asked, places in pair_parts(pairs, self._served.trees):
+        for part, asked, places in pair_parts(pairs, self._trees):
             body = OnlineHop(
                 batch=self._batch,
                 hop=self.number(),
@@ -633,7 +631,7 @@ class OpenQuestions:
 
     def repeat(self, number: int) -> None:
         """Ask once more, and then ever less often, so as not to overload a slow party."""
-        question = self._open[number]
+        question = self.open[number]
         self._emit(Send(self._served.asked[question.owner], question.body))
         question.repeated += 1
         wait = self._timeouts.ask_again * 2**question.repeated
@@ -645,33 +643,31 @@ class OpenQuestions:
         Raises:
             ProtocolError: ``sender`` was not asked this.
         """
-        question = self._open.get(body.hop)
+        question = self.open.get(body.hop)
         if question is not None and self._served.asked[question.owner] != sender:
             raise ProtocolError(f"{sender} answers what another party was asked")
         return question
 
     def owner(self, number: int) -> int:
         """Who was asked question ``number``."""
-        return self._open[number].owner
+        return self.open[number].owner
 
     def settle(self, number: int) -> None:
         """Wait for its answer no more."""
-        del self._open[number]
+        del self.open[number]
         self._emit(CancelTimer(AskAgain(number)))
         if self._timeouts.away is not None:
             self._emit(CancelTimer(GiveUp(number)))
 
     def settle_all(self) -> None:
         """Wait for no answer any more."""
-        for number in list(self._open):
+        for number in list(self.open):
             self.settle(number)
 
     def withdraw(self, owners: frozenset[int]) -> list[tuple[int, Question]]:
         """Settle what ``owners`` were asked; those questions with their numbers."""
         withdrawn = [
-            (number, question)
-            for number, question in self._open.items()
-            if question.owner in owners
+            (number, question) for number, question in self.open.items() if question.owner in owners
         ]
         for number, _ in withdrawn:
             self.settle(number)
@@ -679,7 +675,7 @@ class OpenQuestions:
 
     def _ask(self, question: Question) -> None:
         number = question.body.hop
-        self._open[number] = question
+        self.open[number] = question
         self._emit(Send(self._served.asked[question.owner], question.body))
         self._emit(SetTimer(AskAgain(number), self._timeouts.ask_again))
         if self._timeouts.away is not None:

@@ -45,13 +45,8 @@ class AnsweringShare:
     row_of: Mapping[str, int]
 
     def exits(self, hop: OnlineHop) -> OnlineExits:
-        """Where the pairs of ``hop`` leave this party's records.
-
-        Raises:
-            ProtocolError: it names a record that the model lacks.
-        """
+        """Where the pairs of ``hop``, which `check_records` has let pass, leave these records."""
         rows, unknown = self._found(hop.ids)
-        check_records(hop, self.chains)
         exits = self.chains.exits(
             self.share.lookup_table, self.values, rows[hop.rows.numpy()], hop.records.numpy()
         )

@@ -19,6 +19,7 @@ from fedmq.transport.background_tasks import BackgroundTasks
 from fedmq.transport.backoff import Backoff
 from fedmq.transport.link import (
     LANES,
+    MAX_MESSAGE_BYTES,
     PASSING,
     Delivery,
     Lane,
@@ -110,7 +111,8 @@ class RabbitMQLink(Link):
         self._supervisor.spawn(self._supervise(connection, workers), name=f"link {self.party}")
 
     async def publish(self, recipient: str, lane: Lane, body: bytes, *, message_id: str) -> None:
-        self._check_size(recipient, body)
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise self._oversized(recipient, body)
         connection = self._connection
         if connection is None or connection.lost.done():
             raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
@@ -134,7 +136,8 @@ class RabbitMQLink(Link):
         return await connection.is_read(queue_name(self.federation, recipient, lane))
 
     async def post(self, recipient: str, body: bytes, *, message_id: str, expires: float) -> None:
-        self._check_size(recipient, body)
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise self._oversized(recipient, body)
         connection = self._connection
         if connection is None or connection.lost.done():
             raise LinkError(f"{self.party}: not connected to broker {self.address}; try again")
