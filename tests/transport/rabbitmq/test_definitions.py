@@ -40,12 +40,12 @@ def test_every_queue_is_bound_durable_and_replicated() -> None:
     names = [queue["name"] for queue in document["queues"]]
     assert sorted(names) == [
         "fedmq.demo.bank.bulk",
-        "fedmq.cli.daemon.dead.dead",
+        "fedmq.demo.bank.dead",
         "fedmq.demo.bank.inference",
         "fedmq.demo.bank.online",
         "fedmq.demo.bank.training",
         "fedmq.demo.telco.bulk",
-        "fedmq.cli.daemon.dead.dead",
+        "fedmq.demo.telco.dead",
         "fedmq.demo.telco.inference",
         "fedmq.demo.telco.online",
         "fedmq.demo.telco.training",
@@ -116,7 +116,7 @@ def test_a_party_reads_its_own_queues_only() -> None:
         "fedmq.demo.bank.bulk",
         "fedmq.demo.bank.inference",
         "fedmq.demo.bank.online",
-        "fedmq.cli.daemon.dead.dead",
+        "fedmq.demo.bank.dead",
     ]
     assert not set(readable["bank"]) & set(readable["bank-2"])
 
@@ -126,14 +126,7 @@ def test_a_party_writes_to_its_federation_and_configures_nothing() -> None:
     bank = rights(document, "bank")
 
     assert re.search(bank["write"], "fedmq.demo")
-    for other in (
-        "",
-        "fedmq.cli.daemon.dead.dead",
-        "fedmq.demo2",
-        "xfedmq.demo",
-        "fedmq-demo",
-        "amq.topic",
-    ):
+    for other in ("", "fedmq.demo.dead", "fedmq.demo2", "xfedmq.demo", "fedmq-demo", "amq.topic"):
         assert not re.search(bank["write"], other)
     assert not re.search(bank["configure"], "anything")
 

@@ -190,7 +190,7 @@ class TestIsolation:
         ("exchange", "key"),
         [
             ("", queue_name("demo", "telco", "training")),
-            ("fedmq.cli.daemon.dead.dead", "telco"),
+            ("fedmq.demo.dead", "telco"),
             ("amq.topic", "bank.telco.training"),
         ],
     )
