@@ -1,27 +1,54 @@
-"""All engines by name; a new one is a file in this room and a line here."""
+"""All engines by name; a new one is a file in `fedmq.privacy.engines` and a line here.
+
+Names can be known without any arithmetic: an engine's file is imported when it is first asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from fedmq.errors import ConfigError
-from fedmq.privacy.engine import Engine
-from fedmq.privacy.engines.lattice import Lattice
-from fedmq.privacy.engines.ldp import Ldp
-from fedmq.privacy.engines.okamoto_uchiyama import OkamotoUchiyama
-from fedmq.privacy.engines.paillier import Paillier
-from fedmq.privacy.engines.plain import Plain
-from fedmq.privacy.engines.smm1 import Smm1
-from fedmq.privacy.engines.smm2 import Smm2
+
+if TYPE_CHECKING:
+    from fedmq.privacy.engine import Engine
 
 __all__ = ["ENGINES", "engine_named"]
 
-ENGINES: Mapping[str, type[Engine]] = {
-    engine.name: engine for engine in (Plain, Paillier, OkamotoUchiyama, Lattice, Smm1, Smm2, Ldp)
+_CLASSES = {
+    "plain": "plain:Plain",
+    "paillier": "paillier:Paillier",
+    "ou": "okamoto_uchiyama:OkamotoUchiyama",
+    "lattice": "lattice:Lattice",
+    "smm1": "smm1:Smm1",
+    "smm2": "smm2:Smm2",
+    "ldp": "ldp:Ldp",
 }
+"""By name: the file in `fedmq.privacy.engines`, and the class in it."""
+
+
+class _Engines(Mapping[str, "type[Engine]"]):
+    """The classes by name, each imported when it is taken."""
+
+    def __getitem__(self, name: str) -> type[Engine]:
+        file, _, kind = _CLASSES[name].partition(":")
+        engine: type[Engine] = getattr(import_module(f"fedmq.privacy.engines.{file}"), kind)
+        return engine
+
+    def __contains__(self, name: object) -> bool:
+        return name in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+ENGINES: Mapping[str, type[Engine]] = _Engines()
 
 
 def engine_named(name: str, options: Mapping[str, Any], where: str) -> Engine:
@@ -30,9 +57,9 @@ def engine_named(name: str, options: Mapping[str, Any], where: str) -> Engine:
     Raises:
         ConfigError: there is no such engine or option; the text begins with ``where``.
     """
-    engine = ENGINES.get(name)
-    if engine is None:
+    if name not in ENGINES:
         raise ConfigError(f"{where}: engine: {name!r} is unknown; use {', '.join(ENGINES)}")
+    engine = ENGINES[name]
     unknown = [option for option in options if option not in engine.options()]
     if unknown:
         allowed = ", ".join(engine.options()) or "none"

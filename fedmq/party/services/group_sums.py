@@ -30,7 +30,7 @@ from fedmq.party.services.service import Command, Service, answered
 from fedmq.party.sessions.recovery import Opening
 from fedmq.party.sessions.sessions import OnProgress, RunningSession
 from fedmq.party.store.group_questions import GroupQuestions
-from fedmq.privacy.homomorphic.engine import SAFE_KEY_BITS
+from fedmq.privacy.homomorphic import SAFE_KEY_BITS
 from fedmq.privacy.homomorphic.group_sums import DecryptGroupSums, EncryptPeople, MakeGroupKey
 from fedmq.privacy.homomorphic.paillier import PublicKey, check_public
 from fedmq.privacy.plan import PIECE_BYTES

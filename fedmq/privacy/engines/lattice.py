@@ -3,6 +3,8 @@
 The label holder asks about a node by g and h of all rows in cipher, 0 outside of it. The feature
 holder adds ciphertexts per candidate. What it takes to read the sums depends on the candidates
 alone, and was sent before the first tree. Parameters are fixed: `fedmq.privacy.lattice.layout`.
+
+Arithmetic is imported when a half is made: options are read where none is needed.
 """
 
 from __future__ import annotations
@@ -16,12 +18,6 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.params import OLDEST, TrainParams
 from fedmq.errors import ConfigError, MessageError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
-from fedmq.privacy.lattice.active import LatticeActive
-from fedmq.privacy.lattice.hidden.active import HiddenActive
-from fedmq.privacy.lattice.hidden.passive import HiddenPassive
-from fedmq.privacy.lattice.layout import VERSION
-from fedmq.privacy.lattice.passive import LatticePassive
-from fedmq.privacy.oblivious_transfer.base_transfers import check_elements
 from fedmq.privacy.plan import Values
 from fedmq.privacy.random_stream import SEED_BYTES
 
@@ -116,10 +112,18 @@ class Lattice(Engine):
         return replace(self, sums=cast("SumsShown", sums))
 
     def active(self, parallelism: int) -> ActiveHalf:
+        from fedmq.privacy.lattice.active import LatticeActive
+        from fedmq.privacy.lattice.hidden.active import HiddenActive
+
         kind = HiddenActive if self.hides_sums else LatticeActive
         return kind(self.hint_bytes, self.directions == "oblivious", parallelism)
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
+        from fedmq.privacy.lattice.hidden.passive import HiddenPassive
+        from fedmq.privacy.lattice.layout import VERSION
+        from fedmq.privacy.lattice.passive import LatticePassive
+        from fedmq.privacy.oblivious_transfer.base_transfers import check_elements
+
         if public.get("version", 1) != VERSION:
             raise Refused(
                 "engine 'lattice': the active party's fedmq speaks another version of it: bring "

@@ -6,7 +6,6 @@ just whether it was well-formed, can factor the key.
 
 from __future__ import annotations
 
-from fedmq.privacy.homomorphic import okamoto_uchiyama as ou
 from fedmq.privacy.homomorphic.engine import AdditiveEngine, Scheme
 
 __all__ = ["OkamotoUchiyama"]
@@ -16,4 +15,9 @@ class OkamotoUchiyama(AdditiveEngine):
     """Okamoto and Uchiyama (EUROCRYPT 1998), n = p²q."""
 
     name = "ou"
-    scheme = Scheme(ou.generate, ou.check_public)
+
+    @staticmethod
+    def scheme() -> Scheme:
+        from fedmq.privacy.homomorphic.okamoto_uchiyama import check_public, generate
+
+        return Scheme(generate, check_public)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from phe import PaillierPrivateKey
-from pydantic import InstanceOf
-
 from fedmq.computation import Computation, Given
 from fedmq.errors import ConfigError
 from fedmq.privacy.engine import NOT_AN_OPTION
-from fedmq.privacy.homomorphic import paillier
 from fedmq.privacy.homomorphic.engine import AdditiveEngine, Scheme
 
 __all__ = ["Paillier"]
@@ -24,20 +20,27 @@ class Paillier(AdditiveEngine):
     ``key``: what :meth:`with_key` has set; without it each session has a fresh one.
     """
 
-    key: InstanceOf[paillier.PrivateKey] | None = field(
-        default=None, repr=False, metadata=NOT_AN_OPTION
-    )
+    key: Any = field(default=None, repr=False, metadata=NOT_AN_OPTION)
 
     name = "paillier"
-    scheme = Scheme(paillier.generate, paillier.check_public)
+
+    @staticmethod
+    def scheme() -> Scheme:
+        from fedmq.privacy.homomorphic.paillier import check_public, generate
+
+        return Scheme(generate, check_public)
 
     def with_key(self, key: Any) -> Self:
+        from phe import PaillierPrivateKey
+
+        from fedmq.privacy.homomorphic.paillier import PrivateKey
+
         if not isinstance(key, PaillierPrivateKey):
             raise ConfigError(
                 f"key: a PaillierPrivateKey of python-paillier (phe) is needed, not a "
                 f"{type(key).__name__}"
             )
-        own = paillier.PrivateKey.from_phe(key)
+        own = PrivateKey.from_phe(key)
         return replace(self, key_bits=own.public.n.bit_length(), key=own)
 
     def make_key(self) -> Computation:

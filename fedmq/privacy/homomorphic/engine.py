@@ -4,13 +4,16 @@ SecureBoost's own way (arXiv 1901.08755, Algorithms 1 and 2), for any additively
 scheme. g and h of a row are packed into one ciphertext, and several sums into one before they
 return (as in SecureBoost+, arXiv 2110.10927). Sums are re-randomised, so that the key's owner
 cannot tell from their noise which rows were added.
+
+Arithmetic is imported when a half is made: options are read where none is needed.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeGuard
+from typing import TYPE_CHECKING, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +22,13 @@ from fedmq.boosting.binning import BinMatrix
 from fedmq.computation import Computation
 from fedmq.errors import ConfigError, Refused
 from fedmq.privacy.engine import ActiveHalf, Engine, Leakage, PassiveHalf
-from fedmq.privacy.homomorphic.active import AdditiveActive
-from fedmq.privacy.homomorphic.passive import AdditivePassive
-from fedmq.privacy.homomorphic.scheme import MOST_BITS, PrivateKey, PublicKey
+from fedmq.privacy.homomorphic import MOST_KEY_BITS, SAFE_KEY_BITS
 from fedmq.privacy.plan import Values
 
-__all__ = ["SAFE_KEY_BITS", "AdditiveEngine", "Scheme"]
+if TYPE_CHECKING:
+    from fedmq.privacy.homomorphic.scheme import PrivateKey, PublicKey
 
-SAFE_KEY_BITS = 2048
-"""112 bits of security, the least that NIST SP 800-57 part 1 rev. 5 accepts until 2030."""
+__all__ = ["AdditiveEngine", "Scheme"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,6 @@ class AdditiveEngine(Engine):
     share_ciphertexts: bool = True
     vectors: bool = True
 
-    scheme: ClassVar[Scheme]
     exact = True
     replays = True
     takes_vectors = True
@@ -99,8 +99,13 @@ class AdditiveEngine(Engine):
                 f"key_bits = {self.key_bits}: below {SAFE_KEY_BITS} nothing is kept secret for "
                 "long; set allow_weak_keys = true for a trial"
             )
-        if self.key_bits > MOST_BITS:
-            raise ConfigError(f"key_bits = {self.key_bits}: {MOST_BITS} is the most")
+        if self.key_bits > MOST_KEY_BITS:
+            raise ConfigError(f"key_bits = {self.key_bits}: {MOST_KEY_BITS} is the most")
+
+    @staticmethod
+    @abstractmethod
+    def scheme() -> Scheme:
+        """Where keys come from."""
 
     def key_bits_of(self, public: Values) -> int | None:
         n = public.get("n")
@@ -108,9 +113,11 @@ class AdditiveEngine(Engine):
 
     def make_key(self) -> Computation:
         """The computation that makes the session's key."""
-        return _MakeKey(self.scheme, self.key_bits, self.short_noise)
+        return _MakeKey(self.scheme(), self.key_bits, self.short_noise)
 
     def active(self, parallelism: int) -> ActiveHalf:
+        from fedmq.privacy.homomorphic.active import AdditiveActive
+
         return AdditiveActive(
             self.make_key(),
             parallelism,
@@ -121,6 +128,8 @@ class AdditiveEngine(Engine):
         )
 
     def passive(self, public: Values, bins: BinMatrix, parallelism: int) -> PassiveHalf:
+        from fedmq.privacy.homomorphic.passive import AdditivePassive
+
         n, noise, noise_bits = (public.get(name) for name in ("n", "noise", "noise_bits"))
         if (
             len(public) != 3
@@ -131,7 +140,7 @@ class AdditiveEngine(Engine):
             raise Refused(f"the active party's {self.name} key is malformed")
         smallest = 0 if self.allow_weak_keys else SAFE_KEY_BITS
         return AdditivePassive(
-            self.scheme.check_public(
+            self.scheme().check_public(
                 _number(n), _number(noise), noise_bits, smallest, "the active party"
             ),
             bins,

@@ -17,10 +17,10 @@ from typing import ClassVar, NamedTuple
 from gmpy2 import f_divmod, gcd, invert, is_prime, is_square, mpz, powmod, powmod_sec, primorial
 
 from fedmq.errors import DataError, MessageError, Refused
+from fedmq.privacy.homomorphic import MOST_KEY_BITS
 from fedmq.privacy.homomorphic.residues import is_available, residues_of
 
 __all__ = [
-    "MOST_BITS",
     "PRIMALITY_ROUNDS",
     "Crt",
     "Prime",
@@ -466,10 +466,6 @@ def _powers(
     return residues.to_numbers(residues.power(rows, exponent))
 
 
-MOST_BITS = 16_384
-"""Of a modulus: nobody needs more, and a test of one takes half a second."""
-
-
 def check_modulus(n: int, smallest_bits: int, owner: str) -> mpz:
     """The n of the public key of the party ``owner``, if it can be one and is long enough.
 
@@ -477,9 +473,10 @@ def check_modulus(n: int, smallest_bits: int, owner: str) -> mpz:
     under it, or nothing decrypts), or has fewer than ``smallest_bits`` bits or more than 16,384.
     """
     candidate = mpz(n)
-    if candidate.bit_length() > MOST_BITS:  # to look at it would take hours
+    if candidate.bit_length() > MOST_KEY_BITS:  # to look at it would take hours
         raise Refused(
-            f"{owner}: its public key has {candidate.bit_length()} bits, {MOST_BITS} is the most"
+            f"{owner}: its public key has {candidate.bit_length()} bits, "
+            f"{MOST_KEY_BITS} is the most"
         )
     if candidate <= 0 or candidate.is_even() or is_prime(candidate) or is_square(candidate):
         raise Refused(f"{owner}: its public key is no product of odd primes; make a new key")
