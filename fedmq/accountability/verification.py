@@ -28,7 +28,7 @@ _WRONG = {
 class Verdict:
     """What was proved of ``party``: all its ``answers`` are those that its table gives.
 
-    ``signed`` trees are bound by the label holder's file or signature; of ``thin_trees`` the sums
+    ``signed`` trees are bound by the active party's file or signature; of ``thin_trees`` the sums
     were not made again, since their gradients were left out.
     """
 
@@ -51,9 +51,9 @@ class Verdict:
 def verify(
     shown: TranscriptFile, federation: Federation, held: TranscriptFile | None = None
 ) -> Verdict:
-    """Replay what a party has ``shown``, against what the label holder ``held``.
+    """Replay what a party has ``shown``, against what the active party ``held``.
 
-    Without ``held`` the label holder's own signatures bind the party's file.
+    Without ``held`` the active party's own signatures bind the party's file.
 
     Raises:
         Inconsistent: the first answer that is not honest, by tree and node, or what is missing.
@@ -98,7 +98,7 @@ class _Verification:
         if shown.party not in federation.passive:
             raise ConfigError(
                 f"{shown.party}: a transcript of a passive party of {federation.name} is replayed; "
-                "give the label holder's with --signed"
+                "give the active party's with --signed"
             )
         if held is not None and (held.session, held.party) != (shown.session, federation.active):
             raise ConfigError(
@@ -117,7 +117,7 @@ class _Verification:
                 )
 
     def _held(self) -> list[Statement]:
-        """What the label holder can prove that the party has signed."""
+        """What the active party can prove that the party has signed."""
         if self.held is None:
             return []
         statements = [signed.statement for signed in self.held.statements]
@@ -180,7 +180,7 @@ class _Verification:
     def _countersigned(
         self, attempt: AttemptTranscript, own: dict[int, Statement]
     ) -> Iterator[int]:
-        """The trees of which the label holder has signed what was said."""
+        """The trees of which the active party has signed what was said."""
         keys = self.federation.pinned(self.federation.active)
         last = -1
         for question in attempt.questions:

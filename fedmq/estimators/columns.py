@@ -34,14 +34,14 @@ def column_names(table: Any) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class PartyColumns:
-    """The columns of each party by their places in the table, the label holder's first."""
+    """The columns of each party by their places in the table, the active party's first."""
 
     names: tuple[str, ...]
     places: Mapping[str, tuple[int, ...]]
 
     @classmethod
     def of(cls, parties: Any, table: Any, names: Sequence[str]) -> PartyColumns:
-        """The columns that ``parties`` names; all others are the label holder's.
+        """The columns that ``parties`` names; all others are the active party's.
 
         A party's columns are given as scikit-learn's ``ColumnTransformer`` takes them: names or
         places, a slice or a bool mask of places, or a function of the table that returns one of
@@ -120,7 +120,7 @@ def _place(party: str, column: Any, names: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TrainedColumns:
-    """The ``features`` of each party, the label holder's first.
+    """The ``features`` of each party, the active party's first.
 
     ``dealt``: how the columns of one table are dealt out; None where there is a table per party.
     ``numbered``: that table was an array, whose columns have numbers and no names.
@@ -202,7 +202,7 @@ def _matched(X: Any, dealt: PartyColumns | None, beside: Mapping[str, Any]) -> M
             raise DataError("one table is needed, as in fit, not a table per party")
         return MatchedRows(dealt.tables(X), by_index({ACTIVE: X}, beside).beside)
     if not is_per_party(X) or ACTIVE not in X:
-        raise DataError(f"a dict of tables by party is needed, the label holder's as {ACTIVE!r}")
+        raise DataError(f"a dict of tables by party is needed, the active party's as {ACTIVE!r}")
     others = {party: table for party, table in X.items() if party != ACTIVE}
     check_parties(others)
     return by_index({ACTIVE: X[ACTIVE], **others}, beside)

@@ -100,7 +100,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         """Train on ``X``, (rows, features), and the labels ``y``, (rows,).
 
         ``X`` is an array or a data frame, whose columns ``parties`` deals out; or a dict of a table
-        per party, the label holder's being "active". pandas objects are matched by their indexes.
+        per party, the active party's being "active". pandas objects are matched by their indexes.
         ``sample_weight`` (rows,): how often each row counts; ``base_margin`` (rows,): where each
         row starts. ``eval_set``: pairs of such an X and y that are scored after each round, as
         "validation_0", "validation_1", ...; early stopping watches the last. ``xgb_model``: a model
@@ -257,7 +257,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
 
     ``parties`` names the columns of the others, ``{"telco": ["calls", "data"]}``, as
     ``ColumnTransformer`` takes them: names, places, a slice, a mask, or a function of the table.
-    All other columns, and the labels, are the label holder's. ``engine``, ``engine_options``,
+    All other columns, and the labels, are the active party's. ``engine``, ``engine_options``,
     ``workers``, ``smallest_cell`` and ``callbacks`` are those of ``fedmq.simulate``; exact
     engines give the same model, so that "plain" is enough to search with.
 

@@ -159,7 +159,7 @@ class SessionView:
         if (envelope.header.sender, body.tree, body.node) in self._decoys:
             return
         if (body.tree, body.node) in self._oblivious:
-            return  # what is recorded takes the label holder's secrets to read
+            return  # what is recorded takes the active party's secrets to read
         if not self.is_active and ENGINES[self.terms.engine].hides_rows:
             return  # of all rows: the party does not know which stand in the node
         self._divide(body.tree, body.node, body.left.numpy(), envelope.header.sender)

@@ -136,7 +136,7 @@ class SimulatedModel:
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
-        """The names of each party's columns, the label holder's first.
+        """The names of each party's columns, the active party's first.
 
         A column of categories has one name if it is split by sets, and else one of each category.
         """

@@ -65,11 +65,11 @@ def simulate(
 ) -> SimulatedModel:
     """Train one model with every party in this process, through the daemons' machines.
 
-    Rows of pandas tables are matched by their indexes, in the order of the label holder's; those of
+    Rows of pandas tables are matched by their indexes, in the order of the active party's; those of
     other tables by position.
 
     Args:
-        active: the label holder's features, (rows, features): a NumPy array, or a pandas, Polars
+        active: the active party's features, (rows, features): a NumPy array, or a pandas, Polars
             or Arrow data frame. Missing values are NaN or null.
         label: (rows,); 0 and 1 for ``binary:logistic``. For ``survival:aft`` (rows, 2): lower and
             upper bounds of times, inf above where all is known is that nothing happened yet.
@@ -170,7 +170,7 @@ def train(
     callbacks: Sequence[Any] = (),
     continue_from: SimulatedModel | None = None,
 ) -> SimulatedModel:
-    """Train on the label holder's ``own`` table and those of the ``others``, by name.
+    """Train on the active party's ``own`` table and those of the ``others``, by name.
 
     The new trees follow those of ``continue_from``, where there is one.
 
@@ -196,7 +196,7 @@ def run_training(
     continue_from: SimulatedModel | None = None,
     traffic: Traffic | None = None,
 ) -> list[Any]:
-    """What each party has of one training session, the label holder first; errors as of `train`."""
+    """What each party has of one training session, the active party first; errors as of `train`."""
     smallest_cell = surroundings.smallest_cell
     if smallest_cell < 0:
         raise ConfigError(f"smallest_cell = {smallest_cell}: no fewer than 0 rows")
@@ -284,7 +284,7 @@ def check_parties(tables: Any) -> None:
             raise ConfigError(f"passive: {party!r} is no name of a party; names are text")
         check_name("party", party)
         if party == ACTIVE:
-            raise ConfigError(f"passive: {ACTIVE!r} is the name of the label holder here")
+            raise ConfigError(f"passive: {ACTIVE!r} is the name of the active party here")
 
 
 def _pool(surroundings: Surroundings, engine: Engine) -> ComputePool:

@@ -234,7 +234,7 @@ def test_callbacks_end_a_fit() -> None:
         ({"parties": {"telco": ["phone"]}}, ConfigError, "telco is given column 'phone', which"),
         ({"parties": {"telco": [9]}}, ConfigError, "telco is given column 9; names, or places"),
         ({"parties": {"a": [0], "b": [0]}}, ConfigError, "column 'age' is given to a and b"),
-        ({"parties": {"active": [0]}}, ConfigError, "'active' is the name of the label holder"),
+        ({"parties": {"active": [0]}}, ConfigError, "'active' is the name of the active party"),
         ({"parties": {"a": [True]}}, ConfigError, "the mask of a has 1 places, there are 5"),
         ({"objective": "reg:gamma"}, ConfigError, "reg:gamma is not for 2 classes"),
         ({"max_depth": -1}, ConfigError, "FederatedClassifier: max_depth = -1"),

@@ -73,7 +73,7 @@ class CardEvaluation(_Part):
 
 
 class CardDrift(_Part):
-    """What the label holder takes for drift: a stability index, of so many people scored last."""
+    """What the active party takes for drift: a stability index, of so many people scored last."""
 
     threshold: float
     rows: int
@@ -91,7 +91,7 @@ class Worth(_Part):
 
 
 class ModelCard(_Part):
-    """A model as its label holder describes it, once and for all: what is signed.
+    """A model as its active party describes it, once and for all: what is signed.
 
     ``training`` is None for a model of an earlier fedmq, or one whose share was imported.
     ``total_gain`` and ``splits``: what each party's columns brought. ``metrics``: those of the

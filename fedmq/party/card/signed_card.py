@@ -55,7 +55,7 @@ class AgreedEntry(BaseModel):
 class Endorsement(BaseModel):
     """What ``party`` says under a card: the SHA-256 of its ``share``, and that it ``agreed``.
 
-    ``agreed`` is None for the label holder, which asked for the training. ``signature``: Ed25519,
+    ``agreed`` is None for the active party, which asked for the training. ``signature``: Ed25519,
     hexadecimal.
     """
 

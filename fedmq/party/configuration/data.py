@@ -155,7 +155,7 @@ class DataSection(Section):
     """Columns that are left out."""
     monotone: Mapping[str, Literal[-1, 1]] = Field(default_factory=dict)
     """Columns that may only raise the prediction (1) or only lower it (-1), in any training. The
-    label holder learns a sign per opaque candidate."""
+    active party learns a sign per opaque candidate."""
     column_groups: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """Columns by a name that ``interaction_constraints`` may give them together, as in
     ``{ usage = ["minutes", "calls"] }``."""

@@ -42,7 +42,7 @@ Pinned = Annotated[
 
 
 class Federation(Section):
-    """The federation's name, its label holder, and the others in the order that decides ties."""
+    """The federation's name, its active party, and the others in the order that decides ties."""
 
     file = "federation file"
 

@@ -45,7 +45,7 @@ Split = Literal["random", "stratified"] | ByGroup | ByNewest
 
 
 def column_of(split: Split) -> str | None:
-    """The label holder's column that ``split`` reads, if any."""
+    """The active party's column that ``split`` reads, if any."""
     if isinstance(split, ByGroup):
         return split.group
     return split.newest if isinstance(split, ByNewest) else None
@@ -96,7 +96,7 @@ class TrainingJob(Section):
     """The share of the rows that is scored after each tree, but not learned from; or several such
     sets, as in ``{ recent = 0.1, rest = 0.1 }``: early stopping watches the last."""
     obj: str | None = None
-    """The label holder's own objective: a name under `functions.obj` of its party file."""
+    """The active party's own objective: a name under `functions.obj` of its party file."""
     custom_metric: str | None = None
     """A metric of its own, a name under `functions.custom_metric`; early stopping watches it."""
     maximize: bool | None = None
@@ -105,7 +105,7 @@ class TrainingJob(Section):
     split: Split = "random"
     """How the rows of ``evaluation`` are chosen: ``"random"``, ``"stratified"`` (as many of each
     class), ``{ group = "household" }`` (nobody's group is divided) or ``{ newest = "since" }``
-    (those with the latest dates, or the largest numbers). The columns are the label holder's."""
+    (those with the latest dates, or the largest numbers). The columns are the active party's."""
     nfold: Annotated[int, Field(ge=2, le=MOST_FOLDS)] | None = None
     """How many folds ``fedmq cv`` divides the rows into, by ``split``; 3 when left out. ``fedmq
     train`` takes no account of it."""

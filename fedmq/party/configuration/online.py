@@ -22,7 +22,7 @@ def _url(url: SecretStr) -> SecretStr:
 
 
 class RequestsSection(Section):
-    """A queue from which requests are read, on a broker of the label holder's choice."""
+    """A queue from which requests are read, on a broker of the active party's choice."""
 
     broker: Annotated[SecretStr, AfterValidator(_url)]
     """Its URL, with a user who may read the queue and write to the default exchange."""
@@ -58,10 +58,10 @@ class DriftSection(Section):
 
 
 class OnlineSection(Section):
-    """How scores are made (at the label holder), and what is answered (at the others)."""
+    """How scores are made (at the active party), and what is answered (at the others)."""
 
     mode: Mode = "hop"
-    """What the label holder asks for: ``hop`` or ``bitmap``; see the page on online scores."""
+    """What the active party asks for: ``hop`` or ``bitmap``; see the page on online scores."""
     degrade: Degrade = "fail"
     """When a party is away: ``fail``, ``partial`` or ``active_only``."""
     deadline: Seconds = 2.0

@@ -197,7 +197,7 @@ class PartyFile(Section):
     serving: DataSection | None = None
     """Where the rows to predict are looked up; ``data`` when left out."""
     functions: FunctionsSection = FunctionsSection()
-    """The label holder's own objectives and metrics."""
+    """The active party's own objectives and metrics."""
     compute: Annotated[ComputeSection, BeforeValidator(_compute)] = ComputeSection()
     """The arithmetic, or the ``dask://`` address of a cluster for it."""
     policy: PolicySection = PolicySection()

@@ -44,7 +44,7 @@ class StandingConsent(Section):
     """The alignment that is made, or that selects the rows; empty where rows are matched without
     one."""
     parties: tuple[PartyName, ...] = ()
-    """All parties of an alignment, the label holder first."""
+    """All parties of an alignment, the active party first."""
     engine: str = ""
     """The engine of a training."""
     most_rows: Annotated[int, Field(ge=0)] = 0
@@ -95,13 +95,13 @@ class PolicySection(Section):
     features: tuple[str, ...] | None = None
     """The columns it trains with; all but id, label and ``ignore`` when left out."""
     agreed_columns: tuple[str, ...] = ()
-    """The columns that the label holder's job may name, in ``monotone_constraints`` and
+    """The columns that the active party's job may name, in ``monotone_constraints`` and
     ``interaction_constraints``; there also groups of columns."""
     interaction_constraints: bool = False
-    """Whether the label holder's job may have them: it learns which of them hold the column of each
+    """Whether the active party's job may have them: it learns which of them hold the column of each
     opaque candidate."""
     category_sets: bool = False
-    """Whether columns are split by sets of categories where the label holder's job asks for it: it
+    """Whether columns are split by sets of categories where the active party's job asks for it: it
     learns which opaque candidates are categories of one column."""
     engines: Annotated[tuple[str, ...], AfterValidator(_known_engines)] = ("paillier", "ou")
     """The engines that this party takes part with."""
@@ -109,7 +109,7 @@ class PolicySection(Section):
         Mapping[str, Mapping[str, Any]], AfterValidator(_options_of_engines)
     ] = Field(default_factory=dict)
     """This party's own options of an engine, such as ``lattice = { hint_bytes = 100000000 }``; the
-    label holder's job says nothing about them."""
+    active party's job says nothing about them."""
     smallest_key: Annotated[int, Field(ge=0)] | None = None
     """Bits of the shortest key of an engine; the engine's own least when left out."""
     allow_weak_keys: bool = False
@@ -140,7 +140,7 @@ class PolicySection(Section):
     """Trainings within any day; one that goes on after a crash, on the same terms, is not counted
     again."""
     most_idle_days: Annotated[float, Field(gt=0)] = 30
-    """A training with which the label holder has not gone on for so many days is given up, and what
+    """A training with which the active party has not gone on for so many days is given up, and what
     it reserved of `most_equations_per_row` is free again."""
     most_equations_per_row: Annotated[float, Field(gt=0)] = 10_000
     """Sums that it answers about the same rows in all trainings together, divided by these rows; a
@@ -152,29 +152,29 @@ class PolicySection(Section):
     """Rows that may be scored within any hour, in batches and online together."""
     explain: Explain = "party"
     """What reasons for a score may say of this party: ``none``, its part as a whole (``party``), or
-    that of each of its columns, which have numbers and no names; the label holder then learns which
+    that of each of its columns, which have numbers and no names; the active party then learns which
     splits share a column. Asked when a model is activated."""
     transcript_bytes: Annotated[int, Field(ge=0)] = 2**30
     """Of each training, for the transcript with which an auditor can replay what this party
     answered; a party that takes part with 0 commits to nothing and signs nothing."""
     column_names: Literal["private", "shared"] = "private"
-    """Whether the label holder may learn which splits of a model are by which column, and the
+    """Whether the active party may learn which splits of a model are by which column, and the
     columns' names; what it has learned it keeps."""
     groups: tuple[str, ...] = ()
-    """Columns by whose groups the label holder may have encrypted numbers of people added, such as
+    """Columns by whose groups the active party may have encrypted numbers of people added, such as
     how many of them its model selects: for reports of whether it treats groups alike."""
     smallest_group: Annotated[int, Field(ge=2)] = 50
     """Groups of fewer people are joined with others before sums are shown, and rows are refused
     that differ from those of an earlier question by fewer people of a group."""
     group_names: Literal["private", "shared"] = "private"
-    """Whether the label holder sees the names of groups, or a number for each."""
+    """Whether the active party sees the names of groups, or a number for each."""
     most_group_questions_per_day: Annotated[int, Field(ge=0)] = 5
     """Questions about the groups of a column within any day, those that were refused included."""
     sign_cards: bool = False
-    """Whether a model card that the label holder sends is signed at once, if it fits this party's
+    """Whether a model card that the active party sends is signed at once, if it fits this party's
     share. Otherwise its owner signs with ``fedmq models card --sign``."""
     delete_models: bool = False
-    """Whether this party's share of a model is deleted when the label holder asks for it."""
+    """Whether this party's share of a model is deleted when the active party asks for it."""
     allow_unsealed: bool = False
     """Talk without seals in a federation without keys: its broker can read and forge all."""
     allow_leaky_engines: bool = False

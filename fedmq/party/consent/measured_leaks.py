@@ -49,7 +49,7 @@ _LABELS_OF_NODES = MeasuredLeak(
     (_CREDIT, "nodes shared", "label"),
 )
 _ORDER = MeasuredLeak(
-    "the label holder",
+    "the active party",
     "the order of people in a column of this party: pairs told apart, from 81 splits",
     "share",
     0.482,
@@ -57,7 +57,7 @@ _ORDER = MeasuredLeak(
     (_CREDIT, "partitions", "passive's order of rows, pairs told apart"),
 )
 _CELLS = MeasuredLeak(
-    "the label holder",
+    "the active party",
     "people placed between two cuts of this party's columns, from the sums of 25 trees",
     "share",
     0.001,
@@ -65,7 +65,7 @@ _CELLS = MeasuredLeak(
     (_CREDIT, _FROM_SUMS, "passive's cells between two cuts"),
 )
 _LINKED = MeasuredLeak(
-    "the label holder",
+    "the active party",
     "on which side of this party's cuts people are, if candidates keep their numbers",
     "accuracy",
     0.901,

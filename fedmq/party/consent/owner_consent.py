@@ -151,7 +151,7 @@ class OwnerConsent:
         """The request that ``header`` goes on with."""
         request = await self._store.of_session(header.session)
         if request is None and terms.kind == "alignment":
-            # One that the label holder's restart has ended is asked for anew, as another session.
+            # One that the active party's restart has ended is asked for anew, as another session.
             request = await self._store.unused(terms.peer, terms.digest)
             if request is not None and request.until <= self._clock():
                 return None

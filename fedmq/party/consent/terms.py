@@ -135,7 +135,7 @@ def _of_training(_: Mapping[str, Any], terms: Mapping[str, Any]) -> Iterator[tup
         yield "with", ", ".join(others)
     if terms["columns_named"]:
         yield "names your columns", ", ".join(terms["columns_named"])
-    yield "label holder learns", terms["label_holder_learns"]
+    yield "active party learns", terms["label_holder_learns"]
     yield "you learn", terms["this_party_learns"]
     if terms["known_leak"]:
         yield "known leak", terms["known_leak"]

@@ -206,7 +206,7 @@ class Page:
     path: str
     title: str
     only_active: bool = False
-    """Whether only the label holder has it."""
+    """Whether only the active party has it."""
 
 
 PAGES = (

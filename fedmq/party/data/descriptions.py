@@ -213,7 +213,7 @@ class DescribeModel:
 
 @dataclass(frozen=True, slots=True)
 class DescribeTree:
-    """Tree ``number`` of ``model``, as `tree_nodes` has it; the label holder's alone."""
+    """Tree ``number`` of ``model``, as `tree_nodes` has it; the active party's alone."""
 
     label: ClassVar[str] = "DescribeTree"
     state: Path

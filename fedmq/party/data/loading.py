@@ -169,10 +169,10 @@ def rows_in_order(party: str, table: Table, ids: Sequence[str]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class LoadActiveTable:
-    """The label holder's training table; ``evaluation`` is the share of rows to hold out.
+    """The active party's training table; ``evaluation`` is the share of rows to hold out.
 
     Several shares, by the names of sets, divide them; ``split`` says how rows are chosen. ``obj``
-    and ``custom_metric`` are the label holder's own functions, ``maximize`` as in
+    and ``custom_metric`` are the active party's own functions, ``maximize`` as in
     :class:`CustomMetric`.
     """
 
@@ -272,7 +272,7 @@ class LoadActiveTable:
 
 @dataclass(frozen=True, slots=True)
 class LoadPassiveTable:
-    """A feature holder's training table, of the features that may take part."""
+    """A passive party's training table, of the features that may take part."""
 
     label: ClassVar[str] = "LoadPassiveTable"
     party: str
@@ -322,7 +322,7 @@ def _digest(features: tuple[str, ...], *arrays: NDArray[np.float32]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActiveRows:
-    """The label holder's columns, float32 (known, features), of the rows that it knows.
+    """The active party's columns, float32 (known, features), of the rows that it knows.
 
     ``known``: which of the ids that were asked for they are, bool (ids,).
     """
@@ -333,7 +333,7 @@ class ActiveRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadActiveRows:
-    """The label holder's columns of the rows ``ids``; ``partial``: of those that it knows."""
+    """The active party's columns of the rows ``ids``; ``partial``: of those that it knows."""
 
     label: ClassVar[str] = "LoadActiveRows"
     party: str
@@ -358,7 +358,7 @@ class LoadActiveRows:
 
 @dataclass(frozen=True, slots=True)
 class LoadPassiveShare:
-    """A feature holder's share of ``model``; None where it has none."""
+    """A passive party's share of ``model``; None where it has none."""
 
     label: ClassVar[str] = "LoadPassiveShare"
     store: ModelStore
@@ -370,7 +370,7 @@ class LoadPassiveShare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadPassiveRows:
-    """A feature holder's share and the rows that it can answer for."""
+    """A passive party's share and the rows that it can answer for."""
 
     label: ClassVar[str] = "LoadPassiveRows"
     party: str

@@ -155,7 +155,7 @@ def _gauge(name: str, what: str, labels: tuple[str, ...], values: _Values) -> Me
 
 
 class ScoreCollector(Collector):
-    """Requests for scores at the label holder, and parties that do not answer it."""
+    """Requests for scores at the active party, and parties that do not answer it."""
 
     def __init__(self, predictions: PredictionService) -> None:
         self._predictions = predictions
@@ -167,7 +167,7 @@ class ScoreCollector(Collector):
 
 
 class AnsweringCollector(Collector):
-    """Questions that a feature holder was asked."""
+    """Questions that a passive party was asked."""
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering
@@ -176,7 +176,7 @@ class AnsweringCollector(Collector):
         """The metrics as they stand now."""
         answering = self._answering
         yield CounterMetricFamily(
-            "fedmq_online_questions", "Questions of the label holder", answering.questions
+            "fedmq_online_questions", "Questions of the active party", answering.questions
         )
         yield CounterMetricFamily(
             "fedmq_online_questions_turned_away",

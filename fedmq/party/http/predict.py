@@ -110,7 +110,7 @@ def _error_response(error: RequestError, headers: Mapping[str, str]) -> JSONResp
 
 
 def _from_arrow(body: bytes, request: Request, most_rows: int, most_bytes: int) -> PredictRequest:
-    """A stream with a column ``id``; any other column is a feature of the label holder."""
+    """A stream with a column ``id``; any other column is a feature of the active party."""
     arrow = _arrow()
     try:
         if unpacked_bytes(arrow, body) > most_bytes:

@@ -59,7 +59,7 @@ class DriftWatch:
         self.found: tuple[Drift, ...] = ()
         """How far each column has drifted, of models by which enough people were scored."""
         self.others: dict[str, bool] = {}
-        """At the label holder: which other parties said last that their columns drift."""
+        """At the active party: which other parties said last that their columns drift."""
         self._state = state
         self._section = section
         self._served = served

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class OnlineLane:
-    """Scores at the label holder, answers at the others: from a question to what is sent back.
+    """Scores at the active party, answers at the others: from a question to what is sent back.
 
     Raises DataError where the file of deployments is damaged, ConfigError where the folder of the
     question log cannot be used.

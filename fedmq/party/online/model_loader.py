@@ -39,7 +39,7 @@ class ReadModel:
 class ModelLoader:
     """Loads what ``deployments`` name, and again when its rows may be out of date.
 
-    The label holder's models go to ``scorer``, a feature holder's shares to ``answering``.
+    The active party's models go to ``scorer``, a passive party's shares to ``answering``.
     ``max_age``: seconds after which rows are compared with their source. From the first model on,
     the computations of ``pool`` give way to scores, as ``gate`` has it. ``reasons``: what this
     party publishes of its columns, by name.
@@ -91,7 +91,7 @@ class ModelLoader:
         """Whether the rows of ``model`` in memory are those of the source."""
         return bool(self._stamps.get(model) == self._source.stamp())
 
-    # The label holder's side
+    # The active party's side
 
     async def read(self, model: str, mode: Mode) -> ReadModel:
         """The model with its rows; it is not served yet.
@@ -118,7 +118,7 @@ class ModelLoader:
         self._loaded(read.served.id, read.stamp)
         self._forget_later()
 
-    # A feature holder's side
+    # A passive party's side
 
     def computation(self, model: str, left: tuple[int, ...], right: tuple[int, ...]) -> LoadShare:
         """What loads this party's share, whose chains are ``left`` and ``right``, and its rows."""

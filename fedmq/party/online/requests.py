@@ -51,7 +51,7 @@ class PredictRequest(BaseModel):
 
     ids: Annotated[list[Id], Field(min_length=1)]
     features: list[dict[str, float | str | None]] | None = None
-    """The label holder's own columns of each row, in place of what it has stored: numbers, and the
+    """The active party's own columns of each row, in place of what it has stored: numbers, and the
     text of categories."""
     base_margin: list[float] | list[list[float]] | None = None
     """Where each row starts, not at the model's base score: a margin, or one for each class."""
@@ -96,9 +96,9 @@ class RequestError(Exception):
 
 
 class PredictionService:
-    """Answers requests with the scores of ``scorer``, which is the label holder ``party``'s.
+    """Answers requests with the scores of ``scorer``, which is the active party ``party``'s.
 
-    A row that the label holder does not know gets no score, unless the request brings its
+    A row that the active party does not know gets no score, unless the request brings its
     features. A row that only other parties do not know gets a score if ``guesses_unknown``: its
     values there count as missing. ``comparable`` puts ids into the form in which the parties
     compare them.
@@ -161,7 +161,7 @@ class ScoreReason(BaseModel):
 
     party: str
     column: str | int | None = None
-    """The label holder's own by name, another party's by number; null: all of the party's."""
+    """The active party's own by name, another party's by number; null: all of the party's."""
     value: float
     text: str | None = None
     """What its owner publishes of it."""

@@ -122,7 +122,7 @@ class ServedModel:
 class ScoredRequest:
     """Scores of one request, by which model, and in which mode they were made.
 
-    ``scores.unknown`` has the rows that the label holder itself does not know, too.
+    ``scores.unknown`` has the rows that the active party itself does not know, too.
     ``contributions`` float32 (rows, players + 1): what each of ``players`` added to the margin, the
     bias last; None where nobody asked for reasons, or a score is guessed in part.
     """
@@ -494,7 +494,7 @@ class RequestPiece:
     model: ServedModel
     ids: Sequence[str]
     values: NDArray[np.float32]
-    """The label holder's own values, (rows, features)."""
+    """The active party's own values, (rows, features)."""
     deadline: float
     """By the event loop's clock."""
     outcome: asyncio.Future[OnlineScores]

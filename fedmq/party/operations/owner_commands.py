@@ -156,7 +156,7 @@ class PartyCommands(Service):
         return {"parties": self._parties, "admit": self._admit}
 
     async def _parties(self, _: Mapping[str, Any], __: OnProgress) -> list[dict[str, Any]]:
-        """All parties, the label holder first."""
+        """All parties, the active party first."""
         federation, refusals = self.context.federation, self.context.sealer.refusals
         return [
             {

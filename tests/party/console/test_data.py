@@ -26,7 +26,7 @@ def test_columns_are_drawn_with_the_cuts_of_a_training(
     expect(page.get_by_text(consoles.table("telco").name, exact=True)).to_be_visible()
     page.get_by_role("button", name="Read again").click()
     expect(page.get_by_text("The table was read again.")).to_be_visible()
-    expect(page.get_by_text("There are none. The label holder makes one")).to_be_visible()
+    expect(page.get_by_text("There are none. The active party makes one")).to_be_visible()
     # The name of a column alone: the page itself speaks of labels.
     shown = page.locator("table.columns th[scope=row]").all_inner_texts()
     assert [name.split()[0] for name in shown] == header

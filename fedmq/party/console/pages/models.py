@@ -93,7 +93,7 @@ async def _served(visit: Visit) -> dict[str, Any]:
 
 
 def _names(served: Mapping[str, Any], model: str) -> list[str]:
-    """The names that stand for ``model``; of a feature holder, whether it answers for it."""
+    """The names that stand for ``model``; of a passive party, whether it answers for it."""
     held = served["models"]
     if isinstance(held, Mapping):
         return [name for name, found in held.items() if found["model"] == model]
