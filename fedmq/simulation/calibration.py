@@ -37,7 +37,6 @@ from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
-from fedmq.protocol.training.decoys import DecoyActiveTraining
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from fedmq.simulation.in_process import MEMORY, run_machines
@@ -141,7 +140,7 @@ class Calibration:
         self._params, self._engine = params, engine
         self._pool = pool
         self._folder = folder
-        self._kind = DecoyActiveTraining if decoys else ActiveTraining
+        self._decoys = decoys
         self._random = np.random.default_rng(0)
 
     async def train(self, rows: int, expected: float | None = None) -> Measurement:
@@ -247,7 +246,7 @@ class Calibration:
         table = ActiveTable(own, names, self._label[chosen], np.zeros(rows, np.bool_))
         width = self._pool.parallelism
         machines: dict[str, Machine] = {
-            ACTIVE: self._kind(
+            ACTIVE: ActiveTraining(
                 "calibration",
                 ACTIVE,
                 tuple(self._passive),
@@ -255,6 +254,7 @@ class Calibration:
                 params,
                 engine,
                 parallelism=width,
+                decoys=self._decoys,
             )
         }
         for party, bins in self._passive.items():

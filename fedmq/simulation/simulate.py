@@ -26,7 +26,7 @@ from fedmq.privacy.registry import engine_named
 from fedmq.protocol.events import Report
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.training.active import ActiveTraining
-from fedmq.protocol.training.decoys import DecoyActiveTraining, check_decoys
+from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.protocol.training.passive import FindShare, PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable, PassiveTable
 from fedmq.simulation.in_process import MEMORY, in_own_loop, run_machines
@@ -217,9 +217,8 @@ def run_training(
         pool = _pool(surroundings, engine)
         await pool.start()
         width = pool.parallelism
-        kind = DecoyActiveTraining if surroundings.decoys else ActiveTraining
         machines: dict[str, Machine] = {
-            ACTIVE: kind(
+            ACTIVE: ActiveTraining(
                 "simulated",
                 ACTIVE,
                 tuple(others),
@@ -229,6 +228,7 @@ def run_training(
                 parallelism=width,
                 callbacks=called,
                 earlier=None if continue_from is None else continue_from.share,
+                decoys=surroundings.decoys,
             )
         }
         for party, features in others.items():

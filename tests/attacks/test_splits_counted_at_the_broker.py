@@ -30,7 +30,7 @@ from fedmq.privacy.engine import Engine
 from fedmq.privacy.engines.lattice import Lattice
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.machine import Machine
-from fedmq.protocol.training.decoys import DecoyActiveTraining
+from fedmq.protocol.training.active import ActiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.transport.sealing.connection import padded_length
 from tests.accountability.audited import AuditedDaemons
@@ -64,8 +64,8 @@ def hiding(federation: Federation) -> Mapping[str, Machine]:
         federation.evaluation,
         alignment="the same ids",
     )
-    machines[ACTIVE] = DecoyActiveTraining(
-        "model", ACTIVE, federation.peers, own, federation.params, federation.engine
+    machines[ACTIVE] = ActiveTraining(
+        "model", ACTIVE, federation.peers, own, federation.params, federation.engine, decoys=True
     )
     return machines
 

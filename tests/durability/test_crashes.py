@@ -277,7 +277,7 @@ def test_owners_are_asked_through_crashes_and_the_model_is_that_of_a_calm_run(se
         def build(saved: Any) -> Any:
             machine = machines[party](saved)
             if party in owners and not simulation.has_agreed(party):
-                machine._consent_within = 3600
+                machine._consent._within = 3600
             return machine
 
         return build

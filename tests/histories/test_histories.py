@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedmq.protocol.online.options import Mode
-from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.active_growth import ActiveGrowth
 from tests.histories.history import FOLDER, replay
 from tests.histories.online import MODES, replay_online
 from tests.histories.scenes import SCENES
@@ -59,12 +59,12 @@ def test_the_bad_link_is_in_the_history() -> None:
 
 def test_a_machine_that_decides_differently_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     builds, _ = SCENES["training"]
-    begin = ActiveTraining._begin_tree
+    begin = ActiveGrowth.begin
 
     def other_way_round(self: Any) -> None:
-        self.peers = tuple(reversed(self.peers))
+        self._asked = tuple(reversed(self._asked))
         begin(self)
-        self.peers = tuple(reversed(self.peers))
+        self._asked = tuple(reversed(self._asked))
 
-    monkeypatch.setattr(ActiveTraining, "_begin_tree", other_way_round)
+    monkeypatch.setattr(ActiveGrowth, "begin", other_way_round)
     assert any(today != recorded for _, recorded, today in replay("training", builds()))

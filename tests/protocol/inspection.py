@@ -24,7 +24,7 @@ from fedmq.boosting.objectives.registry import objective_of
 from fedmq.messages.array import Array, Bitmap
 from fedmq.messages.codec import encode
 from fedmq.messages.envelope import Envelope
-from fedmq.protocol.training.round import Round
+from fedmq.protocol.training.model import Round
 
 _LARGE = 2**24  # smaller integers are row numbers, pieces, lengths: they mean nothing by themselves
 _TELLING_ROWS = 16  # two-valued vectors over fewer rows are alike by chance

@@ -13,7 +13,7 @@ from fedmq.messages.array import Array, Bitmap, pack_payload
 from fedmq.messages.body import Body
 from fedmq.messages.envelope import Envelope
 from fedmq.messages.inference import InferenceHop
-from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.active_growth import ActiveGrowth
 from tests.protocol import hidden_rows_engine
 from tests.protocol.federation import ACTIVE, PAILLIER
 from tests.protocol.hidden_rows_engine import HiddenRows
@@ -170,19 +170,19 @@ def test_an_engine_that_forgets_its_mask_is_caught(monkeypatch: pytest.MonkeyPat
 def test_a_machine_that_tells_the_last_partition_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    split = ActiveTraining._split
+    split = ActiveGrowth._split
 
     def tell_everyone(self: Any, node: int, owner: int, record: int, left: Any, *more: Any) -> None:
         ended = not self._choice.expands_below(node)
         split(self, node, owner, record, left, *more)
-        for peer in self._askable:
-            if ended and peer != self._parties[owner]:
+        for peer in self._asked:
+            if ended and peer != self._terms.parties[owner]:
                 assignment = training.NodeAssignment(
                     tree=self.tree, node=node, left=Bitmap.of(left)
                 )
                 self._send(peer, assignment)
 
-    monkeypatch.setattr(ActiveTraining, "_split", tell_everyone)
+    monkeypatch.setattr(ActiveGrowth, "_split", tell_everyone)
     envelopes, secrets, _ = trained(MADE)
     assert "node assignment to telco tells a partition of the last level" in leaks(
         envelopes, secrets

@@ -50,8 +50,8 @@ from fedmq.privacy.registry import ENGINES, engine_named
 from fedmq.protocol.machine import UNLOADED
 from fedmq.protocol.records import ActiveTree, AnsweredSums, PassiveTree, Signing
 from fedmq.protocol.training.active import ActiveTraining
+from fedmq.protocol.training.active_growth import check_decoys
 from fedmq.protocol.training.continuation import terms_digest
-from fedmq.protocol.training.decoys import DecoyActiveTraining, check_decoys
 from fedmq.protocol.training.passive import PassiveTraining
 from fedmq.protocol.training.tables import ActiveTable
 
@@ -357,9 +357,8 @@ class TrainingService(Service):
         table: ActiveTable,
         progress: SavedProgress = NOTHING_SAVED,
     ) -> ActiveTraining:
-        kind = DecoyActiveTraining if job.decoys else ActiveTraining
         earlier = job.continue_from
-        return kind(
+        return ActiveTraining(
             session.model,
             self.context.party,
             self.context.federation.partners(job.parties),
@@ -372,6 +371,7 @@ class TrainingService(Service):
             signing=self._signing(session.id, session.attempt),
             earlier=None if earlier is None else self.context.model_store.active(earlier),
             category_sets=job.category_sets,
+            decoys=job.decoys,
         )
 
     # What its owner may ask

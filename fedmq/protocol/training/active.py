@@ -1,28 +1,39 @@
-"""What does the label holder do in a training (SecureBoost, Algorithm 2)?
+"""What does the active party do in a training (SecureBoost, Algorithm 2)?
 
-Per tree: gradients are derived and broadcast; per level, its nodes are summed by every party and
-scored; the winner of each node is split by its owner; the others learn who goes left.
+`ActiveTraining` is the machine: `states` says what is legal when, and each part of the machine has
+the handlers of some states. They follow one another as a session does:
+
+    READY, KEYING, OPENING   Opening       makes keys, sends the terms, takes each peer's setup
+    OPENING                  PeerConsents  the owners of peers may have to agree first
+    WALKING                  EarlierTrees  rows walk down the trees of a model that is continued
+    DERIVING, PAUSED         Rounds        gradients; a tree begins when the last is on all disks
+    GROWING, SPLITTING       ActiveGrowth  a tree: see `active_growth`
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.callbacks import Callbacks
-from fedmq.boosting.gradients import Gradients
+from fedmq.boosting.gradients import Gradients, most_value_bits
+from fedmq.boosting.model.continued import continued_active, places_digest, places_of
+from fedmq.boosting.model.cross_validated import CrossValidated
 from fedmq.boosting.model.share import ActiveShare
-from fedmq.boosting.model.tree import LABEL_HOLDER
+from fedmq.boosting.model.tree import Forest
 from fedmq.boosting.params import TrainParams
-from fedmq.boosting.splits import UNMARKED, ColumnMark
 from fedmq.errors import Inconsistent, MessageError, ProtocolError
 from fedmq.messages import training
-from fedmq.messages.array import Array, Bitmap, pack_payload
-from fedmq.privacy.engine import AskedNode, Best, BroadcastPiece, Engine, Question
-from fedmq.privacy.plan import Exchange, Plan, Reply, Values, single
+from fedmq.messages.body import SessionRefuse
+from fedmq.messages.inference import HopReply
+from fedmq.privacy.engine import Engine
+from fedmq.privacy.plan import Plan, Values, single
 from fedmq.protocol.events import (
     ComputationFailed,
     Finish,
@@ -30,48 +41,282 @@ from fedmq.protocol.events import (
     Report,
     Resume,
     Save,
+    Start,
 )
-from fedmq.protocol.machine import RunningPlan, on, on_message
+from fedmq.protocol.hops import Hop, Walked, WalkOn
+from fedmq.protocol.machine import Machine, Part, PeerConsents, on, on_message
 from fedmq.protocol.records import ActiveTree, Signing
-from fedmq.protocol.training.active_contests import ActiveContests
-from fedmq.protocol.training.answers import Answers
-from fedmq.protocol.training.columns import (
-    CandidateCategories,
-    CandidateConstraints,
-    CandidateSigns,
-    columns_by_sets,
+from fedmq.protocol.training.active_growth import (
+    ActiveGrowth,
+    Contests,
+    DecoyGrowth,
+    check_decoys,
 )
-from fedmq.protocol.training.computations import went_left
-from fedmq.protocol.training.consistency import NodeAnswer, RecordNumbers
-from fedmq.protocol.training.level import Level
-from fedmq.protocol.training.model_builder import ModelBuilder
-from fedmq.protocol.training.own_candidates import OwnCandidates
-from fedmq.protocol.training.split_choice import SplitChoice
+from fedmq.protocol.training.columns import category_places, columns_by_sets
+from fedmq.protocol.training.computations import BinTable
+from fedmq.protocol.training.continuation import continuing
+from fedmq.protocol.training.folds import FoldModels
+from fedmq.protocol.training.model import ModelBuilder
 from fedmq.protocol.training.states import (
-    BROADCAST,
-    DIRECTIONS,
+    ACTIVE_TRAINING,
+    ALL_READY,
+    CONTINUES,
+    EARLIER_MARGINS,
     GRADIENTS,
-    LEVEL_SCORED,
+    KEYS,
     MODEL_COMPLETE,
-    NEXT_LEVEL,
-    NEXT_TREE,
-    OFFER,
-    OWN_OFFERS,
-    QUESTION,
+    PEER_SETUP,
     RESTS,
     TREE_BEGINS,
     TREE_COMPLETE,
+    WALK,
     ActiveTrainingState,
 )
 from fedmq.protocol.training.tables import ActiveTable
-from fedmq.protocol.training.tree_builder import TreeBuilder
+from fedmq.protocol.training.terms import Acceptances, TrainingTerms
+from fedmq.protocol.training.transcripts import Transcripts
 
-__all__ = ["ActiveTraining"]
+__all__ = ["ActiveTraining", "EarlierTrees", "Opening", "Rounds"]
 
 State = ActiveTrainingState
 
 
-class ActiveTraining(ActiveContests):
+class Opening(Part):
+    """Makes keys, sends the terms, and takes what each peer accepts and sets up.
+
+    ``earlier``: the model that is continued, if there is one; each peer is told of which share it
+    needs.
+    """
+
+    def __init__(self, machine: ActiveTraining, earlier: ActiveShare | None) -> None:
+        super().__init__(machine)
+        self._training = machine
+        self._acceptances = machine.acceptances
+        self._earlier = earlier
+
+    @on(Start)
+    def _on_start(self, _: Start) -> None:
+        self._run(KEYS, self._keyed(), self._open)
+
+    def _keyed(self) -> Plan[tuple[BinMatrix, Values]]:
+        """Bin the active party's table, begin its model, and make the session's secrets."""
+        table, params = self._training.terms.table, self._training.terms.params
+        columns = tuple(category_places(table).values())
+        learning = ~table.evaluation
+        binning = BinTable(
+            table.values, learning, params.max_bin, columns, params.max_cat_to_onehot
+        )
+        bins = yield from single(binning)
+        yield from self._training.model.start()
+        public = yield from self._training.engine.open()
+        return bins, public
+
+    def _open(self, made: tuple[BinMatrix, Values]) -> None:
+        self._training.bins, public = made
+        terms = self._training.terms
+        opening = terms.opening(public)
+        for peer in terms.peers:
+            self._send(peer, self._about_earlier(peer, terms.constraints.opening(peer, opening)))
+        self._set_out_when_ready()
+
+    def _about_earlier(self, peer: str, opening: training.TrainingOpen) -> training.TrainingOpen:
+        share = self._earlier
+        if share is None:
+            return opening
+        known = places_of(share, peer) if peer in share.parties else ()
+        named = share.model_id if peer in share.parties else ""
+        return opening.model_copy(
+            update={
+                "earlier_model": named,
+                "earlier_trees": len(share.trees),
+                "earlier_places": places_digest(known),
+            }
+        )
+
+    @on_message(training.SessionAccept)
+    def _on_accept(self, peer: str, body: training.SessionAccept) -> None:
+        self._training.consents.answered(peer)
+        self._acceptances.add(peer, body, self._training.engine.largest_setup)
+        self._set_up(peer)
+
+    @on_message(training.EngineSetup)
+    def _on_setup(self, peer: str, body: training.EngineSetup) -> None:
+        self._acceptances.add_setup(peer, body.payload)
+        self._set_up(peer)
+
+    def _set_up(self, peer: str) -> None:
+        setup = self._acceptances.setup(peer)
+        if setup is not None:
+            plan = self._training.engine.setup(peer, setup)
+            self._run(PEER_SETUP, plan, partial(self._peer_ready, peer))
+
+    def _peer_ready(self, peer: str, _: None) -> None:
+        self._acceptances.mark_ready(peer)
+        self._set_out_when_ready()
+
+    def _set_out_when_ready(self) -> None:
+        if not self._acceptances.is_complete:
+            return
+        if self._earlier is None:
+            self._move(ALL_READY)
+            self._training.rounds.begin()
+        else:
+            self._move(CONTINUES)
+            self._training.earlier_trees.walk(self._earlier)
+
+    @on_message(SessionRefuse)
+    def _on_refuse(self, peer: str, body: SessionRefuse) -> None:
+        self._training.end_refused(peer, body)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddLeaves:
+    """The ``margins`` of rows after trees in whose ``leaves`` (rows, trees) they arrived."""
+
+    label: ClassVar[str] = "AddLeaves"
+    forest: Forest
+    leaves: NDArray[np.int32]
+    margins: NDArray[np.float32]
+
+    def run(self) -> NDArray[np.float32]:
+        return self.forest.added(self.leaves, self.margins)
+
+
+class EarlierTrees(Part):
+    """Walks all rows down the trees of an earlier model, as an inference does.
+
+    The margins where they arrive are those with which the first new round begins (XGBoost's
+    ``xgb_model``). In every attempt: a checkpoint may be of any tree, or of none.
+    """
+
+    def __init__(self, machine: ActiveTraining) -> None:
+        super().__init__(machine)
+        self._training = machine
+        self._table = machine.terms.table
+
+    def walk(self, share: ActiveShare) -> None:
+        """Let all rows walk down the trees of ``share``, from the roots on."""
+        self._share = share
+        self._forest = Forest.of(share.trees, share.params)
+        rows = len(self._table.label)
+        self._nodes = np.tile(self._forest.roots, rows)
+        self._hops: dict[tuple[str, int], Hop] = {}
+        self._hops_sent = self._walking = 0
+        self._walk_on(np.arange(rows * len(self._forest.roots)), None)
+
+    def _walk_on(self, pairs: NDArray[np.int64], left: NDArray[np.bool_] | None) -> None:
+        self._walking += 1
+        own, values = self._share.lookup_table, self._table.values
+        computation = WalkOn(self._forest, own, values, pairs, self._nodes[pairs], left)
+        self._run(WALK, single(computation), self._with_walked)
+
+    def _with_walked(self, walked: Walked) -> None:
+        self._walking -= 1
+        self._nodes[walked.pairs] = walked.nodes
+        for hop in walked.hops:
+            peer = self._share.parties[hop.owner]
+            self._hops_sent += 1
+            self._hops[peer, self._hops_sent] = hop
+            self._send(peer, hop.body(self._hops_sent))
+        if not self._walking and not self._hops:
+            leaves = self._nodes.reshape(len(self._table.label), -1)
+            adding = AddLeaves(self._forest, leaves, self._training.single_model.first_margin)
+            self._run(EARLIER_MARGINS, single(adding), self._with_margins)
+
+    @on_message(HopReply)
+    def _on_hop_reply(self, peer: str, body: HopReply) -> None:
+        hop = self._hops.get((peer, body.hop))
+        if hop is None or body.left.count != len(hop.pairs):
+            raise ProtocolError(f"directions for hop {body.hop} that were not asked for")
+        del self._hops[peer, body.hop]
+        self._walk_on(hop.pairs, body.left.numpy())
+
+    def _with_margins(self, margins: NDArray[np.float32]) -> None:
+        del self._forest, self._nodes
+        self._training.single_model.first_margin = margins
+        self._training.rounds.begin()
+
+
+class Rounds(Part):
+    """Between two trees: gradients are derived, and the last tree reaches every disk.
+
+    With ``paused`` no tree begins until its owner wants the session to go on.
+    """
+
+    def __init__(self, machine: ActiveTraining, *, paused: bool) -> None:
+        super().__init__(machine)
+        self._training = machine
+        self._model = machine.model
+        self._terms = machine.terms
+        self._paused = paused
+        self._unsaved: set[str] = set()
+        self._derived: tuple[Gradients, dict[str, float]] | None = None
+
+    def begin(self) -> None:
+        """Begin with the last tree that all parties have, or with none."""
+        saved, alone = len(self._model.saved), self._terms.trees_alone
+        self._model.rewind(self._training.acceptances.common_trees(saved, alone))
+        self._derive()
+
+    def _derive(self) -> None:
+        self._run(GRADIENTS, self._model.derive(), self._with_gradients)
+
+    def _with_gradients(self, derived: tuple[Gradients, dict[str, float]]) -> None:
+        self._derived = derived
+        self._begin_when_saved()
+
+    @on_message(training.TreeSaved)
+    def _on_saved(self, peer: str, body: training.TreeSaved) -> None:
+        if body.tree != self._model.next_tree - 1 or peer not in self._unsaved:
+            raise ProtocolError(f"tree {body.tree} was not to be saved")
+        self._unsaved.remove(peer)
+        self._begin_when_saved()
+
+    def _begin_when_saved(self) -> None:
+        """A tree begins when the one before it is on every disk: no crash costs more than one."""
+        if self._unsaved or self._derived is None:
+            return
+        tree, metrics = self._model.next_tree, self._derived[1]
+        if tree:
+            self._emit(Report(tree, self._terms.trees, "tree", metrics))
+        self._model.add_metrics(metrics)
+        if self._model.is_complete:
+            self._move(MODEL_COMPLETE)
+            self._training.end_complete()
+        elif self._paused:
+            self._move(RESTS)
+        else:
+            self._begin_tree()
+
+    @on(Pause)
+    def _on_pause(self, _: Pause) -> None:
+        self._paused = True
+
+    @on(Resume)
+    def _on_resume(self, _: Resume) -> None:
+        self._paused = False
+        if self._training.state is State.PAUSED:
+            self._begin_tree()
+
+    def _begin_tree(self) -> None:
+        self._move(TREE_BEGINS)
+        assert self._derived is not None
+        gradients, self._derived = self._derived[0], None
+        self._model.begin_tree()
+        self._training.grow(gradients)
+
+    def end_tree(self, saved: ActiveTree, peers: Sequence[str]) -> None:
+        """A tree has grown: ``peers`` save their parts of it, and this party ``saved``."""
+        self._move(TREE_COMPLETE)
+        # Sent before the checkpoint, so that all parties wait for their disks at the same time.
+        for peer in peers:
+            self._send(peer, training.TreeFinished(tree=saved.number))
+        self._unsaved = set(peers)
+        self._emit(Save(saved))
+        self._derive()
+
+
+class ActiveTraining(Machine):
     """Trains a model with ``peers``; finishes with an ``ActiveShare``.
 
     ``parallelism`` is the number of computations worth running at once. The order of ``peers``
@@ -79,11 +324,18 @@ class ActiveTraining(ActiveContests):
     are the trees of earlier attempts at the session; with ``paused`` none is added to them yet.
     With ``signing`` it keeps what peers sign, and signs too. ``callbacks`` may end it between
     rounds. Its trees continue those of ``earlier``, where there is one. ``category_sets``: whether
-    ``max_cat_to_onehot`` holds for columns of peers as well, where these agree.
+    ``max_cat_to_onehot`` holds for columns of peers as well, where these agree. With ``decoys``
+    nobody who counts messages learns whose columns split.
 
     Raises:
         ConfigError: parameters, engine and table do not fit together.
     """
+
+    TABLE = ACTIVE_TRAINING
+    PARTS = (Opening, PeerConsents, EarlierTrees, Rounds, ActiveGrowth, Contests)
+    failed_state = State.FAILED
+    interrupted_state = State.INTERRUPTED
+    ends_everywhere = True
 
     def __init__(
         self,
@@ -100,197 +352,83 @@ class ActiveTraining(ActiveContests):
         callbacks: Callbacks | None = None,
         earlier: ActiveShare | None = None,
         category_sets: bool = True,
+        decoys: bool = False,
     ) -> None:
-        super().__init__(
+        super().__init__(State.READY, peers)
+        if earlier is not None:
+            params = continuing(earlier, params, (party, *peers), table)
+        if decoys:
+            check_decoys(engine)
+        self.terms = TrainingTerms.of(
             model,
             party,
             peers,
             table,
             params,
             engine,
-            parallelism,
-            saved,
-            signing,
-            callbacks,
-            earlier,
+            category_sets=category_sets,
+            decoys=decoys,
         )
-        self._unsaved: set[str] = set()
-        self._paused = paused
-        self._category_sets = category_sets and params.max_cat_to_onehot is not None
-        self._derived: tuple[Gradients, dict[str, float]] | None = None
-        # Of the tree that grows:
-        self._candidates: OwnCandidates
-        self._builder: TreeBuilder
-        self._choice: SplitChoice
-        self._answers: Answers
-        self._to_broadcast = 0
-        self._records: RecordNumbers
-        self._level = Level(0, (), 0)
+        if signing is not None:
+            self.witness = Transcripts(self, party, peers, signing, active=party)
+        self.engine = engine.active(parallelism)
+        self.engine.start_session(~table.evaluation, most_value_bits(params), params.vector_outputs)
+        self.model: ModelBuilder | FoldModels
+        if table.folds:
+            self.model = FoldModels(table, params, engine, saved)
+        else:
+            self.model = ModelBuilder(table, params, engine, saved, callbacks)
+        self.acceptances = Acceptances(peers)
+        self.bins: BinMatrix
+        self._earlier = earlier
+        self.consents = PeerConsents(self)
+        self.earlier_trees = EarlierTrees(self)
+        self.rounds = Rounds(self, paused=paused)
+        self._growth: ActiveGrowth | None = None
+        """The tree that grows."""
+        for part in (Opening(self, earlier), self.consents, self.earlier_trees, self.rounds):
+            self._attach(part)
 
     @property
     def margins(self) -> NDArray[np.float32] | None:
         """Those of all rows by the trees so far; None where several models grow."""
-        return self._model.margins if isinstance(self._model, ModelBuilder) else None
+        return self.model.margins if isinstance(self.model, ModelBuilder) else None
 
     @property
-    def tree(self) -> int:
-        """The number of the tree that grows, from 0."""
-        return self._model.next_tree
+    def single_model(self) -> ModelBuilder:
+        """The model, where no cross-validation grows several."""
+        assert isinstance(self.model, ModelBuilder)
+        return self.model
 
     @property
     def rests(self) -> bool:
         return super().rests or self.state is State.PAUSED
 
-    def check(self) -> None:
-        if self.state in (State.GROWING, State.SPLITTING):
-            self._builder.check()
-
-    def _opening(self, public: Values) -> training.TrainingOpen:
-        opening = super()._opening(public)
-        if self._category_sets:
-            return opening
-        return opening.model_copy(update={"max_cat_to_onehot": 0})
-
-    # A tree begins
-
-    def _begin(self) -> None:
-        """Begin with the last tree that all parties have, or with none."""
-        alone, saved = self._model.trees_alone, len(self._model.saved)
-        self._model.rewind(self._handshake.common_trees(saved, alone))
-        self._derive()
-
-    def _derive(self) -> None:
-        self._run(GRADIENTS, self._model.derive(), self._with_gradients)
-
-    def _with_gradients(self, derived: tuple[Gradients, dict[str, float]]) -> None:
-        self._derived = derived
-        self._begin_when_saved()
-
-    @on_message(training.TreeSaved)
-    def _on_saved(self, peer: str, body: training.TreeSaved) -> None:
-        if body.tree != self.tree - 1 or peer not in self._unsaved:
-            raise ProtocolError(f"tree {body.tree} was not to be saved")
-        self._unsaved.remove(peer)
-        self._begin_when_saved()
-
-    def _begin_when_saved(self) -> None:
-        """A tree begins when the one before it is on every disk: no crash costs more than one."""
-        if self._unsaved or self._derived is None:
-            return
-        metrics = self._derived[1]
-        if self.tree:
-            self._emit(Report(self.tree, self._model.total_trees, "tree", metrics))
-        self._model.add_metrics(metrics)
-        if self._model.is_complete:
-            self._move(MODEL_COMPLETE)
-            self._finish()
-        elif self._paused:
-            self._move(RESTS)
-        else:
-            self._begin_tree()
-
-    @on(Pause)
-    def _on_pause(self, _: Pause) -> None:
-        self._paused = True
-
-    @on(Resume)
-    def _on_resume(self, _: Resume) -> None:
-        self._paused = False
-        if self.state is State.PAUSED:
-            self._begin_tree()
-
-    def _begin_tree(self) -> None:
-        self._move(TREE_BEGINS)
-        assert self._derived is not None
-        gradients, self._derived = self._derived[0], None
-        self._model.begin_tree()
-        self._records = RecordNumbers(self._model.next_records(self._parties))
-        signed = self._handshake.signed
-        constrained = self._constraints.hold(signed)
-        interactions = len(self._params.interaction_constraints)
-        self._builder = TreeBuilder(
-            gradients,
-            self._params,
-            self._model.residuals(),
-            constrained=constrained,
-            interacting=interactions > 0,
-        )
-        self._choice = SplitChoice(self._params)
-        self._answers = Answers(
-            self._builder,
-            self._params,
-            self._spec,
-            {peer: owner for owner, peer in enumerate(self._parties)},
-            CandidateSigns(signed),
-            CandidateConstraints(interactions),
-            CandidateCategories(self._handshake.by_sets if self._category_sets else ()),
-        )
-        self._candidates = OwnCandidates(
-            self._bins,
-            self._constraints.signs,
-            self._constraints.interactions,
-            self._params,
-            self._builder,
-            self._spec.first_order,
-            self._table.turns,
-        )
-        plans = self._engine.broadcast(gradients) if self._askable else ()
-        self._to_broadcast = len(plans)
-        for peer in self._askable:
-            self._send(peer, training.TreeStarted(tree=self.tree, pieces=len(plans)))
-        for number, plan in enumerate(plans):
-            self._run(BROADCAST, plan, partial(self._broadcast, number))
-        if plans and self.tree + 1 < self._model.total_trees:
-            for preparation in self._engine.prepare():
-                self._run(NEXT_TREE, preparation, lambda _: None)
-        self._ask_level()
-
     @property
-    def _askable(self) -> tuple[str, ...]:
-        return () if self.tree < self._model.trees_alone else self.peers
+    def awaits_consent(self) -> bool:
+        return bool(self.consents)
 
-    def _broadcast(self, number: int, piece: BroadcastPiece) -> None:
-        self._to_broadcast -= 1
-        body = training.GradientBroadcast(
-            tree=self.tree,
-            piece=number,
-            rows=Array.of(piece.rows),
-            payload=pack_payload(piece.values),
+    def check(self) -> None:
+        if self._growth is not None and self.state in (State.GROWING, State.SPLITTING):
+            self._growth.check()
+
+    def grow(self, gradients: Gradients) -> None:
+        """Let a tree grow from ``gradients``."""
+        kind = DecoyGrowth if self.terms.decoys else ActiveGrowth
+        self._growth = kind(
+            self,
+            self.terms,
+            self.engine,
+            self.acceptances,
+            self.model,
+            self.bins,
+            gradients,
+            self.rounds.end_tree,
         )
-        for peer in self._askable:
-            self._send(peer, body)
-
-    # A level: every party's candidates are summed and scored
-
-    def _ask_level(self) -> None:
-        nodes = self._builder.level
-        self._level = Level(self.tree, nodes, 1 + len(self._askable))
-        self._await_contests(self._level, self._builder, self._askable)
-        if self._askable:
-            level = [AskedNode(self.tree, node, self._builder.carrying(node)) for node in nodes]
-            for question in self._engine.ask_level(level):
-                self._ask(question)
-        # Behind the questions, whose answers take longer.
-        computation = self._candidates.scored(nodes)
-        self._run(OWN_OFFERS, single(computation), partial(self._with_offers, nodes, LABEL_HOLDER))
-
-    def _ask(self, question: Question) -> None:
-        nodes = [asked.node for asked in question.nodes]
-        for owner, peer in enumerate(self._askable, start=1):
-            most, about = self._handshake.candidates(peer), NodeAnswer(peer, self.tree, nodes[0])
-            plan: Plan[object] = self._answers.scored(question, peer, most)
-            then = partial(self._with_offers, nodes, owner)
-            if self._spec.hides_sums:
-                plan = self._answers.counted(question, peer, most)
-                then = partial(self._with_counts, peer, nodes)
-            self._run(OFFER, plan, then, partial(self._on_exchange, peer, nodes[0]), about)
-        for node, parts in question.parts().items():
-            for number, part in enumerate(parts):
-                self._run(QUESTION, part, partial(self._with_part, node, number))
-
-    def _with_part(self, node: int, number: int, pieces: Sequence[Values]) -> None:
-        self._level.add_part(node, number, pieces)
-        self._at_end(self._send_requests)
+        self._attach(self._growth)
+        if self._growth.contests is not None:
+            self._attach(self._growth.contests)
+        self._growth.begin()
 
     def _on_computation_failed(self, event: ComputationFailed) -> None:
         """Everybody reads of sums that cannot be true, and whose they are."""
@@ -302,154 +440,20 @@ class ActiveTraining(ActiveContests):
         else:
             super()._on_computation_failed(event)
 
-    def _on_exchange(self, peer: str, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
-        assert isinstance(step, Exchange)
-        most = self._handshake.candidates(peer)
-        rows = {asked: len(self._builder.carrying(asked)) for asked in step.later or (node,)}
-        largest = {asked: self._engine.largest_reply(most, held) for asked, held in rows.items()}
-        self._level.ask(peer, largest, step, run)
-        self._at_end(self._send_requests)
+    def end_refused(self, peer: str, body: SessionRefuse) -> None:
+        """End: ``peer`` takes no part."""
+        self._refused(peer, body)
 
-    def _send_requests(self) -> None:
-        """The exchanges that came up together travel as one request per peer and round."""
-        for peer, body in self._level.requests():
-            self._send(peer, body)
-
-    @on_message(training.HistogramReply)
-    def _on_reply(self, peer: str, body: training.HistogramReply) -> None:
-        self._check_broadcast(body.node)
-        self._answers.take_marks(peer, body, self._handshake.candidates(peer))
-        if (complete := self._level.reply(peer, body)) is not None:
-            self._resume(*complete)
-
-    @on_message(training.NodeDeclined)
-    def _on_declined(self, peer: str, body: training.NodeDeclined) -> None:
-        self._check_broadcast(body.node)
-        self._level.decline(peer, self._parties.index(peer), body)
-        self._answers.check_declined(peer, body.node, self._handshake.smallest_node(peer))
-        self._split_when_scored()
-
-    def _check_broadcast(self, node: int) -> None:
-        if self._to_broadcast:
-            raise ProtocolError(f"an answer about node {node} before all gradients were sent")
-
-    def _with_offers(self, nodes: Sequence[int], owner: int, offers: Sequence[Best]) -> None:
-        self._level.add_offers(nodes, owner, offers)
-        if owner == LABEL_HOLDER and self._spec.hides_sums:
-            self._contest()
-        self._split_when_scored()
-
-    # Splits
-
-    def _split_when_scored(self) -> None:
-        if self._level.is_scored:
-            self._move(LEVEL_SCORED)
-            self._choice.add(self._level)
-            self._split_next()
-
-    def _split_next(self) -> None:
-        """Split what the driver has next, until somebody has to be asked."""
-        while offers := self._choice.pop():
-            for node, owner, best in offers:
-                if owner == LABEL_HOLDER:
-                    self._split_own(node, best)
-                else:
-                    self._ask_split(node, self._parties[owner], best)
-            if not self._level.is_split or self._goes_down():
-                return
-        self._end_tree()
-
-    def _ask_split(self, node: int, peer: str, best: Best) -> None:
-        self._level.await_split(node, peer, best)
-        reading = self._engine.read_directions(peer, self.tree, node, self._builder.rows(node))
-        then, ask = partial(self._with_directions, node), partial(self._ask_directions, node)
-        self._run(DIRECTIONS, reading, then, ask)
-
-    def _ask_directions(self, node: int, step: Exchange | Reply, run: RunningPlan) -> None:
-        assert isinstance(step, Exchange)
-        self._level.ask_directions(node, step.pieces, run)
-        for peer, body in self._level.decisions():
-            if isinstance(body, training.SplitDecision):
-                self._records.expect(peer, body.node)
-            self._send(peer, body)
-
-    def _split_own(self, node: int, best: Best) -> None:
-        candidates, split = self._candidates.split(node, best)
-        record = self._model.record(candidates, split)
-        left = went_left(self._model.records, record, self._table.values, self._builder.rows(node))
-        self._split(node, LABEL_HOLDER, record, left, best.mark_of(split), best.gain)
-
-    @on_message(training.SplitOutcome)
-    def _on_outcome(self, peer: str, body: training.SplitOutcome) -> None:
-        self._level.check_split(peer, body)
-        rows = self._table.label if self._spec.hides_rows else self._builder.rows(body.node)
-        self._level.check_directions(body, len(rows))
-        self._records.check(NodeAnswer(peer, self.tree, body.node), body.record)
-        self._resume(self._level.take_outcome(body), body.left.numpy())
-
-    def _with_directions(self, node: int, left: NDArray[np.bool_]) -> None:
-        if self._spec.hides_rows:
-            left = left[self._builder.rows(node)]
-        best = self._choice.best(node)
-        peer, record = self._level.end_split(node)
-        column, gain = UNMARKED, best.gain
-        if best.left is not None:
-            sums, claim = self._builder.left_totals(node, left), NodeAnswer(peer, self.tree, node)
-            column = claim.mark(sums, best)
-        if self._spec.hides_sums:
-            gain = self._contests.gain(peer, node, left)
-        self._split(node, self._parties.index(peer), record, left, column, gain)
-        self._go_on_when_split()
-
-    def _go_on_when_split(self) -> None:
-        if self._level.is_split and not self._goes_down():
-            self._split_next()
-
-    def _split(
-        self,
-        node: int,
-        owner: int,
-        record: int,
-        left: NDArray[np.bool_],
-        column: ColumnMark,
-        gain: float,
-    ) -> None:
-        expands = self._choice.expands_below(node)
-        self._builder.split(node, owner, record, gain, left, column, expands=expands)
-        if not expands or self._spec.hides_rows:
-            return  # at the last level nobody but the owner learns the partition
-        assignment = training.NodeAssignment(tree=self.tree, node=node, left=Bitmap.of(left))
-        self._assign(owner, assignment)
-
-    def _assign(self, owner: int, assignment: training.NodeAssignment) -> None:
-        for peer in self._askable:
-            if peer != self._parties[owner]:
-                self._send(peer, assignment)
-
-    def _goes_down(self) -> bool:
-        """Ask about the children of what was split; false where none may be split."""
-        if not self._builder.next_level():
-            return False
-        self._move(NEXT_LEVEL)
-        self._ask_level()
-        return True
-
-    def _end_tree(self) -> None:
-        self._move(TREE_COMPLETE)
-        # Sent before the checkpoint, so that all parties wait for their disks at the same time.
-        for peer in self._askable:
-            self._send(peer, training.TreeFinished(tree=self.tree))
-        self._unsaved = set(self._askable)
-        self._emit(Save(self._model.add(*self._builder.finish())))
-        self._derive()
-
-    def _finish(self) -> None:
-        for peer in self.peers:
-            self._send(peer, training.SessionFinished(trees=self.tree))
-        withheld = self._handshake.withheld
-        made = self._model.finished(self._model_id, self._parties, withheld)
+    def end_complete(self) -> None:
+        """End with the model."""
+        terms = self.terms
+        for peer in terms.peers:
+            self._send(peer, training.SessionFinished(trees=self.model.next_tree))
+        made = self.model.finished(terms.model, terms.parties, self.acceptances.withheld)
         if isinstance(made, ActiveShare):
-            columns = columns_by_sets(self._table, self._bins.cuts)
+            columns = columns_by_sets(terms.table, self.bins.cuts)
             table = made.lookup_table.model_copy(update={"category_columns": columns})
             made = made.model_copy(update={"lookup_table": table})
-        self._emit(Finish(self._finished(made)))
+        if self._earlier is not None and not isinstance(made, CrossValidated):
+            made = continued_active(self._earlier, made)
+        self._emit(Finish(made))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedmq.boosting.params import TrainParams
-from fedmq.protocol.training.round import Round
+from fedmq.protocol.training.model import Round
 
 FIRST = np.zeros((4, 3), np.float32)
 CLASSES = TrainParams(objective="multi:softprob", num_class=3)

@@ -1,14 +1,17 @@
-"""Which trees and margins are there so far? The label holder's model, also over attempts."""
+"""Which trees and margins are there so far? The active party's model, also over attempts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting.callbacks import Callbacks, EarlyStopping
+from fedmq.boosting.dart import Dart
 from fedmq.boosting.gradients import Gradients
 from fedmq.boosting.metrics import watched_maximizes
 from fedmq.boosting.model.share import ActiveShare, Withheld
@@ -21,12 +24,177 @@ from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan, single
 from fedmq.protocol.records import ActiveTree, all_records
 from fedmq.protocol.training.computations import DeriveGradients, EstimateBaseScore, recorded
-from fedmq.protocol.training.dart_round import DartRound
-from fedmq.protocol.training.round import Round
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.tree_builder import Residuals
 
-__all__ = ["ModelBuilder"]
+__all__ = ["DartMargins", "DartRound", "ModelBuilder", "Round", "TreeIncrements"]
+
+
+class Round:
+    """The ``margin`` that a round begins with, and what its trees have added so far.
+
+    float32 (rows,), or (rows, classes). The gradients of all its trees are those of the margins at
+    the beginning.
+    """
+
+    def __init__(self, margin: NDArray[np.float32], params: TrainParams) -> None:
+        self.margin = margin
+        self._params = params
+        self._added: list[NDArray[np.float32]] = []
+
+    @property
+    def evaluated(self) -> NDArray[np.float32]:
+        """The margins that are scored: the same."""
+        return self.margin
+
+    @property
+    def tree_weights(self) -> tuple[float, ...]:
+        """All trees weigh the same."""
+        return ()
+
+    def refresh(self) -> Plan[None]:
+        """The margins are made as trees are added."""
+        yield from ()
+
+    def add(self, increments: NDArray[np.float32]) -> None:
+        """The next tree adds ``increments``; after the last one a new round begins.
+
+        (rows,), or (rows, outputs) where leaves are vectors.
+        """
+        self._added.append(increments)
+        if len(self._added) < self._params.trees_per_round:
+            return
+        columns = self.margin.reshape(len(self.margin), -1).copy()
+        for tree, added in enumerate(self._added):  # one by one, as XGBoost adds them
+            first, vectors = self._params.output_of(tree), added.reshape(len(added), -1)
+            columns[:, first : first + vectors.shape[1]] += vectors
+        self.margin = columns.reshape(self.margin.shape)
+        self._added = []
+
+    def saved(self) -> NDArray[np.float32]:
+        """What a checkpoint keeps: the margin, beside it what the trees so far have added.
+
+        float32 (rows,) where a round is one tree with a number in each leaf, else (rows, outputs +
+        what leaves have of the trees so far).
+        """
+        if self._params.trees_per_round == 1:
+            return self.margin
+        return np.column_stack((self.margin, *self._added))
+
+    def restore(self, saved: Sequence[NDArray[np.float32] | None]) -> bool:
+        """Go on from what the checkpoints of all trees kept; whether the last has anything.
+
+        Its shape may be lost.
+        """
+        if not saved:
+            return True
+        if saved[-1] is None:
+            return False
+        columns = saved[-1].reshape(len(self.margin), -1)
+        outputs, width = self._params.outputs, self._params.vector_outputs
+        self.margin = np.ascontiguousarray(columns[:, :outputs]).reshape(self.margin.shape)
+        trees = columns[:, outputs:].T.reshape(-1, width, len(columns))
+        self._added = [tree.T if width > 1 else tree[0] for tree in trees]
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeIncrements:
+    """What a tree adds to each row, before it is weighed: ``values[codes]``, float32 (rows,).
+
+    A leaf has one value, so that a code of a byte or two stands for it.
+    """
+
+    values: NDArray[np.float32]
+    codes: NDArray[np.unsignedinteger]
+
+    @classmethod
+    def of(cls, increments: NDArray[np.float32]) -> Self:
+        """``increments`` (rows,), packed."""
+        values, codes = np.unique(increments, return_inverse=True)
+        return cls(values, codes.astype(np.min_scalar_type(len(values))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DartMargins:
+    """The margins with all ``trees``, and those without the ``dropped``; of the shape of ``first``.
+
+    Each tree counts ``weights`` times, and adds to the margin that ``outputs`` name. They are added
+    one by one in float32, as XGBoost adds them.
+    """
+
+    label: ClassVar[str] = "DartMargins"
+    first: NDArray[np.float32]
+    trees: tuple[TreeIncrements, ...]
+    outputs: tuple[int, ...]
+    weights: NDArray[np.float32]
+    dropped: tuple[int, ...]
+
+    def run(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        whole = self.first.reshape(len(self.first), -1).copy()
+        without = whole.copy()
+        for number, (tree, output) in enumerate(zip(self.trees, self.outputs, strict=True)):
+            added = (tree.values * self.weights[number])[tree.codes]
+            whole[:, output] += added
+            if number not in self.dropped:
+                without[:, output] += added
+        shape = self.first.shape
+        return whole.reshape(shape), without.reshape(shape)
+
+
+class DartRound:
+    """The ``margin`` from which the trees of a round grow, and the ``evaluated`` one of all trees.
+
+    Both float32 (rows,), or (rows, classes), like the ``first`` margin; :meth:`refresh` makes them.
+    """
+
+    def __init__(self, first: NDArray[np.float32], params: TrainParams) -> None:
+        self.margin = self.evaluated = first
+        self._first = first
+        self._params = params
+        self._dart = Dart(params)
+        self._trees: list[TreeIncrements] = []
+        self._last = np.empty(0, np.float32)
+        self._stale = False
+
+    @property
+    def tree_weights(self) -> tuple[float, ...]:
+        """What each tree weighs."""
+        return tuple(map(float, self._dart.weights))
+
+    def add(self, increments: NDArray[np.float32]) -> None:
+        """The next tree adds ``increments`` (rows,); after the last one a new round begins."""
+        self._last = increments
+        self._trees.append(TreeIncrements.of(increments))
+        if len(self._trees) % self._params.trees_per_round == 0:
+            self._dart.end_round()
+            self._stale = True
+
+    def refresh(self) -> Plan[None]:
+        """Make the margins of a round that has begun."""
+        if not self._stale:
+            return
+        weights = self._dart.weights
+        trees = tuple(self._trees[: len(weights)])
+        outputs = tuple(self._params.output_of(tree) for tree in range(len(trees)))
+        self.evaluated, self.margin = yield from single(
+            DartMargins(self._first, trees, outputs, np.array(weights), self._dart.dropped)
+        )
+        self._stale = False
+
+    def saved(self) -> NDArray[np.float32]:
+        """What a checkpoint keeps: what the last tree adds, float32 (rows,)."""
+        return self._last
+
+    def restore(self, saved: Sequence[NDArray[np.float32] | None]) -> bool:
+        """Go on from the checkpoints of all trees; whether nothing of them is lost."""
+        kept = [increments for increments in saved if increments is not None]
+        if len(kept) < len(saved):
+            return False
+        self._trees = [TreeIncrements.of(increments) for increments in kept]
+        self._dart = Dart(self._params, len(kept) // self._params.trees_per_round)
+        self._stale = True
+        return True
 
 
 class ModelBuilder:

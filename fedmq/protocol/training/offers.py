@@ -1,25 +1,95 @@
-"""What is a party's answer about a level worth, once it is known that it can be true?"""
+"""What is each party's best split of a node worth, and who wins?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmq.boosting.binning import BinMatrix
+from fedmq.boosting.model.tree import LABEL_HOLDER
 from fedmq.boosting.params import TrainParams
+from fedmq.boosting.splits import CandidateTable, CategorySet, ColumnsInPath, Driver, first_named
 from fedmq.errors import MessageError
 from fedmq.messages.training import HistogramReply
 from fedmq.privacy.engine import Best, Engine, HiddenSums, Question, Sums
 from fedmq.privacy.plan import Compute, Plan
+from fedmq.protocol.training.candidates import NodeCandidates
 from fedmq.protocol.training.columns import (
     CandidateCategories,
     CandidateConstraints,
     CandidateSigns,
 )
-from fedmq.protocol.training.computations import ScoreCandidates
+from fedmq.protocol.training.computations import ScoreCandidates, ScoreOwnCandidates
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer, ScoreAnswers
+from fedmq.protocol.training.level import Level
 from fedmq.protocol.training.tree_builder import TreeBuilder
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "OwnCandidates", "SplitChoice"]
+
+
+class OwnCandidates:
+    """The candidates over ``bins`` while the tree of ``builder`` grows.
+
+    ``signs`` int8 and ``constraints`` uint64 (columns,): the monotone constraint of each column,
+    and the interaction constraints that hold it.
+    ``first_order``: whether they are scored by g alone, as the others' are. ``turns``: so many
+    models grow a tree each, and draw the same columns for it.
+    """
+
+    def __init__(
+        self,
+        bins: BinMatrix,
+        signs: NDArray[np.int8],
+        constraints: NDArray[np.uint64],
+        params: TrainParams,
+        builder: TreeBuilder,
+        first_order: bool,
+        turns: int = 1,
+    ) -> None:
+        self._bins = bins
+        self._signs = signs
+        self._columns = ColumnsInPath(constraints)
+        self._params = params
+        self._builder = builder
+        self._first_order = first_order
+        self._candidates = NodeCandidates(bins, params, builder.gradients.tree // turns)
+
+    def of_node(self, node: int) -> CandidateTable:
+        """Those of a node."""
+        return self._candidates.of_node(node)
+
+    def split(self, node: int, best: Best) -> tuple[CandidateTable, int | CategorySet]:
+        """``node`` is split by its ``best``; all of the node's, and which of those that tie."""
+        candidates = self.of_node(node)
+        split = first_named(candidates, best.candidates, best.sets)
+        first = split if isinstance(split, int) else int(split.right[0])
+        self._columns.split(node, int(candidates.columns[first]))
+        return candidates, split
+
+    def scored(self, nodes: Sequence[int]) -> ScoreOwnCandidates:
+        """The computation of the best of them in each of ``nodes``."""
+        builder = self._builder
+        candidates = [self.of_node(node) for node in nodes]
+        return ScoreOwnCandidates(
+            self._bins,
+            candidates,
+            builder.gradients,
+            [builder.carrying(node) for node in nodes],
+            [builder.totals(node) for node in nodes],
+            self._params,
+            [
+                builder.monotone(node, self._signs[offered.columns])
+                for node, offered in zip(nodes, candidates, strict=True)
+            ],
+            [
+                builder.interactions(node, LABEL_HOLDER, self._columns.of(node, offered.columns))
+                for node, offered in zip(nodes, candidates, strict=True)
+            ],
+            self._first_order,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +191,35 @@ class Answers:
         )
         bounds = builder.bounds(claim.node) if self.engine.exact else None
         return ScoreAnswer(score, bounds)
+
+
+class SplitChoice:
+    """The best offer for each scored node of a tree, and its owner."""
+
+    def __init__(self, params: TrainParams) -> None:
+        self._driver = Driver(params)
+        self._winners: dict[int, tuple[int, Best]] = {}
+
+    def add(self, level: Level) -> None:
+        """Choose among the offers for each node of a level that is scored."""
+        for node in level.nodes:
+            self._winners[node] = _winner(level.offers(node))
+            self._driver.push(node, self._winners[node][1].gain)
+
+    def pop(self) -> Sequence[tuple[int, int, Best]]:
+        """Node, owner and offer of what is split next; nothing when the tree has grown."""
+        return [(node, *self._winners[node]) for node in self._driver.pop()]
+
+    def best(self, node: int) -> Best:
+        """The offer for ``node``."""
+        return self._winners[node][1]
+
+    def expands_below(self, node: int) -> bool:
+        """Whether the children of ``node``, which was popped, may be split."""
+        return self._driver.expands_below(node)
+
+
+def _winner(offers: Mapping[int, Best]) -> tuple[int, Best]:
+    """The owner of the best offer, and the offer; the first owner wins ties."""
+    owner = max(offers, key=lambda owner: (offers[owner].gain, -owner))
+    return owner, offers[owner]

@@ -25,7 +25,7 @@ from fedmq.boosting.splits import CandidateTable, CategorySet
 from fedmq.privacy.engine import Engine
 from fedmq.privacy.plan import Plan
 from fedmq.protocol.records import ActiveTree
-from fedmq.protocol.training.model_builder import ModelBuilder
+from fedmq.protocol.training.model import ModelBuilder
 from fedmq.protocol.training.tables import ActiveTable
 from fedmq.protocol.training.tree_builder import Residuals
 
