@@ -22,7 +22,6 @@ from fedmq.party.compute.processes import ProcessPool
 from fedmq.party.operations.broker import BrokerLatency
 from fedmq.privacy.registry import engine_named
 from fedmq.protocol.training.active_growth import check_decoys
-from fedmq.simulation.active_table import ACTIVE
 from fedmq.simulation.calibration import Calibration, Measurement
 from fedmq.simulation.in_process import in_own_loop
 from fedmq.simulation.tables import ACTIVE

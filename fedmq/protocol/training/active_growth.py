@@ -22,8 +22,15 @@ from fedmq.boosting.splits import UNMARKED, ColumnMark
 from fedmq.errors import ConfigError, ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, Bitmap, pack_payload
-from fedmq.privacy.contest import Contest
-from fedmq.privacy.engine import ActiveHalf, AskedNode, Best, BroadcastPiece, Engine, Question
+from fedmq.privacy.engine import (
+    ActiveHalf,
+    AskedNode,
+    Best,
+    BroadcastPiece,
+    Contest,
+    Engine,
+    Question,
+)
 from fedmq.privacy.plan import Exchange, Handed, HandOn, Plan, Reply, Values, single
 from fedmq.protocol.machine import Machine, Part, RunningPlan, on_message
 from fedmq.protocol.records import ActiveTree

@@ -15,8 +15,7 @@ from fedmq.boosting.splits import SMALLEST_GAIN
 from fedmq.errors import ProtocolError
 from fedmq.messages import training
 from fedmq.messages.array import Array, pack_payload, payload_bytes, unpack_payload
-from fedmq.privacy.contest import Contest, Place
-from fedmq.privacy.engine import Best, Extent
+from fedmq.privacy.engine import Best, Contest, Extent, Place
 from fedmq.privacy.plan import Exchange, Values
 from fedmq.protocol.machine import RunningPlan
 from fedmq.protocol.training.consistency import NodeAnswer
