@@ -1,4 +1,4 @@
-"""What may a record of a transcript hold? It comes from whom it is to clear or to convict."""
+"""What may a record of a transcript hold? It comes from the party that it clears or convicts."""
 
 from __future__ import annotations
 

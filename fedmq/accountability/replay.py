@@ -154,7 +154,7 @@ class _ReplayedTraining(PassiveTraining):
 
 
 class _WithoutGradients(PassiveHalf):
-    """``half``, but for ``thin`` trees: of these it answers nothing about every node."""
+    """``half``, except for ``thin`` trees, about whose nodes it answers nothing."""
 
     def __init__(self, half: PassiveHalf, thin: frozenset[int]) -> None:
         self._half = half

@@ -16,7 +16,7 @@ _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EACCES}
 def write_atomically(path: Path, content: str | bytes, mode: int = 0o666) -> None:
     """Put a file with ``content`` (text as UTF-8) at ``path``, in place of the one there.
 
-    Whoever reads ``path``, also after a crash or a loss of power, finds the old file or the new
+    A reader of ``path``, also after a crash or a loss of power, finds the old file or the new
     one. A missing folder is made. ``mode`` is less the umask; 0o600 is for the owner alone.
 
     Raises:
@@ -24,7 +24,7 @@ def write_atomically(path: Path, content: str | bytes, mode: int = 0o666) -> Non
     """
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    # No other writer has this name, and nobody can have put a file or a link there before.
+    # No other writer has this name, and no file or link can lie there already.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:

@@ -32,7 +32,7 @@ __all__ = ["MEMORY", "in_own_loop", "run_machines"]
 
 MEMORY = "memory://"
 
-_RETRY = RetryPolicy(resends=8)  # nobody restarts a party that lives in this process
+_RETRY = RetryPolicy(resends=8)  # a party in this process is never restarted
 
 _END_SECONDS = 5.0
 

@@ -88,7 +88,7 @@ class SimulatedModel:
     def save(self, path: str | Path) -> None:
         """Write all shares to ``path``, one JSON document, in place of what is there.
 
-        Whoever holds the file holds every party's columns' names and thresholds, and the trees.
+        The file shows every party's column names and thresholds, and the trees.
 
         Raises:
             DataError: the file cannot be written; nothing is half-written.

@@ -1,4 +1,4 @@
-"""Tasks that nobody awaits: how they are kept, and how they end.
+"""How are tasks kept that nothing awaits, and how do they end?
 
 Some libraries raise cancellations on their own, others swallow them.
 """
@@ -18,7 +18,7 @@ _AGAIN_SECONDS = 0.1
 
 
 def being_cancelled() -> bool:
-    """Whether somebody cancelled the current task.
+    """Whether the current task was told to end.
 
     `asyncio.CancelledError` alone does not say so: an AMQP client raises it from calls that were
     pending when their connection closed, and so does any future that was cancelled elsewhere.
@@ -41,10 +41,10 @@ async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 class BackgroundTasks:
-    """Tasks that run beside whoever spawns them; each is kept until it ends.
+    """Tasks that run beside the code that spawns them; each is kept until it ends.
 
-    asyncio itself holds a task by a weak reference only, so one that nobody keeps may vanish. What
-    a task raises is logged at once, for nobody may ever ask it.
+    asyncio itself holds tasks by weak references only, so a task without an owner may vanish. An
+    error of a task is logged at once, because nothing awaits its result.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class BackgroundTasks:
             task.cancel()
 
     async def close(self) -> None:
-        """Cancel all, those too that are spawned meanwhile, and wait until they have ended."""
+        """Cancel all tasks, also those spawned meanwhile, and wait until they have ended."""
         while running := [task for task in self if not task.done()]:
             await end(running)
 

@@ -15,7 +15,7 @@ class Backoff:
 
     Attempt ``n`` waits between half of and the whole of ``min(limit, first * factor ** n)``
     seconds. The jitter keeps parties that lost the same broker from coming back in step; half of
-    the delay stays, so that nobody hammers.
+    the delay stays, so that no caller hammers.
     """
 
     first: float = 0.25

@@ -40,15 +40,15 @@ Lane = Literal["training", "bulk", "inference", "online"]
 
 The lane ``bulk`` is for the many megabytes of a training that are worth nothing tomorrow. The
 broker confirms what it has taken there, delivers what was not acknowledged again, and forgets all
-of it when it restarts, or after some minutes. Who sends again takes another lane.
+of it when it restarts, or after some minutes. A message that is sent again takes another lane.
 
 The lane ``online`` is transient: nothing on it is confirmed, written to disk or delivered again.
-Whoever asks there waits for the answer, and asks again if there is none.
+A caller on it waits for the answer, and asks again if there is none.
 """
 LANES: tuple[Lane, ...] = get_args(Lane)
 
 PASSING: tuple[Lane, ...] = ("bulk", "online")
-"""Those that keep nothing: neither over a restart of the broker nor among the dead letters."""
+"""The lanes that keep nothing: neither over a restart of the broker nor as dead letters."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024 + 16 * 1024
 """Largest body in bytes: a bitmap of 32 million rows, and room for the envelope around it.
@@ -182,7 +182,7 @@ class Link(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop consuming and disconnect; what was not acknowledged will be delivered again."""
+        """Stop consuming and disconnect; unacknowledged messages will be delivered again."""
 
     def _oversized(self, recipient: str, body: bytes) -> Oversized:
         return Oversized(
@@ -208,7 +208,7 @@ class Link(ABC):
 
 
 class PriorityGate:
-    """Held while a score is computed; whoever has a long message waits for it, but not for long.
+    """Held while a score is computed; long messages and computations wait for it, 50 ms at most.
 
     To seal, send, store and open a megabyte keeps a core busy for milliseconds each, and a score
     passes through the same processes.

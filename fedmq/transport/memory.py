@@ -189,7 +189,7 @@ class MemoryLink(Link):
 
 @dataclass(frozen=True, eq=False)
 class _Unacked:
-    """The settlement of one delivery, and what has to go back if it never comes."""
+    """The settlement of one delivery, and the message that goes back if none comes."""
 
     link: MemoryLink
     lane: Lane

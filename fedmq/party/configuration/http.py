@@ -15,7 +15,7 @@ from fedmq.party.configuration.toml_file import FilePath, Section
 __all__ = ["ConsoleRole", "HttpSection"]
 
 ConsoleRole = Literal["viewer", "approver", "operator"]
-"""What somebody may do in the console: look, answer what needs consent, run things."""
+"""What a person may do in the console: look, answer requests for consent, run things."""
 
 _SHORTEST_TOKEN = 16
 
@@ -103,7 +103,7 @@ class HttpSection(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody but this machine can call."""
+        """Whether only this machine can call."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:

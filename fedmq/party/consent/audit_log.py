@@ -1,8 +1,8 @@
 """What was asked of this party, and what did it answer? Files that are only ever appended to.
 
-Each line holds the SHA-256 of the line before it. Whoever changes, removes or inserts a line must
-rewrite all that follow; who keeps a copy of the last hash elsewhere (``fedmq audit-log verify``
-prints it) notices that too.
+Each line holds the SHA-256 of the line before it. To change, remove or insert a line is
+to rewrite all lines that follow; a copy of the last hash, kept elsewhere (``fedmq audit-log
+verify`` prints it), shows that too.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def _words(entry: dict[str, Any]) -> str:
 class QuestionLog:
     """Files by day in ``state/audit``. The key of the hashes stays beside them, with the owner.
 
-    Whoever holds the key can look an id up; the files alone name nobody.
+    The key is needed to look an id up; the files alone name no person.
     """
 
     def __init__(self, state: Path) -> None:
@@ -307,7 +307,7 @@ class QuestionLog:
             self._writing = asyncio.create_task(self._write_soon())
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining entries."""
         self._closing.set()
         if self._writing is not None:
             await self._writing
@@ -345,6 +345,6 @@ class QuestionLog:
 
 
 def question_logs(state: Path) -> list[AuditLog]:
-    """The logs in the state folder ``state`` of who asked about whom, the oldest day first."""
+    """The logs in the state folder ``state`` of questions about ids, the oldest day first."""
     folder = state / _FOLDER
     return [AuditLog(folder, path.name) for path in sorted(folder.glob(f"{_PREFIX}*.jsonl"))]

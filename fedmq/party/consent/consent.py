@@ -37,7 +37,7 @@ _TOGETHER = 1.0  # seconds whose rows are counted as one entry
 
 
 class Consent:
-    """Decides for ``party`` by ``policy``. What cannot be audited is refused."""
+    """Decides for ``party`` by ``policy``. A question that cannot be audited is refused."""
 
     def __init__(self, party: str, policy: PolicySection, audit_log: AuditLog) -> None:
         self.audit = SessionAudit(party, audit_log)
@@ -80,7 +80,7 @@ class Consent:
         """The engine with which this party trains on ``terms``; Refused if it does not.
 
         ``begins``: nothing is known here of the session, so it counts, whatever its name.
-        ``terms_before`` is the digest of those of its first attempt, empty where nobody kept one.
+        ``terms_before`` is the digest of those of its first attempt, empty if it was not kept.
         """
         await self._ask(
             header,
@@ -299,7 +299,7 @@ class Consent:
     def _refusal(self, what: str) -> Refused:
         return Refused(f"{self._party} does not {what}")
 
-    # What was agreed to before a restart
+    # Agreements from before a restart
 
     def _remember_rows(self, agreed: Iterable[tuple[float, dict[str, Any]]]) -> None:
         """Count the rows that were answered within the last hour."""
@@ -337,8 +337,8 @@ class Consent:
 class DailyQuota:
     """What was taken within the last day, and the ``most`` that it may be.
 
-    ``what`` is counted, in words: "alignments". A name that is taken again counts once, but for
-    what is taken ``anew``.
+    ``what`` is counted, in words: "alignments". A name that is taken again counts once,
+    unless it is taken ``anew``.
     """
 
     def __init__(self, most: int, what: str, clock: Callable[[], float] = time.time) -> None:

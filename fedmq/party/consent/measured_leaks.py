@@ -1,4 +1,4 @@
-"""What attacks on each engine came to, as docs/measured/leakage.md has it: for who is asked.
+"""What attacks on each engine came to, as docs/measured/leakage.md has it: owners read it.
 
 A test compares the figures with the page.
 """

@@ -74,11 +74,11 @@ class OwnerConsent:
         self._tasks = BackgroundTasks()
 
     def start(self) -> None:
-        """Refuse from now on what was not answered in time."""
+        """Refuse requests that are not answered in time, from now on."""
         self._tasks.spawn(self._expire())
 
     def cancel(self) -> None:
-        """Look at the time no more."""
+        """Stop refusing late requests."""
         self._tasks.cancel()
 
     # A session opens
@@ -126,7 +126,7 @@ class OwnerConsent:
             await self._store.use(request.id)
 
     def follow(self, session: str, outcome: asyncio.Future[Any]) -> None:
-        """Ask no more about ``session`` once it has ended while the owner was asked."""
+        """Withdraw the question about ``session`` if it ends before the owner answers."""
 
         def ended(done: asyncio.Future[Any]) -> None:
             if not done.cancelled():  # else another attempt follows, or this daemon stops
@@ -135,7 +135,7 @@ class OwnerConsent:
         outcome.add_done_callback(ended)
 
     async def withdraw(self, session: str) -> None:
-        """Who asked has given ``session`` up."""
+        """The party that asked has given ``session`` up."""
         async with self._deciding:
             request = await self._store.of_session(session)
             if request is not None and request.state == "waiting":
@@ -205,7 +205,7 @@ class OwnerConsent:
             await self._decide(found, "refused", words[:2000], by)
 
     async def reconsider(self) -> None:
-        """Agree to what the policy does not ask about any more, and refuse what is too late."""
+        """Agree to requests that the policy no longer asks about, and refuse late ones."""
         async with self._deciding:
             for request in await self._store.waiting():
                 await self._decide_by_itself(request)

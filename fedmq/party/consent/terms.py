@@ -98,7 +98,7 @@ def asked_in_words(request: Mapping[str, Any]) -> str:
 
 
 def terms_in_words(request: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Its terms: what each is about, and what it is."""
+    """Its terms as pairs: a heading, and the value in words."""
     terms = request["terms"]
     about = _of_alignment if request["kind"] == "alignment" else _of_training
     return [*about(request, terms), *_spent(request["kind"], terms["spent"])]
@@ -167,9 +167,9 @@ def _rows(rows: int) -> str:
 
 
 async def spent_sums(database: Database, most: float) -> dict[str, Any] | None:
-    """What was answered about the rows that were asked about most, and how much may be.
+    """The sums that were answered about the rows asked about most, and the limit.
 
-    None where nothing was.
+    None before the first answer.
     """
     found = await AnsweredSumsStore(database).trainings()
     trainings = [replace(training, reserved=0.0) for training in found]

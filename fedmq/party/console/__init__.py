@@ -7,8 +7,8 @@ command line can. Needs the extra ``fedmq[console]``.
 ``console``       how the parts of the console are put together
 ``pages``         what each page shows, and what can be done there: one file a page
 ``sign_in``       who is at the browser, and what may this person do?
-``visit``         a request of somebody who is signed in: routes, commands, templates
-``gate``          whom a request comes from, and whether a change was meant
+``visit``         a request of a signed-in person: routes, commands, templates
+``gate``          where a request comes from, and whether a change was meant
 ``live``          parts of a page that follow what happens
 ``drawings``      curves and trees as the browser draws them
 ================  ====================================================================

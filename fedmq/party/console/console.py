@@ -99,7 +99,7 @@ class Console:
             await live.close()
 
     async def invite(self, request: Mapping[str, Any], _: OnProgress) -> dict[str, Any]:
-        """The owner's command ``console``: an address that signs somebody in, once and soon."""
+        """The owner's command ``console``: an address that signs one person in, once and soon."""
         who = str(request.get("who", ""))
         roles = tuple(request.get("roles", ()))
         if not who or len(who) > _LONGEST_NAME or not who.isprintable():

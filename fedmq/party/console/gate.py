@@ -1,4 +1,4 @@
-"""Whom a request to the console comes from, whether a change was meant, and what every answer says.
+"""Where does a request to the console come from, was a change meant, and what do answers say?
 
 A change needs a cookie that other sites cannot send (SameSite), an Origin that is the console's own
 and the token of the form. A browser that is let in runs no script and loads nothing but from here.
@@ -86,7 +86,7 @@ class Gate:
                 return act
 
     def open(self, answer: Endpoint) -> Endpoint:
-        """What answers whoever asks, signed in or not."""
+        """The answer to any caller, signed in or not."""
 
         async def answered(request: Request) -> Response:
             return _guarded(await answer(request))

@@ -1,7 +1,7 @@
-"""Parts of a page that follow what happens: pushed at most once a second, while somebody looks.
+"""Parts of a page that follow what happens: pushed at most once a second, while a browser looks.
 
-All who look share one look at the daemon; each is sent what has changed since it was last sent
-something. Nobody is sent anything twice, and where nobody looks nothing is done.
+All browsers share one look at the daemon; each is sent the parts that have changed since it was
+last sent something. Without a browser nothing is done.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Live:
         return self._looking
 
     def response(self, sign_in: SignIn) -> Response:
-        """A stream for somebody, up to the end of the sign-in; Overloaded if there are too many."""
+        """A stream for one browser, until the sign-in ends; Overloaded if there are too many."""
         if self._looking >= _MOST_STREAMS:
             raise Overloaded(f"{self._looking} pages look already; close some")
         return StreamingResponse(self._events(sign_in), media_type="text/event-stream")
@@ -57,7 +57,7 @@ class Live:
     async def close(self) -> None:
         """End all streams."""
         self._closed = True
-        self._round.set()  # and none follows, so that nobody waits for one
+        self._round.set()  # and none follows, so that no stream waits for one
         await self._tasks.close()
 
     async def _events(self, sign_in: SignIn) -> AsyncIterator[str]:
@@ -83,7 +83,7 @@ class Live:
             self._looking -= 1
 
     async def _look(self) -> None:
-        """Make the parts anew each second until nobody looks."""
+        """Make the parts anew each second while a browser looks."""
         while self._looking and not self._closed:
             try:
                 self._now = await self._parts()

@@ -43,7 +43,7 @@ CHANGES: Mapping[str, ConsoleRole] = {
     "rollback": "operator",
     "score": "operator",
 }
-"""The owner's commands that change something or cost something, and who may give them."""
+"""The owner's commands that change something or cost something, and the role that may give each."""
 TOKEN_SECONDS = 300.0
 _MOST_TOKENS = 100
 SIGN_IN_SECONDS = 12 * 3600
@@ -52,7 +52,7 @@ _MOST_NOTICES = 5
 
 
 def is_allowed(command: str, roles: Collection[ConsoleRole]) -> bool:
-    """Whether somebody with ``roles`` may give ``command``; looking is allowed to all."""
+    """Whether a person with ``roles`` may give ``command``; looking is allowed to all."""
     needed = CHANGES.get(command)
     return needed is None or needed in roles
 
@@ -107,7 +107,7 @@ class Notice:
 
 @dataclass(slots=True)
 class SignIn:
-    """Somebody who is signed in until ``until`` (seconds of the clock)."""
+    """A person who is signed in until ``until`` (seconds of the clock)."""
 
     id: str
     grant: Grant
@@ -120,7 +120,7 @@ class SignIn:
 
     @property
     def ended(self) -> bool:
-        """Whether somebody signed out, or the time has passed."""
+        """Whether the person signed out, or the time has passed."""
         return self.signed_out or self.until <= self.clock()
 
     def notify(self, notice: Notice) -> None:
@@ -134,7 +134,7 @@ class SignIn:
 
 
 class SignIns:
-    """Keeps who is signed in; ``clock`` gives seconds."""
+    """Keeps the people who are signed in; ``clock`` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -142,7 +142,7 @@ class SignIns:
         self._open: dict[str, SignIn] = {}
 
     def begin(self, grant: Grant) -> tuple[SignIn, str]:
-        """Sign somebody in: what is kept here, and the cookie's value."""
+        """Sign a person in: the record that is kept here, and the cookie's value."""
         self._forget()
         while len(self._open) >= _MOST_SIGN_INS:
             del self._open[next(iter(self._open))]

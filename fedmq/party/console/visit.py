@@ -1,4 +1,4 @@
-"""A request of somebody who is signed in, and all that a page does with it.
+"""A request of a signed-in person, and all that a page does with it.
 
 A page asks the daemon by the owner's commands, which are on the audit log before they are done, and
 fills a template. Everything that a template is given is escaped: names and reasons come from other
@@ -53,7 +53,7 @@ _SERVED = (".css", ".js", ".svg")
 
 @dataclass(frozen=True, slots=True)
 class Shows:
-    """GET: somebody who is signed in looks at something."""
+    """GET: a signed-in person looks at something."""
 
     path: str
     answer: Callable[[Visit], Awaitable[Response]]
@@ -61,7 +61,7 @@ class Shows:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """POST: somebody who is signed in does something, by a form of the console's own."""
+    """POST: a signed-in person changes something, by a form of the console."""
 
     path: str
     answer: Callable[[Change], Awaitable[Response]]
@@ -72,7 +72,7 @@ Route = Shows | Changes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """Somebody looks at a page of the daemon whose ``context`` this is."""
+    """A person looks at a page of the daemon whose ``context`` this is."""
 
     request: Request
     sign_in: SignIn
@@ -118,7 +118,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Visit):
-    """Somebody does something, by a form of the console; that it was meant is checked."""
+    """A person changes something by a form; `Gate` has checked that it was meant."""
 
     form: Mapping[str, str] = field(default_factory=dict)
 
@@ -162,12 +162,12 @@ class OwnerActions:
             raise
 
     async def look(self, command: str, **request: Any) -> Any:
-        """The result of ``command``, which changes nothing, for anybody who is signed in."""
+        """The result of ``command``, which changes nothing, for any signed-in person."""
         assert command not in CHANGES
         return await self._do(command, request)
 
     async def record(self, grant: Grant, event: str, **details: Any) -> None:
-        """Write what somebody does into the audit log; Refused if it cannot be written."""
+        """Write a person's command into the audit log; Refused if it cannot be written."""
         entry = {name: _short(value) for name, value in details.items()}
         try:
             await audited(
@@ -254,7 +254,7 @@ class Rendering:
         }
 
     def render(self, template: str, visit: Visit | None = None, **values: Any) -> str:
-        """``template`` with ``values``, for whoever ``visit``s, or for somebody unknown."""
+        """``template`` with ``values``, for a ``visit``, or for a stranger."""
         about = {} if visit is None else _about(visit)
         return self._environment.get_template(template).render({**about, **values})
 

@@ -124,8 +124,8 @@ def check_new(
 ) -> None:
     """Raise Refused if what was answered ``earlier`` and this answer differ by few of a group.
 
-    ``people`` by their hashes, as those of ``group_of``. Whom the data have lost since counts as
-    one of "other".
+    ``people`` by their hashes, as those of ``group_of``. A person whom the data have lost since
+    counts as one of "other".
     """
     for question in earlier:
         others = np.setxor1d(people, question.people).tolist()

@@ -23,7 +23,7 @@ Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Numbers of the rows to learn from, and of those to score."""
 
 Seed = int | NDArray[np.uint32]
-"""Of ``numpy.random.RandomState``; an array of words where nobody may guess it."""
+"""Of ``numpy.random.RandomState``; an array of words where it must not be guessed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Whom does the HTTP server let in, and with how long a body?
+"""Which callers does the HTTP server let in, and with how long a body?
 
 Plain ASGI, so that a prediction pays for nothing else.
 """
@@ -25,7 +25,7 @@ _OPEN = ("/docs", "/openapi.json")
 """Answered without a token, as a browser sends none. They show nothing of data, models or peers."""
 
 _OPEN_BELOW = ("/health/", "/console/")
-"""Health says no more than yes or no to a stranger; the console asks people to sign in."""
+"""Health answers a stranger with yes or no alone; the console asks people to sign in."""
 _STRANGER = "fedmq.stranger"
 _KEY = "fedmq.certificate"
 

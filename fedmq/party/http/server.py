@@ -184,9 +184,9 @@ async def _http_error_as_json(_: Request, error: Exception) -> JSONResponse:
 class ConnectionLimits:
     """Closes connections whose request takes longer than ``seconds``, or which are too many.
 
-    At ``most`` connections a new one takes the place of the one whose request has been awaited
-    for longest. If all are being answered, the new one is closed. So whoever holds connections
-    open takes places from others like him, not from those who ask.
+    At ``most`` connections, a new one takes the place of the connection whose request has been
+    awaited for longest. If all are being answered, the new one is closed. So idle connections
+    take places from other idle ones, not from callers that ask.
 
     ``clock`` gives seconds.
     """

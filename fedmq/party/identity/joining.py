@@ -28,7 +28,7 @@ _ANSWER_FORMAT = "fedmq signed certificate 1"
 
 @dataclass(frozen=True)
 class JoinRequest:
-    """Signed by the newcomer, so that nobody joins its keys to another certificate request.
+    """Signed by the newcomer, so that its keys cannot be joined to another certificate request.
 
     That they are the newcomer's is for people to compare, by the fingerprint.
     """

@@ -113,7 +113,7 @@ class Sealer(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """End what goes on in the background."""
+        """End all background work."""
 
     @abstractmethod
     def sign(self, data: bytes) -> bytes:
@@ -295,7 +295,7 @@ class EndToEnd(Sealer):
         changed = newer._ring.current.public != self._ring.current.public
         self._ring, self._pinned = newer._ring, newer._pinned
         for party in self._peers.keys() - self._pinned.keys():
-            del self._peers[party]  # nothing of it is opened any more
+            del self._peers[party]  # its messages are refused from now on
         for party in self._pinned.keys() - self._peers.keys() - {self.party}:
             self._peers[party] = Handshakes(self.party, party)
             if self._federation is not None:
@@ -388,7 +388,7 @@ class EndToEnd(Sealer):
         return LinkError(f"no keys are agreed on with {recipient} yet: {why}")
 
     def _seldom(self, party: str, kind: str) -> bool:
-        """Whether the last time was long enough ago; whoever asks takes it for done now."""
+        """Whether the last time was long enough ago; a yes counts as done now."""
         now, key = self._clock(), (party, kind)
         if now - self._said.get(key, -_SELDOM) < _SELDOM:
             return False
@@ -467,7 +467,7 @@ def sealer_of(
 
 
 class HandshakeSender:
-    """Sends handshakes over ``link``; whoever misses an answer offers a new one."""
+    """Sends handshakes over ``link``; a party that misses an answer offers a new one."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -61,7 +61,7 @@ _ID_BYTES = 256
 _RECORD_BITS = 32  # of a pair's number; its place stands above them
 
 _Key = tuple[str, str]
-"""Who asks, and the session."""
+"""The caller, and its session."""
 _BURST_SECONDS = 10.0  # of the rate that may come at once
 _HOUR_SECONDS = 3600.0
 _MOST_BATCHES = 1024  # of which the counted rows are remembered
@@ -122,8 +122,7 @@ class Answering:
         return answer
 
     async def _answer(self, header: Header, body: OnlineHop | OnlineRows) -> Body:
-        # A question of one row takes some 100 microseconds, one of 250 rows a few milliseconds:
-        # less than it would take to hand it to another process.
+        # Inline: a question of 250 rows takes a few milliseconds, less than another process costs.
         try:
             self._consent(header)
         except Refused as error:
@@ -313,8 +312,8 @@ class BatchLedger:
     Mode hop needs a memory: a batch may ask about a person at one record a tree and level, on one
     way. Without it, questions at all records would give the bitmap.
 
-    The memory is bounded, over all callers. Of a batch that had to be forgotten, and of those
-    before it, nothing is answered any more.
+    The memory is bounded, over all callers. Questions of a batch that had to
+    be forgotten, and of earlier batches, are refused.
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
@@ -393,7 +392,7 @@ class BatchLedger:
             raise RateLimited("records", "more than one record a tree and level about one id")
         asked = np.sort(pairs[fresh])
         batch.answered = np.insert(batch.answered, batch.answered.searchsorted(asked), asked)
-        # What is asked meanwhile, before this is answered, has to lie below it already.
+        # A question that comes before this one is answered must already lie below it.
         batch.standing[persons[fresh], trees[fresh]] = nodes[fresh]
 
     def _keep(self, key: _Key, number: int, batch: _Batch) -> None:

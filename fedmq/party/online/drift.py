@@ -1,6 +1,6 @@
 """Are the people who are scored like those that the model learned from?
 
-While somebody waits for a score, values are only put aside; every few seconds a thread counts them.
+While a caller waits, values are only put aside; every few seconds a thread counts them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _COUNT_SECONDS = 5.0
 _SAVE_SECONDS = 60.0
 _MOST_WAITING = 100_000  # rows that wait to be counted; more are left out
-_BATCHES = 256  # of which it is known who was put aside
+_BATCHES = 256  # whose ids are remembered
 _BLOCKS = 20
 
 
@@ -53,7 +53,7 @@ class Drift:
 
 
 class DriftWatch:
-    """Watches the models that ``served`` names; what it counts lies in the folder ``state``."""
+    """Watches the models that ``served`` names; its counts are kept in the folder ``state``."""
 
     def __init__(self, state: Path, section: DriftSection, served: Callable[[], Set[str]]) -> None:
         self.found: tuple[Drift, ...] = ()
@@ -73,7 +73,7 @@ class DriftWatch:
         """Whether the active party is to read in answers that something drifts here."""
 
     def status(self) -> dict[str, Any]:
-        """What drifts and how far, as plain data; of other parties that they say so, no more."""
+        """What drifts and how far, as plain data; other parties say only whether they drift."""
         drifting = sorted(party for party, drifts in self.others.items() if drifts)
         return {"columns": [asdict(drift) for drift in self.found], "parties": drifting}
 
@@ -89,7 +89,7 @@ class DriftWatch:
         if self._section.rows:
             await self.count(save=True)
 
-    # While somebody waits
+    # While a caller waits
 
     def put_aside_asked(
         self,
@@ -99,7 +99,7 @@ class DriftWatch:
         row_of: Mapping[str, int],
         values: NDArray[np.float32],
     ) -> None:
-        """Put aside the people of a question, but for those of an earlier one of its ``batch``.
+        """Put aside the people of a question, except those of earlier questions of its ``batch``.
 
         ``row_of`` has their places in ``values``, if they are known. A batch is a session and a
         number.

@@ -1,4 +1,4 @@
-"""Who takes what comes on the online lane, and how does an answer leave?
+"""Which part of a party takes messages of the online lane, and how does an answer leave?
 
 At the active party a scorer takes answers, elsewhere an answerer takes questions.
 """
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class OnlineLane:
-    """Scores at the active party, answers at the others: from a question to what is sent back.
+    """Scores at the active party, answers at the others: from a question to the message sent back.
 
     Raises DataError where the file of deployments is damaged, ConfigError where the folder of the
     question log cannot be used.
@@ -118,7 +118,7 @@ class OnlineLane:
         """Takes what came on the online lane: at the active party answers, elsewhere questions."""
 
     async def start(self) -> None:
-        """Load what was served before, and take requests.
+        """Load the models that were served before, and take requests.
 
         Raises:
             ConfigError: the serving source is a database for which packages are missing.
@@ -130,7 +130,7 @@ class OnlineLane:
             self._requests.start()
 
     async def close(self) -> None:
-        """Finish what is under way, within two seconds."""
+        """Finish running requests, within two seconds."""
         if self._requests is not None:
             await self._requests.close()
         await self.scorer.close()
@@ -173,7 +173,7 @@ class OnlineLane:
 
 
 class OnlineSender:
-    """Sends the online messages of one party, each once: whoever misses an answer asks again.
+    """Sends the online messages of one party, each once: a party that misses an answer asks again.
 
     ``sealer`` makes the bytes of an envelope; without one they are in the clear.
     """

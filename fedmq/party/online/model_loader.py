@@ -74,13 +74,13 @@ class ModelLoader:
         self._tasks = BackgroundTasks()
 
     async def start(self) -> None:
-        """Load what was served before; what cannot be loaded is logged and left out."""
+        """Load the models that were served before; a model that cannot be loaded is logged."""
         for deployment in self._deployments.kept():
             await self._load(deployment)
         self._tasks.spawn(self._refresh())
 
     async def close(self) -> None:
-        """Load nothing any more."""
+        """Stop loading."""
         await self._tasks.close()
 
     async def stamp(self) -> Any:
@@ -130,18 +130,18 @@ class ModelLoader:
         self._loaded(model, stamp)
         self._forget_later()
 
-    # Both
+    # Both sides
 
     def _loaded(self, model: str, stamp: Any) -> None:
         self._stamps[model] = stamp
         self._pool.give_way(self._gate)
 
     def _forget_later(self) -> None:
-        # Rows that are under way may still ask for what no name stands for any more.
+        # Running batches may still ask for a model that has lost its name.
         asyncio.get_running_loop().call_later(_GRACE, self._forget)
 
     def _forget(self) -> None:
-        """What no name stands for, or stood for just before, lies in memory no more."""
+        """Drop the models that have no name now, and had none just before."""
         kept = {deployment.model for deployment in self._deployments.kept()}
         self._answering.forget_all_but(kept)
         self._scorer.forget_all_but(kept)

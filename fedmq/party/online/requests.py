@@ -45,7 +45,7 @@ Score = float | list[float]
 
 
 class PredictRequest(BaseModel):
-    """Who is to be scored, and how long the caller waits."""
+    """The rows to score, and how long the caller waits."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -224,7 +224,7 @@ class Prediction:
 
     @property
     def reasons(self) -> list[list[dict[str, Any]] | None] | None:
-        """By row what `ScoreReason` says; None where there are none, or nobody asked for them."""
+        """By row what `ScoreReason` says; None where there are none, or none were asked for."""
         if self._explain is None:
             return None
         found, players = self._scored.contributions, self._scored.players
@@ -286,7 +286,7 @@ class RequestQueue:
         self._tasks.spawn(self._run(), name="requests")
 
     async def close(self) -> None:
-        """Read no more; the broker delivers again what was not answered."""
+        """Stop reading; the broker delivers unanswered requests again."""
         await self._tasks.close()
 
     async def _run(self) -> None:
@@ -324,7 +324,7 @@ class RequestQueue:
                 await connection.reply(message.reply_to, answer, message.correlation_id)
             except LinkError as error:
                 log.warning("requests: an answer was not sent: %s", error)
-                # What is not settled comes again, but on another connection only.
+                # The broker delivers an unsettled message again, on a new connection only.
                 connection.give_up(str(error))
                 return
         await message.settle(accept=True)
@@ -336,7 +336,9 @@ class RequestQueue:
                 prediction = await self._predictions.answer(model, request)
         except RequestError as error:
             return {"status": error.http_status, "error": str(error)}
-        except Exception as error:  # answered as well, or the message would come again for ever
+        except (
+            Exception
+        ) as error:  # answered too: otherwise the broker would deliver the message for ever
             log.exception("requests: a request failed")
             return {"status": 500, "error": f"internal error: {type(error).__name__}"}
         return {"status": 200, **prediction.json()}

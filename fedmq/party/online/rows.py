@@ -1,7 +1,7 @@
 """Which values has a row? In memory, or looked up in a database by id.
 
-A table is read once and held. The rows of an SQL source are looked up when somebody asks for them,
-and kept for a while.
+A table is read once and held. The rows of an SQL source are looked up by id when they
+are asked for, and kept for a while.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-_IDS_PER_STATEMENT = 500  # the smallest limit of a database in use, SQLite's of old, is 999
+_IDS_PER_STATEMENT = 500  # old SQLite takes 999 parameters, other databases more
 
 Known = Mapping[str, NDArray[np.float32] | None]
 """By id, the values of its row; None where there is no such row."""
@@ -210,8 +210,8 @@ class LoadRows:
 class LookedUpRows(ServedRows):
     """The rows that ``lookup`` finds through ``pool``, kept in a cache, unknown ids among them.
 
-    All who ask for an id that is being fetched wait for the one statement: questions that are
-    repeated because a database is slow do not make it slower.
+    Callers that ask for an id that is being fetched wait for the same statement: questions that
+    are repeated because a database is slow do not make it slower.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ _PROBE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServedModel:
-    """What is scored with: immutable, so that a batch goes on with what it began with.
+    """A model to score with: immutable, so that a batch ends with the model it began with.
 
     ``explainer`` gives reasons for scores; None where there are none, and ``unexplained`` says why.
     """
@@ -124,7 +124,7 @@ class ScoredRequest:
 
     ``scores.unknown`` has the rows that the active party itself does not know, too.
     ``contributions`` float32 (rows, players + 1): what each of ``players`` added to the margin, the
-    bias last; None where nobody asked for reasons, or a score is guessed in part.
+    bias last; None without ``explain``, or where a score is guessed in part.
     """
 
     model: str
@@ -136,7 +136,7 @@ class ScoredRequest:
 
 @dataclass(slots=True)
 class RequestCounts:
-    """What has happened to requests since the start."""
+    """Requests since the start, by what became of them."""
 
     requests: int = 0
     rows: int = 0
@@ -305,7 +305,7 @@ class Scorer:
         return sorted(self._peers.away)
 
     def status(self) -> dict[str, Any]:
-        """What is served, what is under way and what has happened, as plain data."""
+        """The served models, the running batches and the counts, as plain data."""
         counts = {**asdict(self.counts), **asdict(self.batcher.counts)}
         counts["breakers_opened"] = sum(breaker.times_opened for breaker in self.breakers.values())
         return {
@@ -510,13 +510,13 @@ class RequestPiece:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody still waits for the scores."""
+        """Whether its caller still waits for the scores."""
         return not self.outcome.done() and self.deadline > asyncio.get_running_loop().time()
 
 
 @dataclass(slots=True)
 class BatchCounts:
-    """What has happened to batches since the start."""
+    """Batches since the start."""
 
     batches: int = 0
     batch_rows: int = 0
@@ -589,8 +589,8 @@ class Batcher:
         if runner is None:
             return
         if isinstance(body, OnlineRefusal) and body.cause == "model":
-            # It lost what it served, or its disk. It is told again which model to serve, and the
-            # question is repeated meanwhile.
+            # It lost its share or its disk. It is told again which model to serve; until then the
+            # question is repeated.
             self._on_not_served(sender, runner.machine.model)
             return
         try:
@@ -694,9 +694,9 @@ class Batcher:
 
 
 def _same_ways(people: Mapping[str, bytes], piece: RequestPiece) -> bool:
-    """Whether nobody would go two ways in one batch: parties answer about one way a person.
+    """Whether each person in the batch has one set of values: parties answer about one way each.
 
-    A person goes two ways who is asked for twice with different values.
+    A person whose id comes twice with different values would go two ways through the trees.
     """
     return all(people.get(name, values) == values for name, values in piece.by_id().items())
 
@@ -828,7 +828,7 @@ class CircuitBreaker:
 
 
 class PeerAvailability:
-    """Knows which parties answer, and sends pings to those that do not until they do.
+    """Knows which parties answer, and pings the others until they answer.
 
     ``send`` takes (recipient, body, seconds for which it is of use).
     """
@@ -868,7 +868,7 @@ class PeerAvailability:
             self._probing = asyncio.create_task(self._probe())
 
     async def close(self) -> None:
-        """Send no more pings."""
+        """Stop sending pings."""
         if self._probing is not None:
             await end([self._probing])
 

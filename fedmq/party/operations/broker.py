@@ -215,7 +215,7 @@ class BrokerLatency:
 
 
 async def latency_of_broker(config: PartyFile, federation: Federation) -> BrokerLatency:
-    """The median of some messages to nobody; LinkError without a connection."""
+    """The median time of some messages without a recipient; LinkError without a connection."""
     access = BrokerAccess.of(config)
     access.check_owner(config)
     address = BrokerAddress.parse(access.url)

@@ -144,7 +144,7 @@ def _make_private(folder: Path) -> None:
     if folder.stat().st_mode & 0o077:
         try:
             folder.chmod(0o700)
-        except PermissionError:  # a volume that belongs to somebody else
+        except PermissionError:  # a volume of another user
             log.warning("%s: others can look into the state folder; chmod 700 it", folder)
 
 

@@ -1,6 +1,6 @@
 """A party's dead letters: they lie on the broker; the reasons for refusing them are noted here.
 
-No party may publish under another's name, so nobody can put a letter back into its queue. Instead,
+No party may publish under another's name, so no letter can be put back into its queue. Instead,
 the party's own daemon is given the letter once more.
 """
 

@@ -31,7 +31,7 @@ __all__ = ["FileCheck", "Health", "Probe", "certificate_expiry", "certificate_wa
 log = logging.getLogger(__name__)
 
 _SECONDS = 5.0
-"""How old a finding may be before whoever asks has the files opened again."""
+"""How old a finding may be before the next question has the files opened again."""
 _SOON = timedelta(days=30)
 
 
@@ -64,7 +64,7 @@ class Health:
 
 
 class Probe:
-    """Looks at the parts of a daemon that can be in trouble, whenever somebody asks."""
+    """Looks at the parts of a daemon that can be in trouble, whenever it is asked."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class RecordCommands(Service):
         super().__init__(context)
         self._inbox = inbox
         self._letters = asyncio.Lock()
-        """Who looks at letters holds them; another who looks meanwhile would find none."""
+        """One look at a time: a look holds the letters, and a second one would find none."""
 
     @property
     def commands(self) -> Mapping[str, Command]:

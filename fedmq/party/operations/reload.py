@@ -89,7 +89,7 @@ class FileReload:
             log.error("tls: %s and its key cannot be used: %s", tls.certificate, error)
 
     async def reload_or_log(self) -> None:
-        """The same for somebody who only reads the log."""
+        """The same for a reader of the log alone."""
         try:
             await self.reload()
         except FedmqError as error:

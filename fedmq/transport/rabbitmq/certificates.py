@@ -44,7 +44,7 @@ __all__ = [
 
 
 DAYS = 730
-"""How long a certificate of a broker or a party is good, if nobody asks for another time."""
+"""How many days a certificate of a broker or a party is good, by default."""
 _DAYS_OF_AUTHORITY = 3650
 _CLOCK_SKEW = timedelta(hours=1)
 
@@ -169,7 +169,7 @@ def expiry(pem: bytes) -> datetime | None:
 
 
 def common_name(pem: bytes) -> str | None:
-    """Whose the certificate ``pem`` is: RabbitMQ's user; None where it names nobody."""
+    """The common name in the certificate ``pem``: RabbitMQ's user; None where it has none."""
     try:
         subject = x509.load_pem_x509_certificate(pem).subject
     except ValueError:

@@ -298,14 +298,14 @@ class BrokerConnection:
         return None if isinstance(message.delivery, spec.Basic.GetEmpty) else Received.of(message)
 
     async def readers(self) -> list[int]:
-        """How many consumers each consumed queue has, ours included; LinkError if nobody answers.
+        """How many consumers each consumed queue has, ours included; LinkError without an answer.
 
         This is a passive declare, which needs no right and creates nothing.
         """
         return [consumers for consumers, _ in await self._count()]
 
     async def is_read(self, queue: str) -> bool:
-        """Whether ``queue`` exists and has a consumer; LinkError if nobody answers."""
+        """Whether ``queue`` exists and has a consumer; LinkError without an answer."""
         # The answer that there is no such queue ends the channel it comes on.
         channel = self._connections[-1].channel(publisher_confirms=False)
         with link_errors(f"broker {self.address}: cannot see queue {queue}"):
@@ -370,7 +370,7 @@ class BrokerConnection:
             counting.cancel()
 
     async def declare(self, topology: Topology) -> None:
-        """Create what is missing of a topology; LinkError without the right to configure."""
+        """Create the missing parts of a topology; LinkError without the right to configure."""
         with link_errors(f"broker {self.address}: cannot declare a federation"):
             for exchange in topology.exchanges:
                 await self._outgoing.declare_exchange(
@@ -399,7 +399,7 @@ class BrokerConnection:
                 await self._outgoing.exchange_delete(exchange.name, timeout=TIMEOUT_SECONDS)
 
     def give_up(self, reason: str) -> None:
-        """Have `ended` return: what was delivered here and not settled is needed elsewhere."""
+        """Have `ended` return: unsettled messages of this connection are needed elsewhere."""
         if not self.lost.done():
             self.lost.set_result(reason)
 
@@ -487,7 +487,7 @@ class Received:
         try:
             with link_errors("settle"):
                 async with asyncio.timeout(_SETTLE_SECONDS):
-                    # The socket is not waited for: the next message can be handled meanwhile.
+                    # Not awaited: the next message is handled while the socket drains.
                     if accept:
                         await channel.basic_ack(tag, wait=False)
                     else:

@@ -30,7 +30,7 @@ __all__ = ["definitions", "password_hash", "policies"]
 
 _ADMIN = "admin"
 
-# Nobody may read a party's dead letters for months; the oldest go before the disk is full.
+# Dead letters may stay unread for months; the oldest go before the disk is full.
 _DEAD_LETTER_MILLISECONDS = 30 * 24 * 3600 * 1000
 
 # A party that is away for longer has been given up by its peers, whose seals are no longer good.

@@ -55,11 +55,11 @@ DEAD_QUEUE_BYTES = 256 * 1024 * 1024
 # after 20; 3.x has no way to say "without limit".
 _DEAD_DELIVERY_LIMIT = 1_000_000
 
-# What nobody has taken by then was sent again on another lane.
+# Messages not taken by then were sent again on another lane.
 _BULK_MILLISECONDS = 600_000
 _BULK_QUEUE_BYTES = 256 * 1024 * 1024
 
-# A message on the lane online is a question that somebody waits for at this moment, or useless.
+# A message on the lane online is of use while its caller waits for the answer.
 _ONLINE_MILLISECONDS = 10_000
 _ONLINE_MESSAGES = 10_000
 

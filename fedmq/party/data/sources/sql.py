@@ -178,7 +178,7 @@ class SqlPool:
                 return {"timeout": self._seconds}
             case "postgresql":
                 # The server ends a statement that takes too long, and the kernel ends a connection
-                # whose other end is gone; otherwise threads would wait for ever.
+                # whose other end is gone; otherwise threads would wait without end.
                 milliseconds = math.ceil(self._seconds * 1000)
                 own = url.query.get("options", "")
                 return {
