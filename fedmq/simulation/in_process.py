@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedmq.errors import ConfigError
+from fedmq.messages.envelope import Header
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import HandshakeSender, Sealer
-from fedmq.party.sessions.observe import Recorder, SessionObserver
+from fedmq.party.sessions.observe import Observer, Recorder, TimelineObserver
 from fedmq.party.sessions.runner import Inbox, SessionLane, SessionRunner
 from fedmq.party.store.journal import NULL_JOURNAL, Journal
 from fedmq.party.telemetry.metrics import Traffic
@@ -37,6 +38,21 @@ _RETRY = RetryPolicy(resends=8)  # a party in this process is never restarted
 _END_SECONDS = 5.0
 
 T = TypeVar("T")
+
+
+class _Told(Observer):
+    """Counts what is sent in ``traffic``, and calls ``on_report`` after each tree."""
+
+    def __init__(self, traffic: Traffic, on_report: Callable[[Report], None] | None) -> None:
+        self._traffic = traffic
+        self._on_report = on_report
+
+    def leaving(self, header: Header, size: int) -> None:
+        self._traffic.count(header, size)
+
+    def reported(self, report: Report) -> None:
+        if self._on_report is not None:
+            self._on_report(report)
 
 
 async def run_machines(
@@ -72,22 +88,19 @@ async def run_machines(
             stack.push_async_callback(links[party].close)
             address = Address(federation, session, 1, party)
             mailbox = Mailbox(address, machine.peers, _RETRY, np.random.default_rng())
-            keep = None
+            observers: list[Observer] = [_Told(traffic, on_report if party == first else None)]
+            if trace is not None:
+                observers.append(TimelineObserver(party, trace))
             if record is not None:
                 path = record / f"{party}.recording"
-                keep = stack.enter_context(Recorder(path, party)).keep
+                observers.append(stack.enter_context(Recorder(path, party)))
             runner = SessionRunner(
                 Session(machine, mailbox),
                 publish=SessionLane(links[party], lane).publish,
                 pool=pool,
                 sealer=sealers[party] if sealers else None,
                 journal=(journals or {}).get(party, NULL_JOURNAL),
-                observer=SessionObserver(
-                    traffic=traffic,
-                    timeline=trace,
-                    record=keep,
-                    on_report=on_report if party == first else lambda _: None,
-                ),
+                observers=observers,
             )
             stack.callback(runner.stop)
             runners.append(runner)

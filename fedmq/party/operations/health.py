@@ -92,7 +92,7 @@ class Probe:
             self._link.state.connected,
             self._link.dead_lettered,
             Counter((session.purpose, session.status()["state"]) for session in live),
-            sum(len(session.waiting) for session in live),
+            sum(len(session.seen.waiting) for session in live),
         )
 
 

@@ -1,4 +1,9 @@
-"""What is counted, timed, recorded and shown of one attempt at a session?"""
+"""What is counted, timed and recorded of one attempt at a session?
+
+`Observer` names all that can be seen of an attempt. Metrics, timelines, spans and recordings are
+observers beside one another; so is the status of a running session. None of them knows the runner.
+A recording holds what its party was entitled to see, in the clear: treat it like the party's data.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -18,43 +22,163 @@ from fedmq.errors import ConfigError, DataError, MessageError
 from fedmq.messages.codec import decode, encode
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.messages.training import BestSoFar, CircuitPiece
-from fedmq.party.telemetry.metrics import Counters, Traffic
-from fedmq.party.telemetry.timeline import Activity, Span, Timeline, write_trace
+from fedmq.party.telemetry.metrics import Counters
+from fedmq.party.telemetry.timeline import Span, Timeline, write_trace
 from fedmq.protocol.events import AwaitConsent, Report, Waiting
+from fedmq.protocol.machine import Machine
 from fedmq.protocol.session import Address
 
 if TYPE_CHECKING:
-    from fedmq.party.telemetry.spans import Telemetry
+    from fedmq.party.telemetry.spans import SessionSpans, Telemetry
 
-__all__ = ["Observation", "Recorder", "Recording", "SessionObserver"]
+__all__ = [
+    "MetricsObserver",
+    "Observation",
+    "Observer",
+    "Observers",
+    "Recorder",
+    "Recording",
+    "SpanObserver",
+    "TimelineObserver",
+]
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionObserver:
-    """Receives all that one attempt does, and changes none of it."""
+class Observer:
+    """Is told what one attempt at a session does, and changes none of it.
 
-    traffic: Traffic = field(default_factory=Traffic)
-    """What is sent."""
-    counters: Counters = field(default_factory=Counters)
-    timeline: Timeline | None = None
-    record: Callable[[Envelope], None] | None = None
-    """Is given each envelope that is sent or received."""
-    on_report: Callable[[Report], None] = lambda _: None
-    on_waiting: Callable[[Waiting, str], None] = lambda _, __: None
-    """Is also given the link's trouble, or nothing."""
-    on_consent: Callable[[AwaitConsent], None] = lambda _: None
-    on_arrived: Callable[[Header, int], None] = lambda _, __: None
-    """Is given the header of each message that arrives, and its size in bytes."""
-    on_computed: Callable[[str, float, Span], None] = lambda _, __, ___: None
-    """Is given the computation's name, when it was asked for (Unix seconds), and its span."""
-    on_closed: Callable[[asyncio.Future[Any]], None] = lambda _: None
-    """Is given the attempt's outcome, which is open where another attempt follows."""
+    Each observer overrides what it wants to know; nothing else is called.
+    """
+
+    def arrived(self, header: Header, size: int) -> None:
+        """A message has come, in so many bytes; it may be a repetition, or too early."""
+
+    def taken(self, envelope: Envelope) -> None:
+        """The session has taken a message that came."""
+
+    def handed_over(self, envelope: Envelope) -> None:
+        """The session wants a message to leave."""
+
+    def leaving(self, header: Header, size: int) -> None:
+        """A message goes to the link, in so many bytes."""
+
+    def left(self, header: Header, size: int, begun: float) -> None:
+        """The broker has confirmed a message that went to the link when it ``begun`` (seconds)."""
+
+    def moved(self, machine: Machine) -> None:
+        """An event was handled; the machine may be in another state."""
+
+    def computed(self, label: str, asked: float, span: Span) -> None:
+        """A computation that was asked for at ``asked`` (seconds) has its result."""
+
+    def worked(self, label: str, seconds: float) -> None:
+        """A computation took so long, its wait for a worker included; it may have failed."""
+
+    def reported(self, report: Report) -> None:
+        """The machine tells how far it is."""
+
+    def waited(self, waiting: Waiting, trouble: str) -> None:
+        """A peer is silent, or is heard again; ``trouble`` is the link's, or empty."""
+
+    def consent_awaited(self, awaited: AwaitConsent) -> None:
+        """An owner is asked, or has answered."""
+
+    def closed(self, outcome: asyncio.Future[Any]) -> None:
+        """The attempt is over; its outcome is open where another attempt follows."""
+
+
+class Observers:
+    """Several observers: for each thing that can be seen, the methods that want to see it."""
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        found = tuple(observers)
+
+        def overridden(method: Callable[..., None]) -> tuple[Callable[..., None], ...]:
+            name = method.__name__
+            return tuple(
+                getattr(observer, name)
+                for observer in found
+                if getattr(type(observer), name) is not method
+            )
+
+        self.arrived = overridden(Observer.arrived)
+        self.taken = overridden(Observer.taken)
+        self.handed_over = overridden(Observer.handed_over)
+        self.leaving = overridden(Observer.leaving)
+        self.left = overridden(Observer.left)
+        self.moved = overridden(Observer.moved)
+        self.computed = overridden(Observer.computed)
+        self.worked = overridden(Observer.worked)
+        self.reported = overridden(Observer.reported)
+        self.waited = overridden(Observer.waited)
+        self.consent_awaited = overridden(Observer.consent_awaited)
+        self.closed = overridden(Observer.closed)
+
+
+class MetricsObserver(Observer):
+    """Adds what an attempt does to ``counters``, which are of all sessions together."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._trees = 0
+
+    def leaving(self, header: Header, size: int) -> None:
+        self._counters.messages_sent[header.kind] += 1
+        self._counters.bytes_sent[header.kind] += size
+
+    def worked(self, label: str, seconds: float) -> None:
+        self._counters.arithmetic_seconds[label] += seconds
+
+    def reported(self, report: Report) -> None:
+        if report.unit == "tree":
+            self._counters.trees += report.done - self._trees
+            self._trees = report.done
+
+    def waited(self, waiting: Waiting, trouble: str) -> None:
+        if waiting.retry:
+            self._counters.retries[waiting.peer] += 1
+
+
+class TimelineObserver(Observer):
+    """Draws what ``party`` does into ``timeline``."""
+
+    def __init__(self, party: str, timeline: Timeline) -> None:
+        self._party = party
+        self._timeline = timeline
+
+    def arrived(self, header: Header, size: int) -> None:
+        self._timeline.received(header)
+
+    def left(self, header: Header, size: int, begun: float) -> None:
+        self._timeline.sent(header, size, begun)
+
+    def moved(self, machine: Machine) -> None:
+        self._timeline.entered(self._party, machine.state)
+
+    def computed(self, label: str, asked: float, span: Span) -> None:
+        self._timeline.computed(self._party, label, asked, span)
+
+
+class SpanObserver(Observer):
+    """Tells OpenTelemetry of computations, trees and the end."""
+
+    def __init__(self, spans: SessionSpans) -> None:
+        self._spans = spans
+
+    def computed(self, label: str, asked: float, span: Span) -> None:
+        self._spans.computed(label, asked, span)
+
+    def reported(self, report: Report) -> None:
+        if report.unit == "tree":
+            self._spans.tree_done(report.done)
+
+    def closed(self, outcome: asyncio.Future[Any]) -> None:
+        self._spans.end(outcome)
 
 
 class Observation:
-    """How a daemon observes its sessions.
+    """How a daemon observes its sessions, besides their status.
 
     ``counters`` are of all sessions together. Each attempt has a recording where ``recordings`` is
     a folder, a timeline as ``SESSION.json`` where ``traces`` is one, and spans in ``telemetry``.
@@ -73,74 +197,23 @@ class Observation:
         self._recordings = recordings
         self._telemetry = telemetry
 
-    def begin(
-        self,
-        address: Address,
-        purpose: str,
-        model: str,
-        *,
-        timeline: Timeline | None,
-        activity: Activity,
-        received: Traffic,
-        on_report: Callable[[Report], None],
-        on_waiting: Callable[[Waiting, str], None],
-        on_consent: Callable[[AwaitConsent], None],
-    ) -> SessionObserver:
-        """An observer of the attempt at ``address``, which also calls ``on_...``."""
-        if timeline is None and self._traces is not None:
-            timeline = Timeline()
-        telemetry = self._telemetry
-        spans = telemetry.follow(address, purpose, model) if telemetry is not None else None
+    def timeline(self) -> Timeline | None:
+        """A timeline for one attempt, where timelines are kept."""
+        return None if self._traces is None else Timeline()
+
+    def observers(
+        self, address: Address, purpose: str, model: str, timeline: Timeline | None
+    ) -> list[Observer]:
+        """The observers of the attempt at ``address``."""
+        found: list[Observer] = [MetricsObserver(self.counters)]
+        if timeline is not None:
+            found.append(TimelineObserver(address.party, timeline))
+        if self._telemetry is not None:
+            found.append(SpanObserver(self._telemetry.follow(address, purpose, model)))
         recorder = self._recorder(address)
-        trees = 0
-
-        def report(progress: Report) -> None:
-            nonlocal trees
-            if progress.unit == "tree":
-                self.counters.trees += progress.done - trees
-                trees = progress.done
-                if spans is not None:
-                    spans.tree_done(progress.done)
-            on_report(progress)
-
-        def wait(waiting: Waiting, trouble: str) -> None:
-            if waiting.retry:
-                self.counters.retries[waiting.peer] += 1
-            on_waiting(waiting, trouble)
-
-        def computed(what: str, asked: float, span: Span) -> None:
-            activity.computed(span.start, span.end)
-            if spans is not None:
-                spans.computed(what, asked, span)
-
-        def record(envelope: Envelope) -> None:
-            if envelope.header.sender == address.party:
-                activity.sent(envelope.header)
-            if recorder is not None:
-                recorder.keep(envelope)
-
-        def arrived(header: Header, size: int) -> None:
-            received.count(header, size)
-            activity.received(header)
-
-        def close(outcome: asyncio.Future[Any]) -> None:
-            activity.end()
-            if spans is not None:
-                spans.end(outcome)
-            if recorder is not None:
-                recorder.close()
-
-        return SessionObserver(
-            counters=self.counters,
-            timeline=timeline,
-            record=record,
-            on_report=report,
-            on_waiting=wait,
-            on_consent=on_consent,
-            on_arrived=arrived,
-            on_computed=computed,
-            on_closed=close,
-        )
+        if recorder is not None:
+            found.append(recorder)
+        return found
 
     async def keep_timeline(self, session: str, timeline: Timeline | None) -> None:
         """Write the timeline of a closed session into the folder of traces, if there is one."""
@@ -169,7 +242,7 @@ _MAGIC = "fedmq.recording"
 _VERSION = 1
 
 
-class Recorder:
+class Recorder(Observer):
     """Writes the envelopes of ``party`` to a file, one after the other.
 
     A disk that refuses ends the recording, not the session. Raises ConfigError where the file
@@ -213,6 +286,15 @@ class Recorder:
     def close(self) -> None:
         """End the recording."""
         self._file.close()
+
+    def taken(self, envelope: Envelope) -> None:
+        self.keep(envelope)
+
+    def handed_over(self, envelope: Envelope) -> None:
+        self.keep(envelope)
+
+    def closed(self, outcome: asyncio.Future[Any]) -> None:
+        self.close()
 
 
 class Recording:

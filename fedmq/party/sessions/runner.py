@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,7 +20,7 @@ from fedmq.errors import FedmqError, LinkError, MessageError, Oversized, Replaye
 from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Clear, Sealer
-from fedmq.party.sessions.observe import SessionObserver
+from fedmq.party.sessions.observe import Observer, Observers
 from fedmq.party.store.journal import NULL_JOURNAL, Journal
 from fedmq.party.telemetry.metrics import Counters
 from fedmq.party.telemetry.timeline import Span
@@ -106,8 +105,10 @@ class Inbox:
         await self.take(delivery)
 
     async def take(self, delivery: Delivery) -> str:
-        """The same; the value is why no session took it, and empty where one did."""
-        self.counters.arrived(delivery)
+        """As `on_delivery`; returns why no session accepted the delivery, empty on success."""
+        self.counters.redeliveries += delivery.redelivered
+        if delivery.sent is not None:
+            self.counters.queue_age = max(0.0, self.counters.clock() - delivery.sent)
         about = {"message_id": delivery.message_id}
         try:
             envelope = self._checked(delivery)
@@ -167,11 +168,12 @@ class Inbox:
                 f"message {header.id!r} claims to be from {header.sender}, "
                 f"the broker says {delivery.sender}"
             )
-        self.counters.received(header, len(delivery.body))
+        counters = self.counters
+        counters.messages_received[header.kind] += 1
+        counters.bytes_received[header.kind] += len(delivery.body)
+        counters.heard[header.sender] = counters.clock()
         return envelope
 
-
-log = logging.getLogger(__name__)
 
 _HANDSHAKE_SECONDS = 2.0  # after which somebody waits for a party rather than for its answer
 _OUTSTANDING = 16  # publishes that may wait for their confirmation at once
@@ -211,7 +213,7 @@ class SessionRunner:
 
     ``interrupted`` resolves to the reason why only a new attempt can go on. A publish that
     fails is left to the mailbox, which sends again what is not acknowledged. Nothing leaves before
-    all that preceded it is written down by ``journal``. ``owner`` is who has to agree first.
+    all that preceded it is written down by ``journal``. ``owner`` has to agree first.
     """
 
     def __init__(
@@ -222,39 +224,30 @@ class SessionRunner:
         pool: ComputePool,
         sealer: Sealer | None = None,
         journal: Journal = NULL_JOURNAL,
-        observer: SessionObserver | None = None,
+        observers: Iterable[Observer] = (),
         owner: Owner = NOBODY_ASKED,
     ) -> None:
-        observer = observer or SessionObserver()
         loop = asyncio.get_running_loop()
         self.session = session
         self.outcome: asyncio.Future[Any] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.interrupted: asyncio.Future[str] = loop.create_future()
-        self.last_seen: dict[str, datetime] = {}
-        """When each peer was last heard of."""
         self._loop = loop
         self._publish = publish
         self._pool = pool
-        self._traffic = observer.traffic
-        self._on_arrived = observer.on_arrived
-        self._on_report = observer.on_report
-        self._on_waiting = observer.on_waiting
-        self._on_consent = observer.on_consent
+        self._seen = Observers(observers)
         self._owner = owner
         self._sealer = sealer or Clear()
-        self._counters = observer.counters
-        self._trace = observer.timeline
-        self._record = observer.record
         self._link_trouble = ""
         self._unsealed: set[str] = set()
         self._stopped = False
+        self._withdrawn = False
         self._outstanding = asyncio.Semaphore(_OUTSTANDING)
         self._tasks = BackgroundTasks()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._journal = journal
-        self._on_computed = observer.on_computed
         self._kept: asyncio.Task[None] | None = None
+        self.closed.add_done_callback(self._tell_closed)
         self._keep(journal.begin)
 
     @property
@@ -272,10 +265,8 @@ class SessionRunner:
         Raises:
             MessageError: it does not belong into this session, and changed nothing.
         """
-        if self._trace is not None:
-            self._trace.received(envelope.header)
-        self.last_seen[envelope.header.sender] = datetime.now().astimezone()
-        self._on_arrived(envelope.header, size)
+        for see in self._seen.arrived:
+            see(envelope.header, size)
         self._feed(Arrived(envelope, self._loop.time()))
 
     def cancel(self, reason: str) -> None:
@@ -288,14 +279,11 @@ class SessionRunner:
         Raises:
             ProtocolError: a session of this kind, or in this state, does not rest.
         """
-        for effect in self.session.handle(Pause() if paused else Resume()):
-            self._act(effect)
+        self._perform(self.session.handle(Pause() if paused else Resume()))
 
     def silence(self, peer: str) -> None:
         """Send nothing again to ``peer``: it is told of the end in another attempt."""
-        for effect in self.session.mailbox.silence(peer):
-            self._act(effect)
-        self._close_when_done()
+        self._perform(self.session.mailbox.silence(peer))
 
     async def written(self) -> None:
         """Wait until all is on disk that is to be kept so far."""
@@ -323,10 +311,14 @@ class SessionRunner:
         except Exception as error:  # a fault of ours must not leave the session hanging
             log.exception("%s failed on %s", self.session.mailbox.address, type(event).__name__)
             effects = self._given_up(f"internal error: {type(error).__name__}")
-        if self._record is not None and isinstance(event, Arrived):
-            self._record(event.envelope)
-        if self._trace is not None:
-            self._trace.entered(self.session.mailbox.address.party, self.session.machine.state)
+        if isinstance(event, Arrived):
+            for see in self._seen.taken:
+                see(event.envelope)
+        for see in self._seen.moved:
+            see(self.session.machine)
+        self._perform(effects)
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             try:
                 self._act(effect)
@@ -338,9 +330,14 @@ class SessionRunner:
         self._close_when_done()
 
     def _close_when_done(self) -> None:
-        written = self._kept is None or self._kept.done()
-        if self.session.closed and written and not self.closed.done():
+        if not self.session.over or self.closed.done() or not self.session.closed:
+            return
+        if self._kept is None or self._kept.done():
             self.closed.set_result(None)
+
+    def _tell_closed(self, _: asyncio.Future[None]) -> None:
+        for see in self._seen.closed:
+            see(self.outcome)
 
     def _given_up(self, reason: str) -> list[Effect]:
         """The session's own end, or an end without its peers where even that fails."""
@@ -353,20 +350,24 @@ class SessionRunner:
     def _act(self, effect: Effect) -> None:
         match effect:
             case Transmit(envelope, again):
-                if self._record is not None:
-                    self._record(envelope)
+                for see in self._seen.handed_over:
+                    see(envelope)
                 self._tasks.spawn(self._transmit(envelope, self._kept, again=again))
             case RunPlan():
                 self._run(PlanRun(effect))
             case SetTimer(key, seconds):
-                self._cancel_timer(key)
+                if (timer := self._timers.get(key)) is not None:
+                    timer.cancel()
                 self._timers[key] = self._loop.call_later(seconds, self._fire, key)
             case CancelTimer(key):
-                self._cancel_timer(key)
+                if (timer := self._timers.pop(key, None)) is not None:
+                    timer.cancel()
             case Report():
-                self._on_report(effect)
+                for report in self._seen.reported:
+                    report(effect)
             case Waiting():
-                self._on_waiting(effect, self._link_trouble)
+                for wait in self._seen.waited:
+                    wait(effect, self._link_trouble)
             case AskOwner():
                 self._tasks.spawn(self._ask_owner())
             case Save(TranscriptMessage() as message):
@@ -376,7 +377,8 @@ class SessionRunner:
             case Save(record):
                 self._keep(partial(self._journal.write, record))
             case AwaitConsent():
-                self._on_consent(effect)
+                for ask in self._seen.consent_awaited:
+                    ask(effect)
             case Interrupted(party, reason):
                 if not self.interrupted.done():
                     self.interrupted.set_result(f"{party} {reason}")
@@ -403,18 +405,12 @@ class SessionRunner:
         return error
 
     def _computed(self, what: str, asked: float, span: Span) -> None:
-        self._on_computed(what, asked, span)
-        if self._trace is not None:
-            self._trace.computed(self.session.mailbox.address.party, what, asked, span)
+        for see in self._seen.computed:
+            see(what, asked, span)
 
     def _fire(self, key: Hashable) -> None:
         self._timers.pop(key, None)
         self._feed(TimerFired(key))
-
-    def _cancel_timer(self, key: Hashable) -> None:
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
 
     def _keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have ``work`` done after what was to be written before it."""
@@ -426,15 +422,20 @@ class SessionRunner:
             try:
                 await work()
             except FedmqError as error:
-                self.session.mailbox.withdraw()
+                self._withdraw()
                 self._feed(Cancelled(str(error)))
             except Exception as error:  # a fault of ours must not leave the session hanging
                 log.exception("%s: cannot be kept", self.session.mailbox.address)
-                self.session.mailbox.withdraw()
+                self._withdraw()
                 self._feed(Cancelled(f"internal error: {type(error).__name__}"))
 
         self._kept = self._tasks.spawn(keep())
         self._kept.add_done_callback(lambda _: self._close_when_done())
+
+    def _withdraw(self) -> None:
+        """Nothing that is on its way out may leave: what preceded it is not on disk."""
+        self._withdrawn = True
+        self.session.mailbox.withdraw()
 
     async def _finish(self, result: Any) -> None:
         await self._journal.finish(result)
@@ -444,23 +445,21 @@ class SessionRunner:
     async def _transmit(
         self, envelope: Envelope, kept: asyncio.Task[None] | None, *, again: bool
     ) -> None:
-        header = envelope.header
+        header, mailbox = envelope.header, self.session.mailbox
         if kept is not None and not kept.done():
             await asyncio.wait([kept])
         try:
-            if not await self._agreed(header):
+            if self._sealer.sealed and not await self._agreed(header):
                 return
-            mailbox = self.session.mailbox
             mailbox.publishing(header.recipient, header.sequence)
             size, at = 0, None
             try:
                 async with self._outstanding:
-                    size = await self._leave(mailbox.leaving(envelope), again=again)
+                    size = await self._leave(envelope, again=again)
                 at = self._loop.time()
             finally:
                 if not self._stopped:
-                    for effect in mailbox.published(header.recipient, header.sequence, size, at):
-                        self._act(effect)
+                    self._perform(mailbox.published(header.recipient, header.sequence, size, at))
         except LinkError as error:
             # What outlives crashes also waits for a queue that the broker has lost.
             waits = not isinstance(error, Oversized) and self.durable
@@ -480,17 +479,19 @@ class SessionRunner:
 
     async def _leave(self, envelope: Envelope, *, again: bool) -> int:
         """Publish, and return after the broker's confirm how many bytes it was."""
+        if self._withdrawn:
+            envelope = self.session.mailbox.leaving(envelope)
         header, data = envelope.header, self._sealer.seal(envelope)
-        self._counters.sent(header, len(data))
-        if self._traffic is not None:
-            self._traffic.count(header, len(data))
+        size = len(data)
+        for see in self._seen.leaving:
+            see(header, size)
         begun = time.time()
-        # What was lost in bulk, with a broker that restarted, is not lost there again.
+        # Resend bulk messages on the durable lane: the bulk lane loses them if the broker restarts.
         in_bulk = envelope.body.in_bulk and not again
         await self._publish(header.recipient, data, message_id=header.id, in_bulk=in_bulk)
-        if self._trace is not None:
-            self._trace.sent(header, len(data), begun)
-        return len(data)
+        for confirm in self._seen.left:
+            confirm(header, size, begun)
+        return size
 
     async def _agreed(self, header: Header) -> bool:
         """Whether keys are agreed on with the recipient; False for what waits for that already.
@@ -523,9 +524,13 @@ class SessionRunner:
     async def _compute(self, run: PlanRun, index: int, computation: Computation) -> None:
         """Do a computation of a plan, and what the plan wants done after its last one."""
         asked, what = time.time(), computation.label.lstrip("_")
+        begun = time.perf_counter()
         try:
-            with self._counters.computing(computation):
+            try:
                 result = await self._pool.run(computation, partial(self._computed, what, asked))
+            finally:
+                for see in self._seen.worked:
+                    see(computation.label, time.perf_counter() - begun)
             if self.session.over:
                 return  # nobody waits for the plan any more
             following = run.add(index, result)
@@ -542,9 +547,9 @@ class SessionRunner:
 
 
 class SessionLane:
-    """Publishes what a session says on ``lane``, and what goes in bulk on the lane for that.
+    """Publishes a session's messages on ``lane``, and large ones on the bulk lane.
 
-    To whom does not read that one, as where a broker's definitions are older, all goes on ``lane``.
+    Recipients without a bulk queue (older broker definitions) get everything on ``lane``.
     """
 
     def __init__(self, link: Link, lane: Lane) -> None:

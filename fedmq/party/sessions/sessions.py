@@ -23,13 +23,14 @@ from typing import Any, Literal
 import numpy as np
 
 from fedmq.errors import DaemonError, FedmqError, PeerSilent
+from fedmq.messages.envelope import Envelope, Header
 from fedmq.party.compute.pool import ComputePool
 from fedmq.party.identity.sealer import Sealer
-from fedmq.party.sessions.observe import Observation
+from fedmq.party.sessions.observe import Observation, Observer
 from fedmq.party.sessions.runner import NOBODY_ASKED, Inbox, Owner, SessionLane, SessionRunner
 from fedmq.party.store.journal import NULL_JOURNAL, Journal
 from fedmq.party.telemetry.metrics import Traffic
-from fedmq.party.telemetry.timeline import Activity, Timeline
+from fedmq.party.telemetry.timeline import Activity, Span, Timeline
 from fedmq.protocol.events import AwaitConsent, Report, Waiting
 from fedmq.protocol.machine import Machine
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
@@ -45,9 +46,12 @@ __all__ = [
     "Purpose",
     "RunningSession",
     "Sessions",
+    "Status",
     "attempt_after_restart",
     "first_of",
 ]
+
+log = logging.getLogger(__name__)
 
 _PACE_REPORTS = 12
 """Reports that the pace is taken from."""
@@ -111,30 +115,108 @@ class EndedSession:
     """Why it ended without a result; empty where it has finished."""
 
 
+class Status(Observer):
+    """What people are shown of one attempt of ``party`` at ``session``: an observer of it.
+
+    ``progress`` is that of all attempts; ``on_change`` is called after each change.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        party: str,
+        progress: Progress | None = None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.sent, self.received = Traffic(), Traffic()
+        self.progress = progress or Progress()
+        self.activity = Activity(party)
+        self.report: Report | None = None
+        self.waiting: dict[str, tuple[Waiting, str]] = {}
+        """By peer that it waits for, with the link's trouble."""
+        self.consents: dict[str, datetime] = {}
+        """By peer whose owner is asked: until when there is an answer."""
+        self._session = session
+        self._on_change = on_change
+        self._last_seen: dict[str, float] = {}
+        """When each peer was heard last, in seconds since the epoch."""
+
+    def arrived(self, header: Header, size: int) -> None:
+        self._last_seen[header.sender] = time.time()
+        self.received.count(header, size)
+        self.activity.received(header)
+
+    def handed_over(self, envelope: Envelope) -> None:
+        self.activity.sent(envelope.header)
+
+    def leaving(self, header: Header, size: int) -> None:
+        self.sent.count(header, size)
+
+    def computed(self, label: str, asked: float, span: Span) -> None:
+        self.activity.computed(span.start, span.end)
+
+    def reported(self, report: Report) -> None:
+        self.report = report
+        self.progress.add(report)
+        self._on_change()
+
+    def waited(self, waiting: Waiting, trouble: str) -> None:
+        if waiting.retry:
+            self.waiting[waiting.peer] = (waiting, trouble)
+            about = {"session": self._session}
+            log.warning("session %s: %s", self._session, self.wait(waiting, trouble), extra=about)
+        else:
+            self.waiting.pop(waiting.peer, None)
+        self._on_change()
+
+    def consent_awaited(self, awaited: AwaitConsent) -> None:
+        self.consents.pop(awaited.peer, None)
+        if awaited.seconds:
+            until = datetime.now().astimezone() + timedelta(seconds=awaited.seconds)
+            self.consents[awaited.peer] = until
+            about = {"session": self._session}
+            log.info("session %s waits for %s's consent", self._session, awaited.peer, extra=about)
+        self._on_change()
+
+    def closed(self, outcome: asyncio.Future[Any]) -> None:
+        self.activity.end()
+
+    def wait(self, waiting: Waiting, trouble: str) -> str:
+        """How long the peer in ``waiting`` has been silent, in a line."""
+        seen = self._last_seen.get(waiting.peer)
+        last = "not seen yet"
+        if seen is not None:
+            last = f"last seen {datetime.fromtimestamp(seen):%H:%M:%S}"
+        line = f"waiting for {waiting.peer} ({last}, retry {waiting.retry} of {waiting.retries})"
+        return f"{line}: {trouble}" if trouble else line
+
+
 @dataclass
 class RunningSession:
-    """A session and what people want to know about it."""
+    """A session, and its ``seen`` status for people who want to know about it."""
 
     id: str
     purpose: Purpose
     model: str
     runner: SessionRunner
-    traffic: Traffic
+    seen: Status
     started: datetime = field(default_factory=lambda: datetime.now().astimezone())
-    report: Report | None = None
-    waiting: dict[str, tuple[Waiting, str]] = field(default_factory=dict)
-    """By peer that it waits for, with the link's trouble."""
-    consents: dict[str, datetime] = field(default_factory=dict)
-    """By peer whose owner is asked: until when there is an answer."""
-    received: Traffic = field(default_factory=Traffic)
-    progress: Progress = field(default_factory=Progress)
-    activity: Activity | None = None
     ended: datetime | None = None
     """When it ended, however it did."""
 
+    @property
+    def traffic(self) -> Traffic:
+        """What this party has sent in this attempt."""
+        return self.seen.sent
+
+    @property
+    def report(self) -> Report | None:
+        """How far it is, if it has told."""
+        return self.seen.report
+
     def status(self) -> dict[str, Any]:
         """What ``fedmq status`` shows, as plain data."""
-        state = self.runner.session.machine.state
+        state, report = self.runner.session.machine.state, self.seen.report
         waits = self.waits
         return {
             "session": self.id,
@@ -146,12 +228,12 @@ class RunningSession:
             "started": self.started.isoformat(timespec="seconds"),
             "ended": None if self.ended is None else self.ended.isoformat(timespec="seconds"),
             "reason": self.reason,
-            "done": self.report.done if self.report else 0,
-            "total": self.report.total if self.report else None,
-            "unit": self.report.unit if self.report else None,
-            "details": dict(self.report.details) if self.report else {},
+            "done": report.done if report else 0,
+            "total": report.total if report else None,
+            "unit": report.unit if report else None,
+            "details": dict(report.details) if report else {},
             "waiting": waits,
-            "bytes_sent": self.traffic.total.bytes,
+            "bytes_sent": self.seen.sent.total.bytes,
         }
 
     def details(self) -> dict[str, Any]:
@@ -162,16 +244,16 @@ class RunningSession:
             **self.status(),
             "paused": machine.state.name == "PAUSED",
             "seconds": round((until - self.started).total_seconds(), 1),
-            "seconds_left": self.progress.seconds_left,
-            "curve": self.progress.curve,
+            "seconds_left": self.seen.progress.seconds_left,
+            "curve": self.seen.progress.curve,
             "traffic": [self._exchanged(peer) for peer in sorted(machine.peers)],
-            "activity": None if self.activity is None else self.activity.described(),
+            "activity": self.seen.activity.described(),
         }
 
     def _exchanged(self, peer: str) -> dict[str, Any]:
         own = self.runner.session.mailbox.address.party
-        sent = self.traffic.between(own, peer)
-        received = self.received.between(peer, own)
+        sent = self.seen.sent.between(own, peer)
+        received = self.seen.received.between(peer, own)
         return {
             "party": peer,
             "messages_sent": sent.messages,
@@ -196,25 +278,15 @@ class RunningSession:
     @property
     def waits(self) -> list[str]:
         """One line per peer that it waits for; none once it is closed."""
-        waits = [] if self.runner.closed.done() else self.waiting.values()
-        consents = {} if self.runner.session.over else self.consents
+        waits = [] if self.runner.closed.done() else self.seen.waiting.values()
+        consents = {} if self.runner.session.over else self.seen.consents
         return [
             *(
                 f"waits for {peer}'s consent (until {until:%Y-%m-%d %H:%M})"
                 for peer, until in consents.items()
             ),
-            *(self.wait(waiting, trouble) for waiting, trouble in waits),
+            *(self.seen.wait(waiting, trouble) for waiting, trouble in waits),
         ]
-
-    def wait(self, waiting: Waiting, trouble: str) -> str:
-        """How long the peer in ``waiting`` has been silent, in a line."""
-        seen = self.runner.last_seen.get(waiting.peer)
-        last = f"last seen {seen:%H:%M:%S}" if seen else "not seen yet"
-        line = f"waiting for {waiting.peer} ({last}, retry {waiting.retry} of {waiting.retries})"
-        return f"{line}: {trouble}" if trouble else line
-
-
-log = logging.getLogger(__name__)
 
 
 _LANES: Mapping[Purpose, Lane] = {
@@ -282,45 +354,13 @@ class Sessions:
             self._forget(before)
         address = Address(self._federation, session, attempt, self._link.party)
 
-        activity, received, progress = Activity(self._link.party), Traffic(), Progress()
+        progress = None
         if before is not None:
-            progress = before.progress
+            progress = before.seen.progress
             progress.begin_attempt()
-
-        def on_report(report: Report) -> None:
-            running.report = report
-            progress.add(report)
-            on_change(running)
-
-        def on_waiting(waiting: Waiting, trouble: str) -> None:
-            if waiting.retry:
-                running.waiting[waiting.peer] = (waiting, trouble)
-                wait = running.wait(waiting, trouble)
-                log.warning("session %s: %s", session, wait, extra={"session": session})
-            else:
-                running.waiting.pop(waiting.peer, None)
-            on_change(running)
-
-        def on_consent(awaited: AwaitConsent) -> None:
-            running.consents.pop(awaited.peer, None)
-            if awaited.seconds:
-                until = datetime.now().astimezone() + timedelta(seconds=awaited.seconds)
-                running.consents[awaited.peer] = until
-                wait = f"waits for {awaited.peer}'s consent"
-                log.info("session %s %s", session, wait, extra={"session": session})
-            on_change(running)
-
-        observer = self._observation.begin(
-            address,
-            purpose,
-            model,
-            timeline=timeline,
-            activity=activity,
-            received=received,
-            on_report=on_report,
-            on_waiting=on_waiting,
-            on_consent=on_consent,
-        )
+        seen = Status(session, address.party, progress, lambda: on_change(running))
+        timeline = timeline or self._observation.timeline()
+        watching = self._observation.observers(address, purpose, model, timeline)
         mailbox = Mailbox(address, machine.peers, self._retry, np.random.default_rng())
         runner = SessionRunner(
             Session(machine, mailbox),
@@ -328,24 +368,14 @@ class Sessions:
             pool=self._pool,
             sealer=self._sealer,
             journal=journal,
-            observer=observer,
+            observers=(seen, *watching),
             owner=owner,
         )
-        runner.closed.add_done_callback(lambda _: observer.on_closed(runner.outcome))
-        running = RunningSession(
-            session,
-            purpose,
-            model,
-            runner,
-            observer.traffic,
-            received=received,
-            progress=progress,
-            activity=activity,
-        )
+        running = RunningSession(session, purpose, model, runner, seen)
         self.running[session] = running
         self._inbox.add(runner)
         self._on_idle(session, False)
-        self._tasks.spawn(self._watch(running, observer.timeline))
+        self._tasks.spawn(self._watch(running, timeline))
         return running
 
     def drive(self, attempts: AttemptLoop) -> AttemptLoop:
@@ -441,8 +471,6 @@ class Sessions:
         gc.collect()
 
 
-log = logging.getLogger(__name__)
-
 _BETWEEN = Backoff(first=0.05, limit=5.0)
 
 OnChange = Callable[["RunningSession"], None]
@@ -476,7 +504,7 @@ class AttemptLoop:
         self, open_attempt: OpenAttempt, first: int = 1, *, everywhere: bool = False
     ) -> None:
         self.result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # Nobody may watch; asyncio need not complain, for log and store have the error.
+        # Mark the exception as retrieved: it is already logged and stored.
         self.result.add_done_callback(lambda result: result.cancelled() or result.exception())
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolves when every party knows the end, and no attempt will follow."""

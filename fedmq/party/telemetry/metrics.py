@@ -9,9 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fedmq.computation import Computation
 from fedmq.messages.envelope import Header
-from fedmq.transport.link import Delivery
 
 __all__ = [
     "BOUNDS",
@@ -52,32 +50,6 @@ class Counters:
     """By purpose and outcome."""
     arithmetic_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """By the label of the computation; its wait for a free worker is included."""
-
-    def sent(self, header: Header, size: int) -> None:
-        """A message of ``size`` bytes goes out."""
-        self.messages_sent[header.kind] += 1
-        self.bytes_sent[header.kind] += size
-
-    def arrived(self, delivery: Delivery) -> None:
-        """A delivery has arrived; it may still be refused."""
-        self.redeliveries += delivery.redelivered
-        if delivery.sent is not None:
-            self.queue_age = max(0.0, self.clock() - delivery.sent)
-
-    def received(self, header: Header, size: int) -> None:
-        """A delivery has turned out to be a message."""
-        self.messages_received[header.kind] += 1
-        self.bytes_received[header.kind] += size
-        self.heard[header.sender] = self.clock()
-
-    @contextmanager
-    def computing(self, computation: Computation) -> Iterator[None]:
-        """Measure a computation."""
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.arithmetic_seconds[computation.label] += time.perf_counter() - begun
 
 
 @dataclass(frozen=True)

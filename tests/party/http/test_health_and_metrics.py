@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedmq.computation import Given
+from fedmq.messages.codec import encode
 from fedmq.party.configuration.http import HttpSection
 from fedmq.party.http.monitoring import health_router, metrics_router
 from fedmq.party.http.server import HttpServer
 from fedmq.party.operations.health import Health
+from fedmq.party.sessions.observe import MetricsObserver
+from fedmq.party.sessions.runner import Inbox
 from fedmq.party.telemetry.metrics import Counters, Gauges
 from fedmq.transport.link import Delivery
 from tests.party.sealed_parties import envelope
@@ -107,17 +110,18 @@ async def test_where_there_are_tokens_the_reasons_are_for_who_shows_one(daemon: 
 
 
 async def test_what_was_counted_is_shown(client: httpx.AsyncClient, daemon: Daemon) -> None:
-    counters, header = daemon.counters, envelope().header
-    counters.sent(header, 200)
-    counters.sent(header, 100)
-    counters.received(header, 50)
+    counters, message = daemon.counters, envelope()
+    attempt = MetricsObserver(counters)
+    attempt.leaving(message.header, 200)
+    attempt.leaving(message.header, 100)
+    attempt.worked("Given", 0.5)
+    inbox = Inbox("demo", "telco", counters=counters)
     sent = datetime(1970, 1, 1, 0, 1, 30, tzinfo=UTC).timestamp()
-    counters.arrived(Delivery(b"", "1", "bank", "training", True, settlement=None, sent=sent))  # type: ignore[arg-type]
+    body, settlement = encode(message), AsyncMock()
+    await inbox.on_delivery(Delivery(body, "1", "bank", "training", True, settlement, sent))
     counters.refused["Untrusted"] += 1
     counters.retries["telco"] += 4
     counters.sessions_ended["training", "finished"] += 1
-    with counters.computing(Given(None)):
-        pass
 
     seen = await samples(client)
     assert seen["fedmq_messages_sent_total/probe"] == 2

@@ -12,9 +12,8 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import Aborted, FedmqError
 from fedmq.party.compute.pool import ThreadPool
 from fedmq.party.sessions.runner import SessionRunner
-from fedmq.party.sessions.sessions import AttemptLoop, OnChange, RunningSession
+from fedmq.party.sessions.sessions import AttemptLoop, OnChange, RunningSession, Status
 from fedmq.party.store.journal import Journal
-from fedmq.party.telemetry.metrics import Traffic
 from fedmq.privacy.engines.plain import Plain
 from fedmq.protocol.records import Record
 from fedmq.protocol.session import Address, Mailbox, RetryPolicy, Session
@@ -67,7 +66,7 @@ async def test_a_failure_is_told_once_it_is_written_down_so_that_its_name_is_fre
     runner = SessionRunner(Session(machine, mailbox), publish=nowhere, pool=pool, journal=journal)
 
     async def opened(_: int, __: OnChange) -> RunningSession:
-        return RunningSession("0123", "training", "m", runner, Traffic())
+        return RunningSession("0123", "training", "m", runner, Status("0123", "bank"))
 
     attempts = AttemptLoop(opened, everywhere=True)
     running = asyncio.create_task(attempts.run())
