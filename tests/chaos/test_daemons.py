@@ -16,6 +16,7 @@ from fedmq.boosting.params import TrainParams
 from fedmq.errors import DaemonError
 from fedmq.party.configuration.job import TrainingJob
 from tests.chaos.federation import FEDMQ, PARTIES, ChaosFederation, DaemonProcess
+from tests.forked_command import forks
 from tests.rabbitmq_node import RabbitNode
 
 TREES = 8
@@ -326,8 +327,8 @@ def test_who_has_cancelled_waits_no_longer_once_the_others_know(
 
 def keys(*words: object) -> dict[str, Any]:
     """What ``fedmq keys`` answers."""
-    command = [*FEDMQ, "keys", *map(str, words), "--json"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    done = forks().run(["keys", *map(str, words), "--json"])
+    done.check_returncode()
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.forked_command import forks
 from tests.party.daemons import FEDMQ
 
 
@@ -39,14 +40,17 @@ class Outcome:
 
 def fedmq(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Outcome:
     """Run ``fedmq ARGUMENTS``."""
-    done = subprocess.run(
-        [FEDMQ, *map(str, arguments)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **environment},
-    )
+    if not environment:
+        done = forks().run(arguments, cwd)
+    else:
+        done = subprocess.run(
+            [FEDMQ, *map(str, arguments)],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **environment},
+        )
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from examples.demo import make_tables
 from fedmq.party.configuration.party import BROKER_VARIABLE
+from tests.forked_command import ForkedProcess, forks
 from tests.rabbitmq_node import BROKER, RabbitNode
 
 EXAMPLE = Path(make_tables.__file__).parent
@@ -47,13 +48,19 @@ class Daemon:
         # A new file: what is left of a killed daemon still writes into the old one.
         self.log.unlink(missing_ok=True)
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [*prefix, FEDMQ, "run", str(config), *more],
-                env={**os.environ, **({BROKER_VARIABLE: broker} if broker else {})},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+            environment = {**os.environ, **({BROKER_VARIABLE: broker} if broker else {})}
+            self.process: ForkedProcess | subprocess.Popen[bytes]
+            if prefix:
+                self.process = subprocess.Popen(
+                    [*prefix, FEDMQ, "run", str(config), *more],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            else:
+                command = ["run", config, *more]
+                self.process = forks().start(command, log, log, environment=environment)
 
     def wait_until_says(self, words: str, seconds: float = 30) -> None:
         """Wait for ``words`` in the log."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -29,16 +27,14 @@ from fedmq.transport.rabbitmq.connection import BrokerConnection
 from fedmq.transport.rabbitmq.link import RabbitMQLink
 from fedmq.transport.rabbitmq.topology import exchange_name, routing_key
 from fedmq.transport.sealing.keys import PrivateKeys
+from tests.forked_command import forks
+from tests.party.daemons import Daemon
 from tests.party.sealed_parties import envelope
 from tests.rabbitmq_node import RabbitNode
 
-FEDMQ = str(Path(sys.executable).parent / "fedmq")
-
 
 def fedmq(*words: object, code: int = 0) -> Any:
-    done = subprocess.run(
-        [FEDMQ, *map(str, words), "--json"], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = forks().run([*map(str, words), "--json"])
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
 
@@ -76,15 +72,12 @@ def telco(tmp_path: Path, node: RabbitNode, rings: dict[str, KeyRing]) -> Path:
 @contextmanager
 def running(party: Path) -> Iterator[None]:
     """The daemon of a party, from when it is ready."""
-    process = subprocess.Popen([FEDMQ, "run", str(party)], stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
+    process = Daemon(party)
     try:
-        while "is ready" not in (line := process.stderr.readline()):
-            assert line, "the daemon ended"
+        process.wait_until_says("is ready")
         yield
     finally:
-        process.terminate()
-        process.communicate(timeout=20)
+        process.discard()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from fedmq.boosting.xgboost.parity import compare, train_reference
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.party.store.alignments import AlignmentStore
 from fedmq.party.store.documents import ModelStore
+from tests.forked_command import forks
 from tests.party.daemons import Daemon
 from tests.rabbitmq_node import RabbitNode
 
@@ -86,14 +87,7 @@ class Parties:
             daemon.process.wait(timeout=20)
 
     def fedmq(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*FEDMQ, *command],
-            cwd=self.folder,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
+        return forks().run(command, self.folder, timeout=100)
 
     def align(self) -> subprocess.CompletedProcess[str]:
         return self.fedmq("align", "bank.align.toml", "--json")

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from fedmq.transport.rabbitmq.certificates import Authority, Certificate
+from tests.forked_command import forks
 from tests.free_port import free_port
 from tests.party.daemons import Daemon
 
@@ -25,9 +26,7 @@ TOKEN = "a-token-of-sixteen-characters"
 
 
 def fedmq(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*FEDMQ, *map(str, words)], capture_output=True, text=True, timeout=90, check=False
-    )
+    return forks().run([str(word) for word in words])
 
 
 def node(folder: Path, action: str, *words: str) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedmq import TrainParams, simulate
 from fedmq.party.store.documents import ModelStore
+from tests.forked_command import ForkedProcess, forks
 from tests.free_port import free_port
 
 PARTIES = ("bank", "telco", "retail")
@@ -28,15 +28,11 @@ TOKEN = "token-of-the-tests"
 
 
 def fedmq(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run the command line; by module, so that no script needs to be installed."""
-    code = "from fedmq.cli.main import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        check=check,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    """Run the command line."""
+    done = forks().run(arguments, timeout=120)
+    if check:
+        done.check_returncode()
+    return done
 
 
 class ServingFederation:
@@ -64,7 +60,7 @@ class ServingFederation:
         self.table = table
         self.margins: dict[str, NDArray[np.float32]] = {}
         self.boosters: dict[str, xgboost.Booster] = {}
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, ForkedProcess] = {}
         self._ready_before: Counter[str] = Counter()
         parts = np.array_split(np.arange(table.shape[1]), 3)
         self.columns = {party: table[:, part] for party, part in zip(PARTIES, parts, strict=True)}
@@ -148,15 +144,11 @@ class ServingFederation:
 
     def start(self, *parties: str) -> None:
         """Start the daemons of ``parties``, all if none is named, and wait until they are ready."""
-        code = "from fedmq.cli.main import main; main()"
         chosen = parties or PARTIES
         for party in chosen:
-            errors = (self.folder / f"{party}.log").open("ab")
-            self.processes[party] = subprocess.Popen(
-                [sys.executable, "-c", code, "run", str(self.folder / party / "party.toml")],
-                stderr=errors,
-            )
-            errors.close()
+            with (self.folder / f"{party}.log").open("ab") as log:
+                command = ["run", self.folder / party / "party.toml"]
+                self.processes[party] = forks().start(command, log, log)
         for party in chosen:
             self._wait_ready(party)
 
