@@ -29,14 +29,15 @@ help: ## this list
 demo: $(VENV)/demo.stamp ## train three parties with Paillier; the last line is JSON
 	@$(BIN)/fedmq demo
 
-test: $(VENV)/test.stamp rabbitmq postgresql lint pytest ## lint, types, rooms, tests
+test: $(VENV)/test.stamp rabbitmq postgresql ## lint, types, rooms, tests, side by side
+	@$(MAKE) --jobs=2 lint pytest
 
 lint: $(VENV)/test.stamp ## ruff, mypy --strict, import-linter
 	@echo "ruff" && $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet
 	@echo "mypy" && $(BIN)/mypy --no-error-summary
 	@echo "import-linter" && $(BIN)/lint-imports
 
-pytest: $(VENV)/test.stamp rabbitmq postgresql lint
+pytest: $(VENV)/test.stamp rabbitmq postgresql
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 test-long: $(VENV)/test.stamp rabbitmq chromium ## every seed, every command of the docs, every page of the console in Chromium

@@ -124,7 +124,7 @@ def containers(
         for daemon in daemons:
             daemon.terminate()
         for daemon in daemons:
-            daemon.communicate(timeout=30)
+            daemon.communicate(timeout=90)
         assert {daemon.returncode for daemon in daemons} == {0}
 
 
@@ -133,7 +133,7 @@ def test_every_party_becomes_healthy(containers: dict[str, Container]) -> None:
         kind, *check = SERVICES[party]["healthcheck"]["test"]
         assert kind == "CMD"
         process = containers[party].popen(check)
-        out, errors = process.communicate(timeout=30)
+        out, errors = process.communicate(timeout=90)
         assert process.returncode == 0, errors
         assert out.strip() == "ready"
 

@@ -33,7 +33,7 @@ def test_what_a_run_has_started_ends_with_it(tmp_path: Path, knows: str) -> None
 
         watcher.communicate()
 
-        assert started.wait(timeout=5) < 0
+        assert started.wait(timeout=15) < 0
         assert other.poll() is None
     finally:
         for process in (started, other):

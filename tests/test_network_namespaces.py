@@ -77,5 +77,5 @@ def test_nothing_is_left_after_a_failure() -> None:
         assert len(left_over()) == 3
         raise RuntimeError("in the middle")
     with forgotten:
-        assert forgotten.wait(10) == -signal.SIGKILL
+        assert forgotten.wait(30) == -signal.SIGKILL
     assert left_over() == []

@@ -108,7 +108,7 @@ class DaemonProcess:
     def await_ready(self) -> None:
         """Return when it has said that it is ready since its last start."""
         assert self._process is not None
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while "is ready in" not in self.said[self._said_before :]:
             assert self._process.poll() is None, self.said[-3000:]
             assert time.monotonic() < deadline, self.said[-3000:]
@@ -116,7 +116,7 @@ class DaemonProcess:
 
     def await_words(self, words: str) -> None:
         """Return when it has said these since its last start."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while words not in self.said[self._said_before :]:
             assert time.monotonic() < deadline, self.said[-3000:]
             time.sleep(0.05)
@@ -136,7 +136,7 @@ class DaemonProcess:
         """SIGTERM; its exit code."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(timeout=20)
+        return self._process.wait(timeout=60)
 
     def freeze(self) -> None:
         os.killpg(self.pid, signal.SIGSTOP)
@@ -169,7 +169,7 @@ class DaemonProcess:
 
     def _reap(self) -> None:
         assert self._process is not None
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=60)
 
 
 class ChaosFederation:
@@ -242,7 +242,7 @@ class ChaosFederation:
         self, session: str, seen: Callable[[dict[str, Any]], bool], party: str = "bank"
     ) -> dict[str, Any]:
         """The first status of a session that ``seen`` accepts."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not seen(status := self.session(session, party)):
             assert time.monotonic() < deadline, f"{status}\n{self.tell()}"
             time.sleep(0.05)
@@ -260,7 +260,7 @@ class ChaosFederation:
 
     def await_ends(self, model: str) -> dict[str, tuple[str, str]]:
         """State and reason at each party, once the session of ``model`` has ended at all."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while True:
             ends = {party: self.settled(model, party) for party in PARTIES}
             over = {party: end for party, end in ends.items() if end and end[0] != "running"}

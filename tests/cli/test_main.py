@@ -136,6 +136,6 @@ def test_an_interrupted_demo_ends_with_130() -> None:
     assert process.stderr is not None
     assert process.stderr.readline().startswith("training, trees 1/200")
     os.killpg(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=90)
     assert process.returncode == 130
     assert out == ""

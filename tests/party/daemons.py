@@ -62,7 +62,7 @@ class Daemon:
                 command = ["run", config, *more]
                 self.process = forks().start(command, log, log, environment=environment)
 
-    def wait_until_says(self, words: str, seconds: float = 30) -> None:
+    def wait_until_says(self, words: str, seconds: float = 90) -> None:
         """Wait for ``words`` in the log."""
         deadline = time.monotonic() + seconds
         while words not in self.log.read_text():
@@ -74,7 +74,7 @@ class Daemon:
         """SIGTERM; the exit code, and the seconds it took."""
         begun = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30), time.monotonic() - begun
+        return self.process.wait(60), time.monotonic() - begun
 
     def kill(self) -> None:
         """kill -9."""
@@ -85,7 +85,7 @@ class Daemon:
         """End the process, however it does."""
         self.process.terminate()
         try:
-            self.process.wait(10)
+            self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.kill()
 

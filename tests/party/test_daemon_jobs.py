@@ -90,7 +90,7 @@ async def test_the_owner_has_the_id_before_a_table_is_read_and_a_crash_loses_not
 ) -> None:
     hold_tables(federation, monkeypatch)
     opened = Opened(federation, job())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         session = await opened.session
     assert await stored_state(federation, session) == "running"
 
@@ -161,7 +161,7 @@ async def test_the_command_watches_on_when_the_daemon_is_back(
     await federation.until(has_opened)
     await crash(federation)
     await federation.start("bank")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         result = await watching
     assert (result["model"], result["trees"]) == ("m", 3)
 

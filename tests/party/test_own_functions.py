@@ -142,7 +142,7 @@ async def test_a_training_that_goes_on_has_its_functions_again(
 
     federation.hold = count
     shaken = asyncio.create_task(trained(federation, model="shaken", **calm))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await third.wait()
     await federation.stop("bank")
     await asyncio.wait({shaken})

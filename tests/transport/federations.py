@@ -27,7 +27,7 @@ class Inbox:
 
     async def next(self) -> Delivery:
         """The next delivery; it is an error when none comes."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self._arrived.get()
 
     async def acked(self) -> Delivery:
@@ -49,7 +49,7 @@ class Observer:
 
     async def sees(self, *, connected: bool, reason: str = "") -> None:
         """Return at the next state of this kind; it is an error when none comes."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while True:
                 state = await self._news.get()
                 if state.connected == connected and reason in state.reason:
@@ -115,7 +115,7 @@ class RabbitFederation(Federation):
         connection = await BrokerConnection.open(BrokerAddress.parse(self.url), "dead letters")
         try:
             await connection.consume(dead_queue_name(self.name, party), letters.put)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 letter = await letters.get()
         finally:
             await connection.close()

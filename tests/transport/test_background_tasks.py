@@ -24,7 +24,7 @@ async def test_a_task_whose_library_swallows_a_cancellation_ends_nevertheless() 
 
     task = asyncio.create_task(deaf())
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         await end([task])
 
     assert task.cancelled() and swallowed == 3
@@ -97,7 +97,7 @@ async def test_closing_also_ends_what_is_spawned_meanwhile() -> None:
 
     first = tasks.spawn(leaves_another_behind())
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(15):
         await tasks.close()
 
     assert first.cancelled() and later[0].cancelled()

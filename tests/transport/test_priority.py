@@ -36,7 +36,7 @@ async def test_nobody_waits_while_no_score_holds_it() -> None:
 async def test_scores_without_end_do_not_hold_up_a_training() -> None:
     priority_gate = PriorityGate()
     with priority_gate.taken():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             await priority_gate.wait()
 
 

@@ -50,7 +50,7 @@ def training(demo: ExampleFederation, model: str) -> Iterator[subprocess.Popen[s
 
 def waiting(demo: ExampleFederation, party: str) -> str:
     """The request that waits at ``party``, once there is one."""
-    for _ in range(200):
+    for _ in range(1200):
         found: list[Any] = request_daemon(demo.state(party), {"do": "inbox"})
         for request in found:
             if request["state"] == "waiting":

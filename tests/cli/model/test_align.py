@@ -75,7 +75,7 @@ class Parties:
         for party in begun:
             self._daemons[party] = Daemon(self.folder / f"{party}.toml")
         for party in begun:
-            self._daemons[party].wait_until_says("is ready", 40)
+            self._daemons[party].wait_until_says("is ready")
 
     def kill(self, party: str) -> None:
         self._daemons.pop(party).kill()
@@ -84,7 +84,7 @@ class Parties:
         for daemon in self._daemons.values():
             daemon.process.terminate()
         for daemon in self._daemons.values():
-            daemon.process.wait(timeout=20)
+            daemon.process.wait(timeout=60)
 
     def fedmq(self, *command: str) -> subprocess.CompletedProcess[str]:
         return forks().run(command, self.folder, timeout=100)
@@ -306,7 +306,7 @@ def test_a_party_that_dies_in_mid_alignment_comes_back_and_it_begins_anew(
     assert (
         f"{victim} was restarted, a new attempt is due" in (parties.folder / "bank.log").read_text()
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(parties.stored()) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -320,7 +320,7 @@ def test_when_the_asking_party_dies_the_alignment_ends_and_says_what_to_do(
 ) -> None:
     asking = begun_among(parties, 6_000)
     parties.kill("bank")
-    err = asking.communicate(timeout=20)[1]
+    err = asking.communicate(timeout=60)[1]
     assert asking.returncode == 7
     assert "anything else must be asked for anew" in err.splitlines()[-1]
     parties.run("bank")

@@ -22,7 +22,6 @@ from tests.party.compute.computations import Copy
 distributed = pytest.importorskip("distributed")
 
 pytestmark = [
-    pytest.mark.timeout(180),
     # Dask's own, when a cluster is started and a worker dies.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -4,8 +4,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
-import pytest
-
 from fedmq.party.compute.processes import ProcessPool
 
 
@@ -19,7 +17,6 @@ class Work:
         return self.name
 
 
-@pytest.mark.timeout(60)
 async def test_the_urgent_overtake_what_waits_but_not_each_other() -> None:
     pool = ProcessPool(1)
     done: list[str] = []
@@ -37,7 +34,6 @@ async def test_the_urgent_overtake_what_waits_but_not_each_other() -> None:
     assert done == names
 
 
-@pytest.mark.timeout(60)
 async def test_whoever_gives_up_waiting_takes_nobody_s_turn() -> None:
     pool = ProcessPool(1)
     try:

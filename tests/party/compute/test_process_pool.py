@@ -107,4 +107,4 @@ def test_workers_end_when_their_owner_is_killed() -> None:
         worker = psutil.Process(int(owner.stdout.readline()))
         assert worker.is_running()
         owner.kill()
-    worker.wait(timeout=20)
+    worker.wait(timeout=60)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.party.console.chromium import Visitor
 from tests.party.daemons import ExampleFederation
 
 
-@pytest.mark.timeout(240)
 def test_columns_are_drawn_with_the_cuts_of_a_training(
     browser: Browser, consoles: ExampleFederation
 ) -> None:

@@ -170,7 +170,6 @@ def begin(asking: ExampleFederation, model: str, trees: int = 3) -> subprocess.P
     )
 
 
-@pytest.mark.timeout(240)
 def test_consent_given_at_two_parties_unblocks_a_training(
     browser: Browser, asking: ExampleFederation
 ) -> None:
@@ -200,7 +199,6 @@ def test_consent_given_at_two_parties_unblocks_a_training(
         visitor.leaves()
 
 
-@pytest.mark.timeout(240)
 def test_a_refusal_shows_its_reason_at_the_label_holder(
     browser: Browser, asking: ExampleFederation
 ) -> None:
@@ -220,7 +218,6 @@ def test_a_refusal_shows_its_reason_at_the_label_holder(
         visitor.leaves()
 
 
-@pytest.mark.timeout(240)
 def test_alike_shows_the_change_of_the_file_and_makes_it(
     browser: Browser, asking: ExampleFederation
 ) -> None:

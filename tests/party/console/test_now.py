@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.cli.command import fedmq
@@ -11,7 +10,6 @@ from tests.party.console.shown_federation import begin_training
 from tests.party.daemons import ACTIVE, PASSIVE, ExampleFederation
 
 
-@pytest.mark.timeout(240)
 def test_a_training_is_watched_from_its_beginning_to_its_end(
     browser: Browser, consoles: ExampleFederation
 ) -> None:
@@ -43,7 +41,6 @@ def test_a_training_is_watched_from_its_beginning_to_its_end(
         visitor.leaves()
 
 
-@pytest.mark.timeout(240)
 def test_a_training_rests_goes_on_and_is_cancelled_with_a_reason_that_all_see(
     browser: Browser, consoles: ExampleFederation
 ) -> None:

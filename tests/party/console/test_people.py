@@ -58,7 +58,6 @@ async def test_another_site_admits_nobody(tmp_path: Path) -> None:
         assert "admit" not in {asked["do"] for asked in served.asked}
 
 
-@pytest.mark.timeout(240)
 def test_the_parties_are_shown_and_what_is_no_request_is_refused(
     browser: Browser, consoles: ExampleFederation
 ) -> None:

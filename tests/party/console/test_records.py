@@ -145,7 +145,6 @@ def dead_letters(consoles: ExampleFederation) -> Any:
     return fedmq("dead", "list", consoles.config("telco"), "--json", **broker).result
 
 
-@pytest.mark.timeout(240)
 def test_a_dead_letter_is_redelivered_in_vain_and_dropped(
     browser: Browser, consoles: ExampleFederation
 ) -> None:

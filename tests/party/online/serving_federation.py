@@ -153,7 +153,7 @@ class ServingFederation:
             self._wait_ready(party)
 
     def _wait_ready(self, party: str) -> None:
-        for _ in range(600):
+        for _ in range(1800):
             log = (self.folder / f"{party}.log").read_text()
             if log.count("is ready in") > self._ready_before[party]:
                 self._ready_before[party] = log.count("is ready in")
@@ -174,7 +174,7 @@ class ServingFederation:
                 process.terminate()
         for process in self.processes.values():
             try:
-                process.wait(10)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

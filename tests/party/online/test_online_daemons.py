@@ -20,8 +20,6 @@ ROWS = 10_000
 AT_ONCE = 4
 SECONDS = 4.0
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFederation]:

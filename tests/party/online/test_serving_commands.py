@@ -22,8 +22,6 @@ from tests.party.online.serving_federation import TOKEN, ServingFederation
 
 ROWS = 400
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingFederation]:
@@ -102,7 +100,7 @@ def test_an_owner_sees_its_columns_drift_and_the_label_holder_an_alarm_alone(
     federation: ServingFederation, bank: Path, telco: Path
 ) -> None:
     predict(federation, federation.ids)
-    for _ in range(100):  # a thread counts every five seconds
+    for _ in range(300):  # a thread counts every five seconds
         if any(found["alarm"] for found in drift_at(telco)["columns"]):
             break
         time.sleep(0.2)
@@ -225,7 +223,7 @@ def test_every_question_is_in_the_audit_of_whom_was_asked(
 
 def _noted(folder: Path, fits: Any) -> dict[str, Any]:
     """The last line that ``fits``; the audit is written within a second."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while time.monotonic() < until:
         lines = [
             json.loads(line)

@@ -131,7 +131,7 @@ class RestartedParty:
 
     async def reply(self) -> Body:
         """What the peer hears next."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             return (await self.heard.get()).body
 
     async def state(self) -> tuple[str, str]:

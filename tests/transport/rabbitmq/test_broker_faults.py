@@ -25,7 +25,7 @@ numbers = itertools.count()
 PAIR = ("bank", "telco")
 
 
-async def sent(link: Link, recipient: str, message_id: str, seconds: float = 30) -> None:
+async def sent(link: Link, recipient: str, message_id: str, seconds: float = 90) -> None:
     """Publish until it is confirmed, as the layer above a link does."""
     async with asyncio.timeout(seconds):
         while True:

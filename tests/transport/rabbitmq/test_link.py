@@ -41,7 +41,7 @@ numbers = itertools.count()
 
 async def sent(link: Link, recipient: str, message_id: str) -> None:
     """Publish until it is confirmed, as the layer above a link does."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             try:
                 await link.publish(recipient, "training", b"", message_id=message_id)
@@ -354,7 +354,7 @@ class TestOutages:
             monkeypatch.setattr(connection_module, "TIMEOUT_SECONDS", 0.7)
             monkeypatch.setattr(connection_module, "WATCH_SECONDS", 0.2)
             pieces = [bytes(250_000)] * 8
-            async with asyncio.timeout(30), asyncio.TaskGroup() as publishing:
+            async with asyncio.timeout(90), asyncio.TaskGroup() as publishing:
                 for number, piece in enumerate(pieces):
                     for link, to in ((bank, "telco"), (telco, "bank")):
                         publishing.create_task(

@@ -20,8 +20,6 @@ from tests.postgres_server import PostgresServer
 
 ROWS = 1_000
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @dataclass
 class ServingHarness:

@@ -57,7 +57,7 @@ class Caller:
         await self._channel.default_exchange.publish(message, QUEUE)
 
     async def answer(self) -> tuple[str | None, dict[str, Any]]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             message = await self._answers.get()
         return message.correlation_id, json.loads(message.body)
 
@@ -201,7 +201,7 @@ async def _publish(
 
 
 async def _wait_for(channel: aio_pika.abc.AbstractChannel, queue: str, messages: int) -> None:
-    for _ in range(400):
+    for _ in range(1200):
         declared = await channel.declare_queue(queue, passive=True)
         if declared.declaration_result.message_count == messages:
             return
