@@ -224,7 +224,7 @@ def test_a_crash_costs_a_lattice_its_hint_and_no_more_than_a_tree(seed: int) -> 
     assert shaken.attempts > 1
 
 
-@each_seed(4)
+@each_seed(4, often=1)
 def test_hidden_sums_begin_anew_after_a_crash_with_other_secrets(seed: int) -> None:
     params = TrainParams(num_boost_round=3, max_depth=3, max_bin=4, xgboost_arithmetic=OLDEST)
     parties = PARTIES[:2]
@@ -246,7 +246,7 @@ def test_hidden_sums_begin_anew_after_a_crash_with_other_secrets(seed: int) -> N
     assert shaken.attempts > 1
 
 
-@each_seed(3)
+@each_seed(3, often=1)
 def test_a_crash_costs_a_chain_of_hidden_sums_no_more_than_a_tree(seed: int) -> None:
     """Base transfers, masks and labels of an attempt are its own; the model is the same."""
     settings: dict[str, object] = {
