@@ -31,7 +31,6 @@ __all__ = [
     "Plan",
     "Reply",
     "Values",
-    "advance",
     "single",
 ]
 
@@ -109,15 +108,3 @@ def single(computation: Any) -> Plan[Any]:
     """The plan of one computation, and its result."""
     [result] = yield Compute([computation])
     return result
-
-
-def advance(plan: Plan[Any], value: Any) -> Compute | Exchange | Reply | Ended:
-    """Resume ``plan`` with ``value``: its next step, or its end; never a Compute without work."""
-    while True:
-        try:
-            step = plan.send(value)
-        except StopIteration as stop:
-            return Ended(stop.value)
-        if not isinstance(step, Compute) or step.computations:
-            return step
-        value = []

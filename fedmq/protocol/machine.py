@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from fedmq.computation import Computation
 from fedmq.errors import Aborted, FedmqError, PeerSilent, ProtocolError, Refused
 from fedmq.messages.body import Abort, Body, ConsentAwaited, SessionRefuse, SessionUnknown
-from fedmq.privacy.plan import Compute, Ended, Exchange, Plan, Reply, advance
+from fedmq.privacy.plan import Compute, Ended, Exchange, Plan, Reply
 from fedmq.protocol.events import (
     AskOwner,
     AwaitConsent,
@@ -55,6 +55,7 @@ __all__ = [
     "When",
     "Witness",
     "Yields",
+    "advance",
     "event_type",
     "handlers_of",
     "on",
@@ -198,27 +199,18 @@ def event_type(event: Event) -> type:
     return type(event.body) if isinstance(event, Received) else type(event)
 
 
+@dataclass(slots=True, eq=False)
 class RunningPlan:
     """A plan as its machine knows it: what follows from its value, its exchanges and replies.
 
     ``about``: what it works on, for errors.
     """
 
-    __slots__ = ("about", "done", "on_step", "plan", "then")
-
-    def __init__(
-        self,
-        done: Done,
-        plan: Plan[Any],
-        then: Callable[[Any], None],
-        on_step: Callable[[Exchange | Reply, RunningPlan], None] | None,
-        about: Any = None,
-    ) -> None:
-        self.done = done
-        self.plan = plan
-        self.then = then
-        self.on_step = on_step
-        self.about = about
+    done: Done
+    plan: Plan[Any]
+    then: Callable[[Any], None]
+    on_step: Callable[[Exchange | Reply, RunningPlan], None] | None
+    about: Any = None
 
 
 class Witness(Protocol):
@@ -292,16 +284,17 @@ class Machine:
             ProtocolError: the event is illegal in this state, which is left as it was. Its notes
                 list which events came before; they are for this party alone.
         """
-        before, self._effects, self._ending = self.state, [], []
+        before = self.state
         try:
             taken = self._take(event)
             if self._ending and self.state not in (self.failed_state, self.interrupted_state):
                 for work in self._ending:
                     work()
-                self._ending.clear()
         except BaseException:
-            self.state = before
+            self.state, self._effects = before, []
             raise
+        finally:
+            self._ending = []
         if taken:
             self._last_events = (*self._last_events[1 - _REMEMBERED :], taken)
         effects, self._effects = self._effects, []
@@ -331,13 +324,18 @@ class Machine:
 
     def _take(self, event: Event) -> str:
         """Handle ``event``; what it was, or nothing where it was ignored."""
-        key = event_type(event)
-        if self.witness is not None and isinstance(event, Received):
-            self.witness.received(event.sender, event.body)
+        if isinstance(event, Received):
+            key: type = type(event.body)
+            what = f"{key.__name__} from {event.sender}"
+            if self.witness is not None:
+                self.witness.received(event.sender, event.body)
+        else:
+            key = type(event)
+            what = key.__name__
         transition = self.TABLE.get((self.state, key))
         if transition is None:
             if not isinstance(event, PlanReturned) or event.ticket not in self._plans:
-                raise self._illegal(_described(event))
+                raise self._illegal(what)
             running = self._plans.pop(event.ticket)
             self._follow(running, event.step)
             return f"plan {running.done.plan!r}"
@@ -349,7 +347,7 @@ class Machine:
             handler(event.sender, event.body)
         else:
             handler(event)
-        return _described(event)
+        return what
 
     def _move(self, key: Done | Yields | When) -> None:
         """Enter the state to which ``key`` leads from here.
@@ -380,7 +378,7 @@ class Machine:
     def _send(self, recipient: str, body: Body) -> None:
         if self.witness is not None:
             body = self.witness.sending(recipient, body)
-        self._emit(Send(recipient, body))
+        self._effects.append(Send(recipient, body))
 
     # Endings: a party that fails sends the others the reason.
 
@@ -446,7 +444,7 @@ class Machine:
         about: Any = None,
     ) -> None:
         """Run ``plan``; its value goes to ``then``, its exchanges and replies to ``on_step``."""
-        self._resume(RunningPlan(done, plan, then, on_step, about), None)
+        self._follow(RunningPlan(done, plan, then, on_step, about), advance(plan, None))
 
     def _resume(self, running: RunningPlan, value: Any) -> None:
         self._follow(running, advance(running.plan, value))
@@ -458,7 +456,7 @@ class Machine:
         if isinstance(step, Compute):
             self._last_ticket += 1
             self._plans[self._last_ticket] = running
-            self._emit(RunPlan(self._last_ticket, running.plan, step.computations))
+            self._effects.append(RunPlan(self._last_ticket, running.plan, step.computations))
         elif isinstance(step, Ended):
             self._move(running.done)
             running.then(step.value)
@@ -469,11 +467,6 @@ class Machine:
         assert running.on_step is not None
         self._move(Yields(running.done.plan))
         running.on_step(step, running)
-
-
-def _described(event: Event) -> str:
-    name = event_type(event).__name__
-    return f"{name} from {event.sender}" if isinstance(event, Received) else name
 
 
 # Consent: this party's owner may have to agree, or the owners of peers.
@@ -543,6 +536,18 @@ class PeerConsents(Part):
 
 
 # How a plan is run, without I/O: what runs a machine's `RunPlan`.
+
+
+def advance(plan: Plan[Any], value: Any) -> Compute | Exchange | Reply | Ended:
+    """Resume ``plan`` with ``value``: its next step, or its end; never a Compute without work."""
+    while True:
+        try:
+            step = plan.send(value)
+        except StopIteration as stop:
+            return Ended(stop.value)
+        if not isinstance(step, Compute) or step.computations:
+            return step
+        value = []
 
 
 class PlanRun:

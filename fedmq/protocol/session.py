@@ -179,6 +179,7 @@ class Lost:
 class _Peer:
     sent: int = 0
     unacknowledged: dict[int, Body] = field(default_factory=dict)
+    """Bodies by sequence; the oldest is the first."""
     retry: int = 0
     taken: int = 0
     early: dict[int, tuple[Header, bytes]] = field(default_factory=dict)
@@ -193,11 +194,6 @@ class _Peer:
     confirmed: dict[int, tuple[float, int]] = field(default_factory=dict)
     """When the broker confirmed what is not acknowledged, and how many bytes it has."""
     round_trip: RoundTrip = field(default_factory=RoundTrip)
-
-    @property
-    def oldest(self) -> int:
-        """The first that is not acknowledged; there must be one."""
-        return next(iter(self.unacknowledged))
 
 
 class Mailbox:
@@ -236,7 +232,9 @@ class Mailbox:
         effects = self._transmit(recipient, peer, peer.sent, body)
         if len(peer.unacknowledged) == 1:
             effects.append(self._resend_timer(recipient, peer))
-        return effects + self._probe_timer(recipient)
+        if self._probing:
+            effects.append(SetTimer(Probing(recipient), self.policy.probe))
+        return effects
 
     def publishing(self, recipient: str, sequence: int) -> None:
         """The link has taken message ``sequence``: it is not sent again before it is published."""
@@ -250,7 +248,8 @@ class Mailbox:
         if at is None or sequence not in peer.unacknowledged:
             return []
         peer.confirmed[sequence] = at, size
-        return [self._resend_timer(recipient, peer)] if sequence == peer.oldest else []
+        oldest = next(iter(peer.unacknowledged))
+        return [self._resend_timer(recipient, peer)] if sequence == oldest else []
 
     def receive(self, envelope: Envelope, at: float = 0.0) -> tuple[list[Body], list[Effect]]:
         """The bodies that are now next in order, and what follows for the mail itself.
@@ -266,8 +265,11 @@ class Mailbox:
             raise MessageError(f"{header.sender} takes no part in session {header.session}")
         if header.sequence > peer.taken + _WINDOW or header.acknowledged > peer.sent:
             raise MessageError(f"message {header.id!r} does not fit the session's order")
-        effects = self._acknowledged(header.sender, peer, header.acknowledged, at)
-        effects += self._probe_timer(header.sender)
+        effects: list[Effect] = []
+        if peer.unacknowledged and next(iter(peer.unacknowledged)) <= header.acknowledged:
+            effects = self._acknowledged(header.sender, peer, header.acknowledged, at)
+        if self._probing:
+            effects.append(SetTimer(Probing(header.sender), self.policy.probe))
         if header.sequence == 0:
             heard = isinstance(envelope.body, Abort | SessionUnknown)
             return [envelope.body] if heard else [], effects
@@ -291,7 +293,7 @@ class Mailbox:
             return None, [] if peer.unacknowledged else self.send(recipient, Probe())
         if not peer.unacknowledged:
             return None, []
-        if peer.oldest in peer.leaving:
+        if next(iter(peer.unacknowledged)) in peer.leaving:
             return None, [self._resend_timer(recipient, peer)]
         peer.retry += 1
         if peer.retry > self.policy.resends:
@@ -359,13 +361,8 @@ class Mailbox:
             peer.taken += 1
         return bodies
 
-    def _probe_timer(self, recipient: str) -> list[Effect]:
-        return [SetTimer(Probing(recipient), self.policy.probe)] if self._probing else []
-
     def _acknowledged(self, recipient: str, peer: _Peer, upto: int, at: float) -> list[Effect]:
         done = [sequence for sequence in peer.unacknowledged if sequence <= upto]
-        if not done:
-            return []
         # Of what was sent twice nobody knows which one is acknowledged: Karn's algorithm.
         if (confirmed := peer.confirmed.get(done[-1])) and done[-1] > peer.recovering:
             peer.round_trip.measure(at - confirmed[0])
@@ -394,7 +391,7 @@ class Mailbox:
         return self._transmit(recipient, peer, 0, Acknowledge())
 
     def _resend_timer(self, recipient: str, peer: _Peer) -> SetTimer:
-        _, size = peer.confirmed.get(peer.oldest, (0.0, 0))
+        _, size = peer.confirmed.get(next(iter(peer.unacknowledged)), (0.0, 0))
         due = peer.round_trip.due(size)
         return SetTimer(Resend(recipient), self.policy.wait(peer.retry, self._random, due))
 
@@ -479,7 +476,9 @@ class Session:
                     effect for effect in mail if not isinstance(effect, Transmit)
                 ]
                 for body in bodies:
-                    effects += self._heard(Received(envelope.header.sender, body))
+                    received = Received(envelope.header.sender, body)
+                    ends = isinstance(body, Abort | SessionUnknown)
+                    effects += self._ended(received) if ends else self._drive(received)
                 if self.over:  # no later message will carry it
                     mail += self.mailbox.acknowledge(envelope.header.sender)
                     mail += self._disowned(envelope)
@@ -526,22 +525,23 @@ class Session:
             return []
         return self.mailbox.disown(header.sender)
 
-    def _heard(self, event: Received) -> list[Effect]:
-        if isinstance(event.body, Abort | SessionUnknown):
-            self._gave_up.add(event.sender)
+    def _ended(self, event: Received) -> list[Effect]:
+        """A peer has ended the session, or knows nothing of it."""
+        sender = event.sender
+        self._gave_up.add(sender)
         if isinstance(event.body, Abort):
             if self._awaits_the_others:
                 # It gave up before it took the end: the reason follows in a new attempt.
-                return [Interrupted(event.sender, "gave up"), *self.mailbox.silence_all()]
+                return [Interrupted(sender, "gave up"), *self.mailbox.silence_all()]
             # It needs none of the messages that are under way to it.
-            return self._drive(event) + self.mailbox.silence(event.sender)
-        if isinstance(event.body, SessionUnknown) and self.machine.is_done_with(event.sender):
-            return self.mailbox.silence(event.sender)
-        if not isinstance(event.body, SessionUnknown) or not self.over:
+            return self._drive(event) + self.mailbox.silence(sender)
+        if self.machine.is_done_with(sender):
+            return self.mailbox.silence(sender)
+        if not self.over:
             return self._drive(event)
         if self.machine.state is self.machine.failed_state or self.closed:
-            return self.mailbox.silence(event.sender)
-        return [Interrupted(event.sender), *self.mailbox.silence_all()]
+            return self.mailbox.silence(sender)
+        return [Interrupted(sender), *self.mailbox.silence_all()]
 
     def _drive(self, event: Event) -> list[Effect]:
         self._moved = True

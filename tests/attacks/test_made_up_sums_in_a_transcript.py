@@ -21,7 +21,8 @@ from fedmq.privacy.engines import smm2
 from fedmq.privacy.homomorphic.passive import AdditivePassive
 from fedmq.privacy.lattice.passive import LatticePassive
 from fedmq.privacy.masking import HideSplits
-from fedmq.privacy.plan import Ended, Plan, Reply, advance
+from fedmq.privacy.plan import Ended, Plan, Reply
+from fedmq.protocol.machine import advance
 from fedmq.protocol.training.consistency import NodeAnswer, ScoreAnswer
 from fedmq.protocol.training.passive import PassiveTraining
 from tests.accountability.audited import AuditedDaemons

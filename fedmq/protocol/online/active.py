@@ -244,9 +244,9 @@ class OnlineBatch(Machine):
             for index in touched.tolist():
                 self._sum_when_arrived(index)
 
-    def _take(self, event: Event) -> str:
+    def handle(self, event: Event) -> list[Effect]:
         self._at_end(self._ask_next_round)
-        return super()._take(event)
+        return super().handle(event)
 
     def _ask_next_round(self) -> None:
         """Ask the next round, once the last one is answered and nothing walks any more."""
