@@ -25,6 +25,7 @@ from pydantic_core import PydanticUndefined
 
 import fedmq
 from fedmq import errors
+from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import ALIASES, TrainParams
 from fedmq.cli.main import cli
 from fedmq.messages import alignment, body, inference, model_request, online, training
@@ -224,7 +225,8 @@ def parameters() -> Iterator[Sequence[str]]:
         aliases = [f"`{alias}`" for alias, of in ALIASES.items() if of == name]
         names = ", ".join([f"`{name}`", *aliases])
         given = default(field) if name != "eval_metric" else ""
-        yield [names, words(field), given, PARAMETERS[name]]
+        kind = words(field) if name != "objective" else ", ".join(f"`{one}`" for one in OBJECTIVES)
+        yield [names, kind, given, PARAMETERS[name]]
 
 
 def engines() -> Iterator[Sequence[str]]:

@@ -4,7 +4,6 @@ The numbers are those of XGBoost's ``hist``, node by node. In the order in which
 
 ========================  ====================================================================
 ``params``                the training parameters, under XGBoost's names
-``objective_name``        which objectives there are, and which metrics fit them
 ``objectives``            labels, margins and gradients of each objective
 ``single_precision``      exponentials and logarithms of float32
 ``sampling``              rows and columns of a tree

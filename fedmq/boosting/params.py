@@ -7,10 +7,11 @@ import functools
 import json
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -19,14 +20,11 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
-from fedmq.boosting.objective_name import (
-    AftDistribution,
-    ObjectiveName,
-    check_metric,
-    default_metric,
-    own_parameters,
-)
+from fedmq.boosting.objectives.objective import Objective
+from fedmq.boosting.objectives.registry import OBJECTIVES
+from fedmq.boosting.objectives.survival import AftDistribution
 from fedmq.errors import ConfigError
 
 __all__ = [
@@ -96,13 +94,24 @@ ALIASES: Mapping[str, str] = {
 
 _OF_DART = ("rate_drop", "one_drop", "skip_drop", "sample_type", "normalize_type")
 
-_POISSON_STEP = 0.7  # XGBoost's max_delta_step where Poisson regression is given none
+_DEFAULT_OBJECTIVE = "binary:logistic"
 
 MOST_CONSTRAINTS: Final = 63
 """Interaction constraints at most: each is a bit of a column's uint64, the last one is taken."""
 
 DEEPEST = 52
 """Levels of a tree at most: the numbers of its nodes double from level to level."""
+
+
+def _known_objective(name: str) -> str:
+    if name not in OBJECTIVES:
+        *names, last = map(repr, OBJECTIVES)
+        expected = f"{', '.join(names)} or {last}"
+        raise PydanticCustomError(
+            "literal_error", "Input should be {expected}", {"expected": expected}
+        )
+    return name
+
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -140,7 +149,7 @@ class TrainParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    objective: ObjectiveName = "binary:logistic"
+    objective: Annotated[str, AfterValidator(_known_objective)] = _DEFAULT_OBJECTIVE
     num_boost_round: Annotated[int, Field(ge=1)] = 10
     num_parallel_tree: Annotated[int, Field(ge=1, le=10_000)] = 1
     booster: Literal["gbtree", "dart"] = "gbtree"
@@ -214,7 +223,7 @@ class TrainParams(BaseModel):
                 "they are more than all rows"
             )
         for metric in params.eval_metric:
-            check_metric(metric, params.objective)
+            OBJECTIVES[params.objective].check_metric(metric)
         return params
 
     @property
@@ -308,7 +317,7 @@ class TrainParams(BaseModel):
             "max_bin": self.max_bin,
             "seed": self.seed,
             "eval_metric": list(self.eval_metric),
-            **{name: getattr(self, name) for name in own_parameters(self.objective)},
+            **{name: getattr(self, name) for name in OBJECTIVES[self.objective].own_parameters},
         }
         if self.max_cat_to_onehot is not None:
             settings["max_cat_to_onehot"] = self.max_cat_to_onehot
@@ -331,8 +340,9 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
             other = next(given for given in values if ALIASES.get(given, given) == name)
             raise ConfigError(f"{other} and {key} are the same parameter; give one of them")
         named[name] = value.item() if isinstance(value, np.generic) else value
-    if named.get("objective") == "count:poisson":
-        named.setdefault("max_delta_step", _POISSON_STEP)
+    objective = OBJECTIVES.get(str(named.get("objective", _DEFAULT_OBJECTIVE)))
+    if objective is not None:
+        named = {**objective.parameter_defaults, **named}
     if isinstance(named.get("base_score"), list):
         named["base_score"] = tuple(named["base_score"])
     if "interaction_constraints" in named:
@@ -343,7 +353,7 @@ def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     elif isinstance(metrics, list):
         metrics = tuple(metrics)
     if metrics in (None, ()):
-        metrics = _default_metrics(named)
+        metrics = () if objective is None else _default_metrics(objective, named)
     return {**named, "eval_metric": metrics}
 
 
@@ -359,17 +369,20 @@ def _tuples(constraints: Any) -> Any:
     return tuple(tuple(one) if isinstance(one, list) else one for one in constraints)
 
 
-def _default_metrics(named: Mapping[str, Any]) -> tuple[str, ...]:
-    objective = named.get("objective", "binary:logistic")
-    power = named.get("tweedie_variance_power", 1.5)
-    if objective not in get_args(ObjectiveName) or not isinstance(power, (int, float)):
-        return ()  # which is refused by its own name
-    return (default_metric(objective, power),)
+def _default_metrics(objective: type[Objective], named: Mapping[str, Any]) -> tuple[str, ...]:
+    """The objective's own, which may name parameters: one that is wrong is refused by its name."""
+    fields = TrainParams.model_fields
+    own = {name: named.get(name, fields[name].default) for name in objective.own_parameters}
+    try:
+        return (objective.default_metric.format(**own),)
+    except (TypeError, ValueError):
+        return ()
 
 
 def _check_objective(params: TrainParams) -> None:
     objective, score = params.objective, params.base_score
-    if objective.startswith("multi:") != (params.num_class is not None):
+    has_classes = "num_class" in OBJECTIVES[objective].own_parameters
+    if has_classes != (params.num_class is not None):
         raise ConfigError(
             f"num_class is missing: how many classes has {objective}?"
             if params.num_class is None
@@ -385,14 +398,8 @@ def _check_objective(params: TrainParams) -> None:
         if len(score) != params.num_class:
             raise ConfigError(f"base_score has {len(score)} numbers; one per class is needed")
         return
-    if objective in ("binary:logistic", "reg:logistic") and score is not None and not 0 < score < 1:
-        raise ConfigError(
-            f"base_score = {score}: a probability strictly between 0 and 1 "
-            f"is needed for {objective}"
-        )
-    positive = objective in ("count:poisson", "reg:gamma", "reg:tweedie", "survival:aft")
-    if positive and score is not None and np.float32(score) <= 0:
-        raise ConfigError(f"base_score = {score}: {objective} predicts positive numbers")
+    if score is not None:
+        OBJECTIVES[objective].check_base_score(score)
     watches_quantile = objective == "reg:quantileerror" or "quantile" in params.eval_metric
     if watches_quantile and params.quantile_alpha is None:
         raise ConfigError("quantile_alpha is missing: which quantile, from 0 to 1?")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fedmq
-from fedmq.boosting.objective_name import ObjectiveName
+from fedmq.boosting.objectives.registry import OBJECTIVES
 from tests.boosting.tables import scattered
 
 xgboost = pytest.importorskip("xgboost")
@@ -37,7 +37,7 @@ def refused(constant: str) -> Any:
     raise AssertionError(f"{constant} is no JSON")
 
 
-@pytest.mark.parametrize("objective", get_args(ObjectiveName))
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_model_of_any_objective_is_xgboosts(objective: str) -> None:
     params = {
         "objective": objective,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
-from fedmq.boosting.objectives.objective import BaseScore, FirstMargin, Objective
+from fedmq.boosting.objectives.objective import BaseScore, FirstMargin, GradientBounds, Objective
 
 __all__ = ["SoftMax", "SoftProb"]
 
@@ -27,7 +27,13 @@ class SoftProb(Objective):
 
     classes: int
 
+    name = "multi:softprob"
     wanted = "classes are numbered from 0 to num_class - 1"
+    own_parameters = ("num_class",)
+    default_metric = "mlogloss"
+    metrics = ("mlogloss", "merror", "auc", "aucpr")
+    ldp_bounds = GradientBounds(1.0, (0.0, 0.5))  # 2 p (1 - p)
+    export_section = "softmax_multiclass_param"
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         whole: NDArray[np.bool_] = np.floor(labels) == labels
@@ -79,6 +85,8 @@ class SoftProb(Objective):
 @dataclass(frozen=True)
 class SoftMax(SoftProb):
     """The same; predictions are the likeliest class, as float32 (rows,)."""
+
+    name = "multi:softmax"
 
     def predictions(self, margins: NDArray[np.float32]) -> NDArray[np.float32]:
         """The class of the largest margin, the first of several."""

@@ -7,20 +7,24 @@ the other, as XGBoost does on one thread.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DataError
 
 __all__ = [
     "BaseScore",
     "FirstMargin",
+    "GradientBounds",
     "Objective",
     "RegressionLoss",
     "Untransformed",
+    "check_positive",
     "newton_step",
     "pairs",
     "quantile",
@@ -46,16 +50,93 @@ FirstMargin = np.float32 | NDArray[np.float32]
 """The margin that rows start from: a number, or float32 (classes,)."""
 
 
+class GradientBounds(NamedTuple):
+    """What g and h of a row can be: the most that |g| is, None without a bound; the range of h."""
+
+    g: float | None
+    h: tuple[float, float]
+
+
+# Metrics with an argument, as in tweedie-nloglik@1.5: least and most of it, and whether it must be
+# given.
+_ARGUMENTS: Mapping[str, tuple[float, float, bool]] = {
+    "error": (0.0, 1.0, False),
+    "tweedie-nloglik": (1.0, 2.0, True),
+}
+
+
 class Objective(ABC):
     """What is minimised. Rows come as ``margins`` and ``labels`` (rows,), float32.
 
-    ``weight`` float32 (rows,) says how often a row counts; None where all count once.
+    ``weight`` float32 (rows,) says how often a row counts; None where all count once. A class
+    declares what all others must know of it: parameters, metrics, the bounds of its gradients.
     """
 
+    name: ClassVar[str]
+    """XGBoost's name of it."""
     wanted: ClassVar[str]
     """Which labels fit, in words."""
+    own_parameters: ClassVar[tuple[str, ...]] = ()
+    """Training parameters that mean something for it, and not for all: its fields, in order."""
+    parameter_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Defaults of parameters that are otherwise than those of all."""
+    default_metric: ClassVar[str]
+    """XGBoost's metric where none is asked for, with own parameters in braces."""
+    metrics: ClassVar[tuple[str, ...]] = (
+        "rmse",
+        "rmsle",
+        "mae",
+        "mape",
+        "mphe",
+        "quantile",
+        "poisson-nloglik",
+        "gamma-nloglik",
+        "gamma-deviance",
+        "tweedie-nloglik",
+    )
+    """The metrics that fit it."""
+    export_section: ClassVar[str | None] = None
+    """Under which name XGBoost's JSON model keeps its parameters; None where there are none."""
     leaf_quantile: float | None = None
     """Which quantile of a leaf's residuals is its weight; None where sums of g and h give it."""
+
+    @classmethod
+    def of(cls, params: Any) -> Objective:
+        """The objective of training parameters."""
+        return cls(*(getattr(params, name) for name in cls.own_parameters))
+
+    @classmethod
+    def exported(cls, params: Any) -> Mapping[str, str]:
+        """The parameters in ``export_section``, as XGBoost's ``LoadConfig`` reads them."""
+        return {name: str(getattr(params, name)) for name in cls.own_parameters}
+
+    @classmethod
+    def check_base_score(cls, score: float) -> None:
+        """Raise ConfigError where nothing can begin at this prediction."""
+        return
+
+    @classmethod
+    def check_metric(cls, metric: str) -> None:
+        """Raise ConfigError where ``metric`` is none, or does not fit."""
+        name, at, argument = metric.partition("@")
+        if name not in cls.metrics or (at and name not in _ARGUMENTS):
+            raise ConfigError(
+                f"eval_metric = {metric!r} does not fit {cls.name}; use {', '.join(cls.metrics)}"
+            )
+        if name not in _ARGUMENTS or not (at or _ARGUMENTS[name][2]):
+            return
+        least, most, _ = _ARGUMENTS[name]
+        try:
+            fits = least <= float(argument) <= most and float(argument) != 2
+        except ValueError:
+            fits = False
+        if not fits or (name == "tweedie-nloglik" and float(argument) == 1):
+            raise ConfigError(f"eval_metric = {metric!r}: write {name}@{(least + most) / 2:g}, say")
+
+    @property
+    def ldp_bounds(self) -> GradientBounds | None:
+        """What the noise of local differential privacy has to cover; None where h has no bound."""
+        return None
 
     def labels(self, values: ArrayLike, where: str) -> NDArray[np.float32]:
         """``values`` (rows,) as labels: float32 (rows,).
@@ -121,8 +202,18 @@ class Objective(ABC):
         return np.float32(self.predictions(step)[0])
 
 
+def check_positive(score: float, objective: str) -> None:
+    """Raise ConfigError where ``objective`` predicts positive numbers, and ``score`` is none."""
+    if np.float32(score) <= 0:
+        raise ConfigError(f"base_score = {score}: {objective} predicts positive numbers")
+
+
 class Untransformed(Objective):
     """Predictions are the margins, and the base score is one of them."""
+
+    @classmethod
+    def check_base_score(cls, score: float) -> None:
+        """Any number is a margin."""
 
     def base_margin(self, base_score: float) -> np.float32:
         """``base_score`` itself."""
@@ -138,6 +229,9 @@ class RegressionLoss(Objective):
     """One of XGBoost's ``RegLossObj``: rows of label 1 count ``scale_pos_weight`` times."""
 
     scale_pos_weight: float = 1.0
+
+    own_parameters = ("scale_pos_weight",)
+    export_section = "reg_loss_param"
 
     def base_score(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None

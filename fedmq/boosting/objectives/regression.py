@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmq.boosting import single_precision
 from fedmq.boosting.objectives.objective import (
+    GradientBounds,
     Objective,
     RegressionLoss,
     Untransformed,
+    check_positive,
     newton_step,
     pairs,
     quantile,
     sample_mean,
 )
-from fedmq.errors import DataError
+from fedmq.errors import ConfigError, DataError
 
 __all__ = [
     "AbsoluteError",
@@ -44,7 +50,10 @@ _LEAST_HESSIAN = np.float32(1e-6)
 class SquaredError(Untransformed, RegressionLoss):
     """Half the squared error of real labels; predictions are the margins."""
 
+    name = "reg:squarederror"
     wanted = "reg:squarederror takes finite numbers"
+    default_metric = "rmse"
+    ldp_bounds = GradientBounds(None, (1.0, 1.0))
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels)
@@ -68,7 +77,9 @@ class _FromZero(Untransformed):
 class SquaredLogError(_FromZero):
     """Half the squared error of ``log(1 + y)``."""
 
+    name = "reg:squaredlogerror"
     wanted = "reg:squaredlogerror takes finite numbers above -1"
+    default_metric = "rmsle"
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels) & (labels > -1)
@@ -97,7 +108,16 @@ class PseudoHuberError(_FromZero):
 
     slope: float = 1.0
 
+    name = "reg:pseudohubererror"
     wanted = "reg:pseudohubererror takes finite numbers"
+    default_metric = "mphe"
+    own_parameters = ("huber_slope",)
+    export_section = "pseudo_huber_param"
+
+    @property
+    def ldp_bounds(self) -> GradientBounds:
+        """|g| is below the slope."""
+        return GradientBounds(self.slope, (0.0, 1.0))
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels)
@@ -128,7 +148,11 @@ def _within(score: np.float32) -> np.float32:
 class RegLogistic(RegressionLoss):
     """Log loss of shares between 0 and 1; predictions are probabilities."""
 
+    name = "reg:logistic"
     wanted = "reg:logistic takes shares from 0 to 1"
+    default_metric = "rmse"
+    metrics = ("logloss", "auc", "error", "aucpr", "ks", "rmse", "mae")
+    ldp_bounds = GradientBounds(1.0, (0.0, 0.25))  # p (1 - p) is no larger
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return (labels >= 0) & (labels <= 1)
@@ -138,6 +162,15 @@ class RegLogistic(RegressionLoss):
     ) -> np.float32:
         """As all regression losses have it, but as far from 0 and 1 as the margin takes it."""
         return _within(super().base_score(labels, weight))
+
+    @classmethod
+    def check_base_score(cls, score: float) -> None:
+        """A probability."""
+        if not 0 < score < 1:
+            raise ConfigError(
+                f"base_score = {score}: a probability strictly between 0 and 1 "
+                f"is needed for {cls.name}"
+            )
 
     def base_margin(self, base_score: float) -> np.float32:
         """``logit(base_score)``, kept 1e-6 away from 0 and 1 as XGBoost does."""
@@ -160,7 +193,9 @@ class RegLogistic(RegressionLoss):
 class BinaryLogistic(RegLogistic):
     """Log loss of labels 0 and 1; predictions are probabilities."""
 
+    name = "binary:logistic"
     wanted = "binary:logistic takes 0 and 1"
+    default_metric = "logloss"
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isin(labels, (0, 1))
@@ -170,6 +205,7 @@ class BinaryLogistic(RegLogistic):
 class LogitRaw(Untransformed, BinaryLogistic):
     """Log loss of labels 0 and 1; predictions are the margins, and so is the base score."""
 
+    name = "binary:logitraw"
     wanted = "binary:logitraw takes 0 and 1"
 
     def base_score(
@@ -181,6 +217,11 @@ class LogitRaw(Untransformed, BinaryLogistic):
 
 class _LogLink(Objective):
     """Predictions are the exponential of the margin."""
+
+    @classmethod
+    def check_base_score(cls, score: float) -> None:
+        """A number that has a logarithm."""
+        check_positive(score, cls.name)
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels) & (labels >= 0)
@@ -213,7 +254,21 @@ class Poisson(_LogLink):
 
     max_delta_step: float = 0.7
 
+    name = "count:poisson"
     wanted = "count:poisson takes finite numbers from 0 on"
+    default_metric = "poisson-nloglik"
+    parameter_defaults = MappingProxyType({"max_delta_step": 0.7})
+    export_section = "poisson_regression_param"
+
+    @classmethod
+    def of(cls, params: Any) -> Objective:
+        """With a parameter that all objectives have."""
+        return cls(params.max_delta_step)
+
+    @classmethod
+    def exported(cls, params: Any) -> Mapping[str, str]:
+        """With a parameter that all objectives have."""
+        return {"max_delta_step": str(params.max_delta_step)}
 
     def gradients(
         self,
@@ -230,7 +285,9 @@ class Poisson(_LogLink):
 class Gamma(_LogLink, RegressionLoss):
     """Deviance of the gamma distribution."""
 
+    name = "reg:gamma"
     wanted = "reg:gamma takes finite numbers above 0"
+    default_metric = "gamma-deviance"
 
     def _fits(self, labels: NDArray[np.float32]) -> NDArray[np.bool_]:
         return np.isfinite(labels) & (labels > 0)
@@ -249,7 +306,11 @@ class Tweedie(_LogLink):
 
     variance_power: float = 1.5
 
+    name = "reg:tweedie"
     wanted = "reg:tweedie takes finite numbers from 0 on"
+    default_metric = "tweedie-nloglik@{tweedie_variance_power:g}"
+    own_parameters = ("tweedie_variance_power",)
+    export_section = "tweedie_regression_param"
 
     def gradients(
         self,
@@ -294,7 +355,19 @@ class AbsoluteError(_Adaptive):
 
     leaf_quantile: float = field(default=_MEDIAN, init=False)
 
+    name = "reg:absoluteerror"
     wanted = "reg:absoluteerror takes finite numbers"
+    default_metric = "mae"
+    ldp_bounds = GradientBounds(1.0, (1.0, 1.0))
+
+    @classmethod
+    def of(cls, params: Any) -> Objective:
+        """That of XGBoost 3.2, or the smooth one of 3.4."""
+        return (
+            super().of(params)
+            if params.xgboost_arithmetic == "3.2"
+            else SmoothAbsoluteError.of(params)
+        )
 
     def base_score(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
@@ -320,7 +393,26 @@ class QuantileError(_Adaptive):
 
     leaf_quantile: float = _MEDIAN
 
+    name = "reg:quantileerror"
     wanted = "reg:quantileerror takes finite numbers"
+    default_metric = "quantile"
+    own_parameters = ("quantile_alpha",)
+    export_section = "quantile_loss_param"
+    ldp_bounds = GradientBounds(1.0, (1.0, 1.0))
+
+    @classmethod
+    def of(cls, params: Any) -> Objective:
+        """That of XGBoost 3.2, or the smooth one of 3.4."""
+        return (
+            super().of(params)
+            if params.xgboost_arithmetic == "3.2"
+            else SmoothQuantileError.of(params)
+        )
+
+    @classmethod
+    def exported(cls, params: Any) -> Mapping[str, str]:
+        """XGBoost has a list of quantiles."""
+        return {"quantile_alpha": json.dumps([params.quantile_alpha])}
 
     def gradients(
         self,
@@ -355,7 +447,10 @@ class _Smoothed(Untransformed):
 class SmoothAbsoluteError(_Smoothed):
     """The absolute error of real labels, as a hyperbola that is round near 0."""
 
+    name = "reg:absoluteerror"
     wanted = "reg:absoluteerror takes finite numbers"
+    default_metric = "mae"
+    ldp_bounds = GradientBounds(None, (0.0, 1.0))
 
     def base_score(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None
@@ -386,7 +481,12 @@ class SmoothQuantileError(_Smoothed):
 
     alpha: float
 
+    name = "reg:quantileerror"
     wanted = "reg:quantileerror takes finite numbers"
+    default_metric = "quantile"
+    own_parameters = ("quantile_alpha",)
+    export_section = "quantile_loss_param"
+    ldp_bounds = GradientBounds(None, (0.00375, 12.5))
 
     def base_score(
         self, labels: NDArray[np.float32], weight: NDArray[np.float32] | None

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedmq.boosting import single_precision
-from fedmq.boosting.objective_name import AftDistribution
-from fedmq.boosting.objectives.objective import Objective, pairs
+from fedmq.boosting.objectives.objective import Objective, check_positive, pairs
 from fedmq.errors import DataError
 
-__all__ = ["AcceleratedFailureTime", "survival_loss"]
+__all__ = ["AcceleratedFailureTime", "AftDistribution", "survival_loss"]
 
 _SMALLEST = 1e-12
 _BOUND = 15.0
 _SMALLEST_HESSIAN = 1e-16
 _DEFAULT_SCORE = np.float32(0.5)
+
+AftDistribution = Literal["normal", "logistic", "extreme"]
 
 _Doubles = NDArray[np.float64]
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -144,7 +146,17 @@ class AcceleratedFailureTime(Objective):
     distribution: AftDistribution = "normal"
     scale: float = 1.0
 
+    name = "survival:aft"
     wanted = "survival:aft takes times from 0 on, with an upper bound that is no smaller"
+    own_parameters = ("aft_loss_distribution", "aft_loss_distribution_scale")
+    default_metric = "aft-nloglik"
+    metrics = ("aft-nloglik", "interval-regression-accuracy")
+    export_section = "aft_loss_param"
+
+    @classmethod
+    def check_base_score(cls, score: float) -> None:
+        """A time."""
+        check_positive(score, cls.name)
 
     def labels(self, values: ArrayLike, where: str) -> NDArray[np.float32]:
         """``values`` (rows,) or (rows, 2) as bounds: float32 (rows, 2).

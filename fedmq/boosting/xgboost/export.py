@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedmq.boosting.objective_name import own_parameters
+from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import OLDEST, TrainParams, arithmetic_of
 from fedmq.boosting.xgboost.pooled_tree import PooledTree
 from fedmq.errors import ConfigError
@@ -26,21 +26,6 @@ __all__ = ["import_xgboost", "joined_constraints", "to_booster"]
 _NO_PARENT = 2**31 - 1
 _NO_CHILD = -1
 _LARGEST = np.finfo(np.float32).max
-
-_SECTIONS: Mapping[str, str] = {
-    "reg:pseudohubererror": "pseudo_huber_param",
-    "reg:quantileerror": "quantile_loss_param",
-    "count:poisson": "poisson_regression_param",
-    "reg:tweedie": "tweedie_regression_param",
-    "multi:softprob": "softmax_multiclass_param",
-    "multi:softmax": "softmax_multiclass_param",
-    "survival:aft": "aft_loss_param",
-    **dict.fromkeys(
-        ("binary:logistic", "binary:logitraw", "reg:logistic", "reg:squarederror", "reg:gamma"),
-        "reg_loss_param",
-    ),
-}
-"""Under which name XGBoost's JSON keeps an objective's parameters."""
 
 
 def import_xgboost() -> ModuleType:
@@ -121,15 +106,10 @@ def _document(
 
 def _objective(params: TrainParams) -> dict[str, Any]:
     """The objective's name and parameters, as its ``LoadConfig`` reads them."""
-    own: dict[str, Any] = {
-        name: str(getattr(params, name)) for name in own_parameters(params.objective)
-    }
-    if params.objective == "count:poisson":
-        own["max_delta_step"] = str(params.max_delta_step)
-    if "quantile_alpha" in own:
-        own["quantile_alpha"] = json.dumps([params.quantile_alpha])
-    section = _SECTIONS.get(params.objective)
-    return {"name": params.objective} | ({} if section is None else {section: own})
+    objective = OBJECTIVES[params.objective]
+    if objective.export_section is None:
+        return {"name": objective.name}
+    return {"name": objective.name, objective.export_section: dict(objective.exported(params))}
 
 
 def _tree(index: int, joined: PooledTree, n_features: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fedmq.boosting.binning import BinMatrix
 from fedmq.boosting.gradients import FixedPoint, Gradients
+from fedmq.boosting.objectives.registry import objective_of
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError
 from fedmq.privacy.cleartext_sums import (
@@ -148,24 +149,6 @@ MECHANISMS: Mapping[MechanismName, Mechanism] = {
 
 _LARGEST = 2.0**62
 
-_BOUNDS: Mapping[str, tuple[float | None, tuple[float, float]]] = {
-    **dict.fromkeys(
-        ("binary:logistic", "binary:logitraw", "reg:logistic"),
-        (1.0, (0.0, 0.25)),  # p (1 - p) is no larger
-    ),
-    **dict.fromkeys(("reg:absoluteerror", "reg:quantileerror"), (1.0, (1.0, 1.0))),
-    **dict.fromkeys(("multi:softprob", "multi:softmax"), (1.0, (0.0, 0.5))),  # 2 p (1 - p)
-    "reg:pseudohubererror": (None, (0.0, 1.0)),  # |g| is below the slope
-    "reg:squarederror": (None, (1.0, 1.0)),
-}
-"""Of objectives: the most that |g| can be, if there is a bound, and the least and most h."""
-
-_SMOOTH_BOUNDS: Mapping[str, tuple[float | None, tuple[float, float]]] = {
-    "reg:absoluteerror": (None, (0.0, 1.0)),
-    "reg:quantileerror": (None, (0.00375, 12.5)),
-}
-"""Those that are otherwise from XGBoost 3.4 on, where g is as large as residuals are."""
-
 
 @dataclass(frozen=True)
 class Ldp(Engine):
@@ -250,12 +233,10 @@ class Ldp(Engine):
             ConfigError: g has no bound.
         """
         objective = params.objective
-        bounds = _BOUNDS.get(objective)
-        if params.xgboost_arithmetic != "3.2":
-            bounds = _SMOOTH_BOUNDS.get(objective, bounds)
+        bounds = objective_of(params).ldp_bounds
         clip = self.clip
         if clip is None and bounds is not None:
-            clip = params.huber_slope if objective == "reg:pseudohubererror" else bounds[0]
+            clip = bounds.g
         if clip is None:
             raise ConfigError(
                 f"engine ldp: clip: {objective} has no bound on g of its own; give one"
@@ -264,7 +245,7 @@ class Ldp(Engine):
             raise ConfigError(
                 f"engine ldp: {objective} has no bound on h; take order = 1, which sends g alone"
             )
-        return [(-clip, clip), *([] if bounds is None else [bounds[1]])][: self.order]
+        return [(-clip, clip), *([] if bounds is None else [bounds.h])][: self.order]
 
     def floor(self, rows: int, params: TrainParams) -> float:
         """How much h a side needs not to be noise: two deviations of the sum over ``rows``."""

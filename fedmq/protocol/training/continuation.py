@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fedmq.boosting.model.continued import places_digest
 from fedmq.boosting.model.share import ActiveShare, PassiveShare
-from fedmq.boosting.objective_name import own_parameters
+from fedmq.boosting.objectives.registry import OBJECTIVES
 from fedmq.boosting.params import TrainParams
 from fedmq.errors import ConfigError, ProtocolError, Refused
 from fedmq.messages.array import pack_payload
@@ -61,7 +61,8 @@ def continuing(
         raise ConfigError("continue_from: a cross-validation continues no model, as xgb.cv")
     if "dart" in (earlier.params.booster, params.booster):
         raise ConfigError("continue_from: trees of dart are weighed anew, so they end with a model")
-    same = ("objective", "num_parallel_tree", "multi_strategy", *own_parameters(params.objective))
+    own = OBJECTIVES[params.objective].own_parameters
+    same = ("objective", "num_parallel_tree", "multi_strategy", *own)
     for name in same:
         before, now = getattr(earlier.params, name), getattr(params, name)
         if before != now:
